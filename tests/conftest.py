@@ -1,0 +1,56 @@
+"""What every test room shares: hypothesis profiles, a private store, a clean environment."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A loaded machine must not fail a test, so no profile has a deadline; a failure prints how to
+# repeat it. HYPOTHESIS_PROFILE=fuzz looks longer.
+settings.register_profile("push", deadline=None, print_blob=True, max_examples=100)
+settings.register_profile(
+    "fuzz",
+    deadline=None,
+    print_blob=True,
+    max_examples=5_000,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _clean_environment(tmp_path_factory):
+    """Tests see no setting of the developer and never reach the developer's own sessions."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+            patch.setenv(name, str(home / name.lower()))
+        yield
+
+
+@pytest.fixture
+def store_root(tmp_path: Path) -> Path:
+    """A private directory (0700) for a file store, fresh for each test."""
+    root = tmp_path / "store"
+    root.mkdir(mode=0o700)
+    root.chmod(0o700)  # mkdir's mode passes through the umask
+    return root
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test without a docstring: the promise it shows must be written down."""
+    silent = sorted({item.nodeid.partition("[")[0] for item in items if not _promise(item)})
+    if silent:
+        raise pytest.UsageError("tests without a docstring:\n  " + "\n  ".join(silent))
+
+
+def _promise(item: pytest.Item) -> str | None:
+    function = getattr(item, "function", None)
+    return "not a function" if function is None else inspect.getdoc(function)

