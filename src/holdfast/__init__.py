@@ -1,0 +1,1 @@
+"""Holdfast keeps the sessions of AI agents on one durable event log."""

@@ -1,0 +1,246 @@
+"""Every error that Holdfast raises, in one tree, split by who must act.
+
+    HoldfastError
+    ├── UsageError                  the caller: the call itself is wrong
+    ├── StoreError                  the medium
+    │   ├── Fenced                  another writer has taken the session over
+    │   ├── Locked                  another writer holds the session
+    │   ├── Conflict                a document changed since it was read
+    │   ├── StoreFull               no space left
+    │   ├── SyncFailed              the medium refused to sync
+    │   └── Unavailable             the store cannot be reached or used
+    ├── DataError                   the bytes
+    │   ├── NotFound                no such session, document or event
+    │   ├── Damaged                 recorded bytes are not what was written
+    │   ├── TooNew                  written by a newer major format
+    │   ├── TooLarge                over a limit
+    │   ├── InvalidId               an id that the grammar refuses
+    │   └── InvalidData             a value that cannot be recorded faithfully
+    ├── SecurityError
+    │   ├── KeyMissing              a sealed session without its key
+    │   ├── Tampered                sealed bytes that do not authenticate
+    │   └── Forbidden               an action or a place that is not allowed
+    └── AgentError                  the agent or its model
+        └── AgentNoLoadSupport      an agent that cannot load sessions
+
+Each class has a stable ``code``, a ``remedy`` in one sentence, and fields as attributes. The first
+line of a class's docstring is its message when none is given. Where a builtin says the same thing,
+the class is one of those too, so ``except KeyError`` keeps working.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "AgentError",
+    "AgentNoLoadSupport",
+    "Conflict",
+    "Damaged",
+    "DataError",
+    "Fenced",
+    "Forbidden",
+    "HoldfastError",
+    "InvalidData",
+    "InvalidId",
+    "KeyMissing",
+    "Locked",
+    "NotFound",
+    "SecurityError",
+    "StoreError",
+    "StoreFull",
+    "SyncFailed",
+    "Tampered",
+    "TooLarge",
+    "TooNew",
+    "Unavailable",
+    "UsageError",
+]
+
+
+class HoldfastError(Exception):
+    """Something went wrong in Holdfast."""
+
+    code: ClassVar[str] = "holdfast_error"
+    remedy: str = "Read the message; it names what to change."
+
+    def __init__(
+        self, message: str | None = None, *, remedy: str | None = None, **fields: Any
+    ) -> None:
+        self.message = message or _first_line(type(self).__doc__)
+        super().__init__(self.message)
+        if remedy is not None:
+            self.remedy = remedy
+        self.fields = {name: value for name, value in fields.items() if value is not None}
+
+    def __getattr__(self, name: str) -> Any:
+        """Fields read as attributes; one that was not given reads as None."""
+        if name.startswith("__") or name in ("fields", "message"):
+            raise AttributeError(name)
+        return self.__dict__.get("fields", {}).get(name)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.remedy, self.fields)
+
+
+def _first_line(doc: str | None) -> str:
+    return (doc or "").strip().partition("\n")[0].rstrip(".")
+
+
+def _rebuild(
+    kind: type[HoldfastError], message: str, remedy: str, fields: dict[str, Any]
+) -> HoldfastError:
+    return kind(message, remedy=remedy, **fields)
+
+
+class UsageError(HoldfastError, ValueError):
+    """The call is wrong as written."""
+
+    code = "usage"
+    remedy = "Change the call as the message says."
+
+
+class StoreError(HoldfastError, OSError):
+    """The store could not do what was asked."""
+
+    code = "store"
+    remedy = "Check the store with `holdfast doctor`."
+
+
+class Fenced(StoreError):
+    """Another writer has taken this session over; this one can no longer write."""
+
+    code = "fenced"
+    remedy = "Open the session again; whether the last unacknowledged append arrived is unknown."
+
+
+class Locked(StoreError, BlockingIOError):
+    """Another process has this session open for writing."""
+
+    code = "locked"
+    remedy = "Close it there, or open it here with read_only=True."
+
+
+class Conflict(StoreError):
+    """The document was changed by someone else since it was read."""
+
+    code = "conflict"
+    remedy = "Read it again, merge, and put it with the new etag."
+
+
+class StoreFull(StoreError):
+    """The store has no space left; nothing that was recorded is lost."""
+
+    code = "store_full"
+    remedy = "Free some space, then append again: the session goes on where it was."
+
+
+class SyncFailed(StoreError):
+    """The medium refused to sync; the session is read-only from here on."""
+
+    code = "sync_failed"
+    remedy = "Check the disk, then open the session again; `.unsaved` holds what is in doubt."
+
+
+class Unavailable(StoreError, ConnectionError):
+    """The store cannot be used."""
+
+    code = "unavailable"
+    remedy = "Check that the store exists and that you may read and write it."
+
+
+class DataError(HoldfastError):
+    """The data is not as it should be."""
+
+    code = "data"
+    remedy = "Check the data with `holdfast verify`."
+
+
+class NotFound(DataError, KeyError):
+    """There is no such session."""
+
+    code = "not_found"
+    remedy = "List what there is with `holdfast list`."
+
+
+class Damaged(DataError, ValueError):
+    """Recorded bytes are not what was written."""
+
+    code = "damaged"
+    remedy = "See what is whole with `holdfast verify`, then run `holdfast repair`."
+
+
+class TooNew(DataError, ValueError):
+    """The session was written by a newer major version of Holdfast; it was left untouched."""
+
+    code = "too_new"
+    remedy = "Install a newer Holdfast to open it."
+
+
+class TooLarge(DataError, ValueError):
+    """The data is over a limit; nothing was written."""
+
+    code = "too_large"
+    remedy = "Make it smaller, or raise the limit in the configuration."
+
+
+class InvalidId(DataError, ValueError):
+    """The id is not allowed."""
+
+    code = "invalid_id"
+    remedy = (
+        "Use 1 to 128 letters, digits, dots, dashes and underscores, beginning with a letter or"
+        " digit."
+    )
+
+
+class InvalidData(DataError, ValueError):
+    """The value cannot be recorded faithfully; nothing was written."""
+
+    code = "invalid_data"
+    remedy = "Convert the value to plain JSON data first."
+
+
+class SecurityError(HoldfastError):
+    """A security rule stopped this."""
+
+    code = "security"
+    remedy = "See the message for the rule."
+
+
+class KeyMissing(SecurityError):
+    """The session is sealed and its key is not here."""
+
+    code = "key_missing"
+    remedy = "Provide the key that sealed this session."
+
+
+class Tampered(SecurityError, ValueError):
+    """Sealed bytes do not authenticate."""
+
+    code = "tampered"
+    remedy = "Restore the session from a copy that you trust."
+
+
+class Forbidden(SecurityError, PermissionError):
+    """This place or action is not allowed."""
+
+    code = "forbidden"
+    remedy = "See the message for what would make it safe."
+
+
+class AgentError(HoldfastError, RuntimeError):
+    """The agent or its model failed."""
+
+    code = "agent"
+    remedy = "The session is intact; run the agent again to go on."
+
+
+class AgentNoLoadSupport(AgentError):
+    """The agent cannot load earlier sessions."""
+
+    code = "agent_no_load_support"
+    remedy = "Start a new agent session; the transcript can be given to it as context."

@@ -1,0 +1,64 @@
+"""Pure data: the line format, events, messages, metadata, ids, limits and notices.
+
+Nothing here touches a file, a clock or a source of randomness.
+"""
+
+from __future__ import annotations
+
+from holdfast.model._blobs import BLOB_KEY, blob_name, is_blob_name, is_reference
+from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
+from holdfast.model._data import decode_json, encode_data, encode_with_blobs, read_blob
+from holdfast.model._event import Event
+from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
+from holdfast.model._limits import FORMAT_VERSION, Limits
+from holdfast.model._line import (
+    START,
+    Position,
+    encode_line,
+    encode_sealed_line,
+    line_body,
+    type_bytes,
+)
+from holdfast.model._messages import Block, Content, Message, Role
+from holdfast.model._metadata import SessionMetadata
+from holdfast.model._notices import Notice
+from holdfast.model._reader import LineReader, Unseal, read_events
+from holdfast.model._salvage import Gap
+
+__all__ = [
+    "BLOB_KEY",
+    "BODIES",
+    "CONVERSATION_TYPES",
+    "FORMAT_VERSION",
+    "RANDOM_BYTES",
+    "START",
+    "Block",
+    "Content",
+    "Event",
+    "Gap",
+    "Limits",
+    "LineReader",
+    "Message",
+    "Notice",
+    "Position",
+    "Role",
+    "SessionMetadata",
+    "Unseal",
+    "blob_name",
+    "check_id",
+    "decode_json",
+    "encode_data",
+    "encode_line",
+    "encode_sealed_line",
+    "encode_with_blobs",
+    "fit_id",
+    "fold_id",
+    "is_blob_name",
+    "is_id",
+    "is_reference",
+    "line_body",
+    "make_id",
+    "read_blob",
+    "read_events",
+    "type_bytes",
+]

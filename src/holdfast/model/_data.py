@@ -1,0 +1,164 @@
+"""What an event's data may hold: plain JSON that reads back as it was written.
+
+Encoders are lenient where a log must not be: they turn NaN into null, integer keys into strings and
+pass NUL on to readers that stop at it. The walk here refuses such values before anything is written.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import InvalidData, TooLarge
+from holdfast.model._blobs import BLOB_KEY, blob_reference, escape_keys
+from holdfast.model._limits import Limits
+
+__all__ = ["decode_json", "encode_data", "encode_with_blobs", "read_blob"]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_INT64 = 1 << 63
+_CONTAINERS = (dict, list, tuple)
+_LEAVES = (str, int, float, bool, type(None))
+
+
+def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
+    """``data`` as compact JSON bytes.
+
+    Raises InvalidData, naming the place, for NaN and infinity, NUL, lone surrogates, too deep
+    nesting, too long integers, keys that are not strings, and types that JSON has no form for.
+    """
+    if not _is_plain(data, limits.depth_max):
+        _explain(data, limits, "data", limits.depth_max)
+        data = escape_keys(data)
+    return _encode_checked(data)
+
+
+def encode_with_blobs(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict[str, bytes]]:
+    """``data`` as JSON bytes with its big parts taken out, and those parts by blob name.
+
+    A string above the limit becomes a blob of text; if many small parts make a member too big, the
+    whole member becomes a blob of JSON. Raises as :func:`encode_data` does, and TooLarge.
+    """
+    _explain(data, limits, "data", limits.depth_max)
+    blobs: dict[str, bytes] = {}
+    slim = {key: _slim(value, limits, blobs) for key, value in escape_keys(data).items()}
+    for key, value in slim.items():
+        payload = _encode_checked(value)
+        if len(payload) > limits.blob_bytes_min:
+            slim[key] = _blob(payload, "application/json", limits, blobs)
+    return _encode(slim), blobs
+
+
+def _slim(value: Any, limits: Limits, blobs: dict[str, bytes]) -> Any:
+    """``value`` with every long string replaced by a reference."""
+    if isinstance(value, str) and len(value) > limits.blob_bytes_min:
+        return _blob(_encode_text(value), "text/plain", limits, blobs)
+    if isinstance(value, dict):
+        return {key: _slim(item, limits, blobs) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_slim(item, limits, blobs) for item in value]
+    return value
+
+
+def _blob(payload: bytes, media: str, limits: Limits, blobs: dict[str, bytes]) -> dict[str, Any]:
+    if len(payload) > limits.blob_bytes_max:
+        raise TooLarge(
+            f"one part has {len(payload):,} bytes, at most {limits.blob_bytes_max:,} are allowed",
+            limit="blob_bytes_max",
+            needed_bytes=len(payload),
+        )
+    reference = blob_reference(payload, media)
+    blobs[reference[BLOB_KEY]] = payload
+    return reference
+
+
+def read_blob(payload: bytes, media: str) -> Any:
+    """The value that a blob's bytes stand for."""
+    return decode_json(payload) if media == "application/json" else payload.decode()
+
+
+def _encode_text(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise _surrogate() from error
+
+
+def _encode_checked(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError as error:
+        raise _surrogate() from error
+
+
+def _surrogate() -> InvalidData:
+    return InvalidData(
+        "the text holds a lone surrogate, which is not valid Unicode",
+        remedy="Decode the bytes with errors='replace' first.",
+    )
+
+
+def decode_json(raw: bytes | memoryview | msgspec.Raw) -> Any:
+    """The value of JSON bytes; InvalidData for anything that is not strict JSON."""
+    try:
+        return _decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise InvalidData(f"not valid JSON: {error}") from error
+
+
+def _is_plain(data: Any, depth: int) -> bool:
+    """Whether every value is of an exact, harmless kind: the quick check for nearly all data."""
+    if type(data) is not dict or depth <= 0:
+        return False
+    for key, value in data.items():
+        if type(key) is not str or "$" in key or "\0" in key:
+            return False
+        if not _is_plain_value(value, depth):
+            return False
+    return True
+
+
+def _is_plain_value(value: Any, depth: int) -> bool:
+    kind = type(value)
+    if kind is str:
+        return "\0" not in value
+    if kind is dict:
+        return _is_plain(value, depth - 1)
+    if kind is list:
+        return depth > 1 and all(_is_plain_value(item, depth - 1) for item in value)
+    if kind is int:
+        return -_INT64 <= value < _INT64
+    return value is None or kind is bool or (kind is float and math.isfinite(value))
+
+
+def _explain(value: Any, limits: Limits, where: str, depth: int) -> None:
+    """Raise InvalidData for the first value that cannot be recorded; return if all can be."""
+    if isinstance(value, _CONTAINERS):
+        if depth <= 0:
+            raise InvalidData(f"{where} is nested more than {limits.depth_max} levels deep")
+        _explain_items(value, limits, where, depth - 1)
+    elif not isinstance(value, _LEAVES):
+        raise InvalidData(f"{where} is a {type(value).__name__}, which JSON has no form for")
+    elif isinstance(value, str):
+        if "\0" in value:
+            raise InvalidData(f"{where} holds a NUL character")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidData(f"{where} is {value!r}, which JSON has no form for")
+    elif isinstance(value, int) and abs(value) >= 10**limits.integer_digits_max:
+        raise InvalidData(f"{where} is an integer of more than {limits.integer_digits_max} digits")
+
+
+def _explain_items(value: Any, limits: Limits, where: str, depth: int) -> None:
+    if not isinstance(value, dict):
+        for index, item in enumerate(value):
+            _explain(item, limits, f"{where}[{index}]", depth)
+        return
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise InvalidData(f"{where} has the key {key!r}: keys must be strings")
+        if "\0" in key:
+            raise InvalidData(f"{where} has a key with a NUL character")
+        _explain(item, limits, f"{where}.{key[:40]}", depth)

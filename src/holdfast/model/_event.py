@@ -1,0 +1,111 @@
+"""The event: one immutable record of a session's log.
+
+Its envelope is decoded with the line; its data stays raw until someone looks at it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import InvalidData
+from holdfast.model._blobs import restore_keys
+from holdfast.model._bodies import BODIES
+from holdfast.model._data import decode_json, encode_data
+from holdfast.model._limits import Limits
+
+__all__ = ["Event"]
+
+_LIMITS = Limits()
+_EMPTY = b"{}"
+_BLOB_MARK = b'$blob":'
+
+
+class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "data"}):
+    """One record: what happened (``type``, ``data``), when, in which order, in which run.
+
+    ``data`` is decoded from the recorded bytes on first access and kept; treat it as read-only.
+    ``body`` is the same as a typed value. ``raw`` are the bytes as recorded, so that an event can be
+    moved without being encoded again.
+    """
+
+    type: str
+    seq: int = -1
+    timestamp: int = 0
+    raw: msgspec.Raw | bytes = _EMPTY
+    run: str | None = None
+    key: str | None = None
+    more: bool = False
+
+    @classmethod
+    def make(
+        cls,
+        type: str,
+        data: dict[str, Any] | None = None,
+        *,
+        seq: int = -1,
+        timestamp: int = 0,
+        run: str | None = None,
+        key: str | None = None,
+    ) -> Event:
+        """An event that is in no log yet. Raises InvalidData as an append would."""
+        return cls(type, seq, timestamp, encode_data(data or {}, _LIMITS), run, key)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The event's members. Raises InvalidData if a foreign log holds something else here."""
+        cache = self.__dict__
+        found: dict[str, Any] | None = cache.get("data")
+        if found is None:
+            found = cache["data"] = self._decode()
+        return found
+
+    @property
+    def body(self) -> Any:
+        """``data`` as the typed value of this event's type; the plain dict for an unknown type."""
+        cache = self.__dict__
+        if "body" not in cache:
+            cache["body"] = self._decode_body()
+        return cache["body"]
+
+    @property
+    def id(self) -> str | None:
+        """The id of a tool call, or of the call that a tool result answers; else None."""
+        name = {"tool_call": "id", "tool_result": "toolCallId"}.get(self.type)
+        value = self.data.get(name) if name else None
+        return value if isinstance(value, str) else None
+
+    def _decode(self) -> dict[str, Any]:
+        raw = bytes(self.raw)
+        value = decode_json(raw)
+        if _BLOB_MARK in raw:
+            value = restore_keys(value)
+        if not isinstance(value, dict):
+            raise InvalidData(f"the data of event {self.seq} is not an object")
+        return value
+
+    def _decode_body(self) -> Any:
+        kind = BODIES.get(self.type)
+        if kind is None:
+            return self.data
+        try:
+            return msgspec.convert(self.data, kind)
+        except msgspec.ValidationError as error:
+            raise InvalidData(f"event {self.seq} is not a well-formed {self.type}: {error}") from error
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.seq, self.type, self.timestamp, self.run, self.key, self.more, bytes(self.raw)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.seq, self.type, self.timestamp))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raw = bytes(self.raw)
+        return Event, (self.type, self.seq, self.timestamp, raw, self.run, self.key, self.more)
+
+    def __repr__(self) -> str:
+        return f"Event(seq={self.seq}, type={self.type!r}, data={bytes(self.raw)[:80]!r})"

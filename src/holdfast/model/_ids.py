@@ -1,0 +1,95 @@
+"""Ids: one grammar that is a safe file name on every system.
+
+An id is ``[A-Za-z0-9][A-Za-z0-9._-]{0,127}`` without ``..``, without a trailing dot, and not a
+device name of Windows. Ids are unique without regard to case: :func:`fold_id` is what stores
+compare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from holdfast.errors import InvalidId
+
+__all__ = ["check_id", "fit_id", "fold_id", "is_id", "make_id"]
+
+ID_CHARS_MAX = 128
+
+_GRAMMAR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
+_DEVICES = frozenset(
+    ["con", "prn", "aux", "nul", "clock$"]
+    + [f"{port}{number}" for port in ("com", "lpt") for number in range(10)]
+)
+_UNFIT = re.compile(r"[^a-z0-9]+")
+# Crockford's digits: no letter that is read as another, and their order is the order of values.
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+_TIME_DIGITS = 10
+_RANDOM_DIGITS = 16
+RANDOM_BYTES = _RANDOM_DIGITS * 5 // 8
+
+
+def is_id(text: object) -> bool:
+    """Whether ``text`` is a well-formed id."""
+    return isinstance(text, str) and _fault(text) is None
+
+
+def check_id(text: object, *, what: str = "session id") -> str:
+    """``text`` itself if it is a well-formed id.
+
+    Raises InvalidId, with the rule that it breaks, before anything touches a store.
+    """
+    if not isinstance(text, str):
+        raise InvalidId(f"a {what} must be a string, not {type(text).__name__}")
+    fault = _fault(text)
+    if fault is not None:
+        raise InvalidId(f"{_shown(text)} is not a {what}: {fault}", id=text)
+    return text
+
+
+def fold_id(text: str) -> str:
+    """The form in which two ids are compared: case does not count."""
+    return text.lower()
+
+
+def fit_id(foreign: str) -> str:
+    """A well-formed id for any foreign one: itself if it fits, else always the same stand-in.
+
+    Two different foreign ids never share a stand-in (128 bits of SHA-256), and the readable part
+    is kept, so that a person can recognise it.
+    """
+    if is_id(foreign):
+        return foreign
+    digest = hashlib.sha256(foreign.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    readable = _UNFIT.sub("-", foreign.lower()).strip("-")[:64].rstrip("-")
+    return f"{readable}-{digest}" if readable else f"x-{digest}"
+
+
+def make_id(time_ms: int, random: bytes) -> str:
+    """An id of 26 characters that sorts by time; ``random`` (10 bytes) keeps two apart."""
+    if len(random) != RANDOM_BYTES or not 0 <= time_ms < 1 << (5 * _TIME_DIGITS):
+        raise InvalidId("an id needs a time since 1970 in milliseconds and 10 random bytes")
+    return _digits(time_ms, _TIME_DIGITS) + _digits(int.from_bytes(random), _RANDOM_DIGITS)
+
+
+def _digits(number: int, width: int) -> str:
+    return "".join(_DIGITS[number >> shift & 31] for shift in range(5 * (width - 1), -1, -5))
+
+
+def _fault(text: str) -> str | None:
+    """What is wrong with an id, in words, or None."""
+    if not text:
+        return "it is empty"
+    if len(text) > ID_CHARS_MAX:
+        return f"it has {len(text):,} characters, at most {ID_CHARS_MAX} are allowed"
+    if not _GRAMMAR.match(text):
+        return "only letters, digits, dots, dashes and underscores, beginning with a letter or digit"
+    if ".." in text or text.endswith("."):
+        return "two dots in a row and a dot at the end are not allowed"
+    if text.partition(".")[0].lower() in _DEVICES:
+        return "it is the name of a device on some systems"
+    return None
+
+
+def _shown(text: str) -> str:
+    return ascii(text if len(text) <= 60 else text[:57] + "...")
