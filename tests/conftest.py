@@ -52,5 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _promise(item: pytest.Item) -> str | None:
+    """The docstring of a test; a state machine (`class TestX(Machine.TestCase)`) has its class's."""
     function = getattr(item, "function", None)
-    return "not a function" if function is None else inspect.getdoc(function)
+    if function is None:
+        return "not a function"
+    return item.cls.__doc__ if function.__name__ == "runTest" else inspect.getdoc(function)

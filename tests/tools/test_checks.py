@@ -1,0 +1,141 @@
+"""The project's own checks: each finds what it is there to find, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+def load(name):
+    """A script of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rules_broken(tmp_path, where, source):
+    """The first word of each rule that one module breaks."""
+    path = tmp_path / where
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+    return [text.split(": ")[1] for text in load("check_rooms").check(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("where", "source", "rule"),
+    [
+        ("model/x.py", "import os", "pure"),
+        ("model/x.py", "from time import time as now", "pure"),
+        ("replay/deep/x.py", "def f():\n    import random", "pure"),
+        ("model/x.py", "import datetime as d\nd.datetime.now()", "pure"),
+        ("replay/x.py", "from uuid import uuid4\nmake = uuid4", "pure"),
+        ("session/x.py", "open('a')", "disk"),
+        ("session/x.py", "import os\nos.open('a', 0)", "disk"),
+        ("storage/files.py", "from os import fsync as settle", "disk"),
+        ("storage/files.py", "import os as o\nf = o.rename", "disk"),
+        ("library.py", "import fcntl", "disk"),
+        ("apps/cli/x.py", "from pathlib import Path\nPath('a').write_text('b')", "disk"),
+        ("catalog/x.py", "import sqlite3", "sqlite"),
+        ("session/x.py", "import click", "foreign"),
+        ("agent/x.py", "from textual.app import App", "foreign"),
+        ("storage/x.py", "import requests", "foreign"),
+        ("apps/x.py", "from holdfast.testing import StoreContract", "testing"),
+    ],
+)
+def test_rooms_check_finds(tmp_path, where, source, rule):
+    """What a room forbids is found, however it is imported or named."""
+    assert rule in rules_broken(tmp_path, where, source)
+
+
+@pytest.mark.parametrize(
+    ("where", "source"),
+    [
+        ("storage/disk.py", "import os, fcntl\nos.fsync(3)\nopen('a')"),
+        ("storage/_sqlite.py", "import sqlite3"),
+        ("session/x.py", "import os, time\nos.getpid()\ntime.time()"),
+        ("session/x.py", "def f(disk):\n    disk.open('a')\n    disk.mkdir('b')"),
+        ("library.py", "def open(path):\n    return path\nfirst = open('a')"),
+        (
+            "model/x.py",
+            "from datetime import datetime\ndef f(x: datetime):\n    return x.isoformat()",
+        ),
+        ("testing/x.py", "import hypothesis\nfrom holdfast.testing import other"),
+        ("apps/tui/x.py", "import textual, rich, click, msgspec"),
+    ],
+)
+def test_rooms_check_allows(tmp_path, where, source):
+    """What a room is for is not reported."""
+    assert rules_broken(tmp_path, where, source) == []
+
+
+def test_size_check_names_long_modules_and_functions(tmp_path, capsys):
+    """A module of 601 lines and a function of 71 fail and are named; 600 and 70 pass."""
+    check = load("check_size")
+    (tmp_path / "fits.py").write_text("def f():\n" + "    pass\n" * 69 + "\n" * 530)
+    assert check.main([str(tmp_path)]) == 0
+    (tmp_path / "long.py").write_text("\n" * 601)
+    (tmp_path / "deep.py").write_text("class A:\n  async def g():\n" + "    pass\n" * 70)
+    assert check.main([str(tmp_path)]) == 1
+    found = capsys.readouterr().out
+    assert "long.py: 601 lines" in found
+    assert "deep.py:2: g has 71 lines" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.html", '<script src="https://cdn.example/x.js"></script>'),
+        ("a.html", '<link rel="stylesheet" href="//fonts.example/css">'),
+        ("a.html", '<p style="background: url(http://x.example/a.png)">'),
+        ("a.html", '<pre class="mermaid">graph</pre>'),
+        ("a.css", "@import 'https://x.example/a.css';"),
+    ],
+)
+def test_site_check_finds_outside_requests(tmp_path, name, text):
+    """A page or style sheet that would load something from another host fails."""
+    (tmp_path / name).write_text(text)
+    assert load("check_site").main([str(tmp_path)]) == 1
+
+
+def test_site_check_allows_links_and_own_files(tmp_path):
+    """Links to click and files of the site itself pass."""
+    (tmp_path / "a.html").write_text(
+        '<a href="https://x.example/">x</a><img src="../a.png"><link rel="icon" href="i.png">'
+    )
+    (tmp_path / "a.css").write_text("p { background: url(../a.png) }")
+    assert load("check_site").main([str(tmp_path)]) == 0
+
+
+def test_a_test_without_docstring_is_refused(tmp_path):
+    """Collection fails and names the tests that do not say what they promise."""
+    shutil.copy(TOOLS.parent / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "test_a.py").write_text(
+        "def test_silent():\n    pass\n\ndef test_told():\n    'A promise.'\n"
+    )
+    outcome = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:asyncio",
+            "-p",
+            "no:cacheprovider",
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert outcome.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "test_a.py::test_silent" in outcome.stderr
+    assert "test_told" not in outcome.stderr

@@ -1,0 +1,68 @@
+"""Refuse a built documentation site that would ask another host for anything.
+
+Reading the manual must work without a network and tell nobody. Links a reader may click are fine;
+scripts, styles, fonts, images and frames from elsewhere are not.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+OUTSIDE = re.compile(r"\s*(?:[a-z]+:)?//", re.IGNORECASE)
+CSS_REFERENCE = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
+# The theme fetches this from a content network as soon as a page has one such block.
+FETCHED_ON_DEMAND = "mermaid"
+
+
+class PageReader(HTMLParser):
+    """Collects what a browser would load from another host when it opens one page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Look at one element."""
+        values = {name: value or "" for name, value in attrs}
+        loaded = [values.get("src", ""), values.get("srcset", ""), values.get("data", "")]
+        if tag == "link" and values.get("rel") not in {"canonical", "edit", "next", "prev"}:
+            loaded.append(values.get("href", ""))
+        self.found += [f"<{tag}> loads {address}" for address in loaded if OUTSIDE.match(address)]
+        self.found += css_references(values.get("style", ""))
+        if FETCHED_ON_DEMAND in values.get("class", "").split():
+            self.found.append(f"a {FETCHED_ON_DEMAND} block makes the theme load a script")
+
+
+def css_references(text: str) -> list[str]:
+    """What a style sheet would load from another host."""
+    return [f"style loads {address}" for address in CSS_REFERENCE.findall(text)]
+
+
+def outside_requests(path: Path) -> Iterator[str]:
+    """What one file of the site would load from another host."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".css":
+        yield from css_references(text)
+    else:
+        reader = PageReader()
+        reader.feed(text)
+        yield from reader.found
+
+
+def main(arguments: list[str]) -> int:
+    """Check a built site; 1 when it would ask another host for anything."""
+    root = Path(arguments[0] if arguments else "site")
+    files = [path for path in sorted(root.rglob("*")) if path.suffix in {".html", ".css"}]
+    found = [f"{path}: {text}" for path in files for text in outside_requests(path)]
+    for text in found:
+        print(text)
+    print(f"site: {len(files)} files, {len(found)} requests to other hosts")
+    return 1 if found or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
