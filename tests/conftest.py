@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _promise(item: pytest.Item) -> str | None:
-    """The docstring of a test; a state machine (`class TestX(Machine.TestCase)`) has its class's."""
+    """The docstring of a test; for `class TestX(Machine.TestCase)` that of the class."""
     function = getattr(item, "function", None)
     if function is None:
         return "not a function"
