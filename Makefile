@@ -36,7 +36,7 @@ bench: $(READY)  ## Measure, print ratios and write bench/RESULTS.md
 	$(BIN)/python -m bench
 
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/zensical build --clean --strict
 	$(BIN)/python tools/check_site.py site
 
 fmt: $(READY)  ## Format, and mend what ruff can mend by itself

@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,10 +108,25 @@ def test_readme_has_an_example():
 
 @pytest.mark.parametrize("page", TOP_PAGES, ids=lambda page: page.name)
 def test_links_of_top_pages_lead_somewhere(page):
-    """Relative links of the pages outside docs/ name files that exist (mkdocs checks the rest)."""
+    """Relative links of the top pages name files that exist; `make docs` checks those in docs/."""
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     missing = [target for target in targets if not (page.parent / target).exists()]
     assert missing == []
+
+
+def test_navigation_lists_every_page_once():
+    """Every page of docs/ can be reached from the navigation, and the navigation names no other."""
+    config = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(leaves(config["project"]["nav"])) == sorted(pages)
+
+
+def leaves(tree):
+    """The pages of a navigation tree."""
+    if isinstance(tree, str):
+        return [tree]
+    parts = tree.values() if isinstance(tree, dict) else tree
+    return [leaf for part in parts for leaf in leaves(part)]
 
 
 def test_blocks_are_found_with_their_lines():
