@@ -72,6 +72,8 @@ class HoldfastError(Exception):
         if remedy is not None:
             self.remedy = remedy
         self.fields = {name: value for name, value in fields.items() if value is not None}
+        if isinstance(self, OSError):
+            self.errno = self.fields.get("errno")
 
     def __getattr__(self, name: str) -> Any:
         """Fields read as attributes; one that was not given reads as None."""

@@ -1,0 +1,105 @@
+"""The right to write, as a lock on a file: no time-out, and no stealing while the holder lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Locked
+from holdfast.storage._tree import Tree, translation
+from holdfast.storage.base import Lease
+
+__all__ = ["LOCK_NAME", "FileLease"]
+
+LOCK_NAME = "lock"
+# The holder's description has a fixed size, so that writing it needs no new space on a full disk.
+_CARD_BYTES = 512
+
+
+class FileLease(Lease):
+    """``lock`` of one key. The kernel gives it back when the holder dies, however it dies."""
+
+    def __init__(self, tree: Tree, parts: tuple[str, ...]) -> None:
+        self._tree = tree
+        self._disk = tree.disk
+        self._parts = parts
+        self._descriptor: int | None = None
+        self._epoch = 0
+
+    def acquire(self, owner: str, ttl_ms: int) -> int:
+        """Take the lock. ``ttl_ms`` is for stores whose leases run out; here they do not."""
+        if self._descriptor is not None:
+            return self._epoch
+        with translation(f"locking {'/'.join(self._parts)}"):
+            descriptor = self._take()
+            card = self._read_card(descriptor)
+            epoch = card.get("epoch")
+            self._epoch = epoch + 1 if isinstance(epoch, int) else 1
+            self._write_card(descriptor, owner)
+        self._descriptor = descriptor
+        return self._epoch
+
+    def renew(self, ttl_ms: int) -> None:
+        """Nothing to do: the lock is held until it is given back."""
+
+    def release(self) -> None:
+        """Close the lock file, which gives the lock back."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            self._disk.close(descriptor)
+
+    def _take(self) -> int:
+        while True:
+            with self._tree.opened(self._parts, create=True) as directory:
+                assert directory is not None
+                descriptor = self._disk.open_lock(LOCK_NAME, directory)
+                try:
+                    if not self._disk.lock(descriptor):
+                        raise self._locked(descriptor)
+                    if self._is_current(descriptor):
+                        return descriptor
+                except BaseException:
+                    self._disk.close(descriptor)
+                    raise
+            # The key was moved away between opening and locking: this lock guards nothing.
+            self._disk.close(descriptor)
+
+    def _is_current(self, descriptor: int) -> bool:
+        with self._tree.opened(self._parts) as directory:
+            node = None if directory is None else self._disk.node_at(LOCK_NAME, directory)
+        return node is not None and node.inode == self._disk.node(descriptor).inode
+
+    def _locked(self, descriptor: int) -> Locked:
+        card = self._read_card(descriptor)
+        session_id, pid, host = self._parts[-1], card.get("pid"), card.get("host")
+        holder = f"process {pid} on {host}" if pid else "another process"
+        return Locked(
+            f"session {session_id} is open for writing in {holder}",
+            session_id=session_id,
+            pid=pid,
+            host=host,
+        )
+
+    def _read_card(self, descriptor: int) -> dict[str, Any]:
+        try:
+            card = msgspec.json.decode(self._disk.read_at(descriptor, _CARD_BYTES, 0))
+        except msgspec.DecodeError:
+            return {}
+        return card if isinstance(card, dict) else {}
+
+    def _write_card(self, descriptor: int, owner: str) -> None:
+        card = {
+            "pid": os.getpid(),
+            "host": socket.gethostname()[:100],
+            "owner": owner[:100],
+            "epoch": self._epoch,
+        }
+        text = msgspec.json.encode(card)
+        try:
+            self._disk.write(descriptor, text.ljust(_CARD_BYTES))
+        except OSError:
+            # The card only says who holds the lock; the lock itself is held.
+            return

@@ -1,0 +1,179 @@
+"""Directories of a file store, reached level by level through descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.errors import Forbidden, StoreError, StoreFull, Unavailable
+from holdfast.storage.disk import Disk, is_full
+
+__all__ = ["Tree", "translated", "translation"]
+
+_WRITABLE_BY_OTHERS = 0o022
+
+
+class Tree:
+    """The root of a store and the way down from it."""
+
+    def __init__(self, path: str, disk: Disk) -> None:
+        self.path = os.path.normpath(path)
+        self.disk = disk
+        self._root: int | None = None
+        self._lock = threading.Lock()
+
+    def root(self, *, create: bool) -> int | None:
+        """A descriptor of the root that stays open; None if there is no such directory."""
+        with self._lock:
+            if self._root is None:
+                self._root = self._open_root(create=create)
+            return self._root
+
+    def open(self, parts: tuple[str, ...], *, create: bool) -> int | None:
+        """A descriptor of a directory below the root, for the caller to close."""
+        root = self.root(create=create)
+        return None if root is None else self._walk(root, parts, create=create)
+
+    @contextmanager
+    def opened(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int | None]:
+        """The same for the length of a ``with`` block."""
+        descriptor = self.open(parts, create=create)
+        try:
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                self.disk.close(descriptor)
+
+    def sync(self, parts: tuple[str, ...]) -> None:
+        """Make the entries that lead to a directory, and those in it, survive power loss.
+
+        Always the whole way: an earlier process may have made a level and died before its sync.
+        """
+        for depth in range(len(parts), -1, -1):
+            with self.opened(parts[:depth]) as descriptor:
+                if descriptor is not None:
+                    self.disk.sync_directory(descriptor)
+        parent = self._walk_path(os.path.dirname(self.path), create=False)
+        if parent is not None:
+            try:
+                self.disk.sync_directory(parent)
+            except OSError as error:
+                # Some parents of a root may be passed through but not synced; their entries were
+                # there before the store, so nothing of ours depends on them.
+                if error.errno not in (errno.EINVAL, errno.EACCES, errno.EROFS, errno.EBADF):
+                    raise
+            finally:
+                self.disk.close(parent)
+
+    def close(self) -> None:
+        """Close the root."""
+        with self._lock:
+            if self._root is not None:
+                self.disk.close(self._root)
+                self._root = None
+
+    def _open_root(self, *, create: bool) -> int | None:
+        descriptor = self._walk_path(self.path, create=create)
+        if descriptor is None:
+            return None
+        try:
+            self._check_root(descriptor)
+        except BaseException:
+            self.disk.close(descriptor)
+            raise
+        return descriptor
+
+    def _check_root(self, descriptor: int) -> None:
+        node = self.disk.node(descriptor)
+        if node.owner != os.geteuid():
+            raise Forbidden(
+                f"{self.path} belongs to another user",
+                remedy="Use a directory of your own as the store.",
+                path=self.path,
+            )
+        if node.mode & _WRITABLE_BY_OTHERS:
+            raise Forbidden(
+                f"{self.path} can be written by others",
+                remedy=f"Close it with: chmod go-w {self.path}",
+                path=self.path,
+            )
+        network = self.disk.network_name(descriptor)
+        if network is not None:
+            raise Unavailable(
+                f"{self.path} is on a network file system ({network}), where locks do not hold",
+                remedy="Use a local directory, or a postgresql:// or s3:// store.",
+                path=self.path,
+            )
+
+    def _walk_path(self, path: str, *, create: bool) -> int | None:
+        top = self.disk.open_root()
+        try:
+            parts = tuple(part for part in path.split("/") if part)
+            return self._walk(top, parts, create=create)
+        finally:
+            self.disk.close(top)
+
+    def _walk(self, start: int, parts: tuple[str, ...], *, create: bool) -> int | None:
+        """Down from ``start``; the result is a new descriptor even for no parts at all."""
+        current = self.disk.open_directory(".", start)
+        for part in parts:
+            try:
+                below = self._step(part, current, create=create)
+            finally:
+                self.disk.close(current)
+            if below is None:
+                return None
+            current = below
+        return current
+
+    def _step(self, name: str, parent: int, *, create: bool) -> int | None:
+        try:
+            return self.disk.open_directory(name, parent)
+        except FileNotFoundError:
+            if not create:
+                return None
+        except OSError as error:
+            raise self._refused(name, parent, error) from error
+        with contextlib.suppress(FileExistsError):
+            self.disk.make_directory(name, parent)
+        return self.disk.open_directory(name, parent)
+
+    def _refused(self, name: str, parent: int, error: OSError) -> Exception:
+        """A symlink or a file where a directory should be is a matter of safety, not of luck."""
+        node = self.disk.node_at(name, parent)
+        if node is not None and node.is_symlink:
+            return Forbidden(
+                f"{name!r} on the way to {self.path} is a symlink, which is never followed",
+                remedy=f"Use the real path: {os.path.realpath(self.path)}",
+                path=self.path,
+            )
+        if node is not None and not node.is_directory:
+            return Unavailable(f"{name!r} on the way to {self.path} is not a directory")
+        return error
+
+
+def translated(error: OSError, doing: str) -> StoreError | Forbidden:
+    """The typed error for what the operating system said."""
+    if isinstance(error, (StoreError, Forbidden)):
+        return error
+    why = os.strerror(error.errno) if error.errno else str(error)
+    if is_full(error):
+        return StoreFull(f"no space left while {doing}", errno=error.errno)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Unavailable(f"not allowed while {doing}: {why}", errno=error.errno)
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return Forbidden(f"a symlink or file is in the way while {doing}", errno=error.errno)
+    return StoreError(f"failed while {doing}: {why}", errno=error.errno)
+
+
+@contextmanager
+def translation(doing: str) -> Iterator[None]:
+    """Turn what the operating system says inside the block into a typed error."""
+    try:
+        yield
+    except OSError as error:
+        raise translated(error, doing) from error

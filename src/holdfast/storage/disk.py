@@ -1,0 +1,206 @@
+"""The file system, one call at a time. The only module that touches it.
+
+Every call takes a directory descriptor and one name, so no symlink is followed anywhere; files are
+made 0600 and directories 0700 whatever the umask; descriptors are not inherited by child processes,
+and a forked child gives up the parent's locks at once. Tests put a disk of their own in this place:
+one that fails at any call, one that remembers what a crash would leave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["Disk", "Node", "forks"]
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC
+_NETWORK = ("nfs", "cifs", "smb", "afs", "ceph", "lustre", "gpfs", "beegfs", "ncp", "ocfs", "gfs")
+_NETWORK_FUSE = ("sshfs", "s3fs", "glusterfs", "rclone", "ceph", "gcsfuse", "davfs")
+
+
+class _Forks:
+    """Counts the forks that led to this process: a session made before the last one is dead."""
+
+    count = 0
+
+
+forks = _Forks()
+_held_locks: set[int] = set()
+
+
+def _after_fork_in_child() -> None:
+    forks.count += 1
+    for descriptor in tuple(_held_locks):
+        # Closing the child's copy leaves the parent's lock alone, and lets it end with the parent.
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _held_locks.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Node(NamedTuple):
+    """What is known of a file or directory: ``modified`` is in nanoseconds."""
+
+    inode: int
+    size: int
+    modified: int
+    is_directory: bool
+    is_symlink: bool
+    owner: int
+    mode: int
+
+
+class Disk:
+    """The real file system."""
+
+    def open_root(self) -> int:
+        """A descriptor of the top directory, from which every path is walked."""
+        return os.open("/", _DIRECTORY)
+
+    def open_directory(self, name: str, parent: int) -> int:
+        """A descriptor of a directory; NotADirectoryError or OSError(ELOOP) for a symlink."""
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+
+    def make_directory(self, name: str, parent: int) -> None:
+        """A new directory, 0700 from its first moment."""
+        os.mkdir(name, 0o700, dir_fd=parent)
+
+    def open_log(self, name: str, parent: int, *, create: bool) -> int:
+        """A file to append to and read."""
+        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
+        return os.open(name, flags | _FILE, 0o600, dir_fd=parent)
+
+    def open_new(self, name: str, parent: int) -> int:
+        """A new file to write; FileExistsError if there is one."""
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=parent)
+
+    def open_read(self, name: str, parent: int) -> int:
+        """A file to read."""
+        return os.open(name, os.O_RDONLY | _FILE, dir_fd=parent)
+
+    def open_lock(self, name: str, parent: int) -> int:
+        """A lock file, made if there is none."""
+        return os.open(name, os.O_RDWR | os.O_CREAT | _FILE, 0o600, dir_fd=parent)
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        """Write once; how many bytes were taken."""
+        return os.write(descriptor, data)
+
+    def read_at(self, descriptor: int, size: int, offset: int) -> bytes:
+        """At most ``size`` bytes from ``offset``."""
+        return os.pread(descriptor, size, offset)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Cut a file to ``size`` bytes."""
+        os.ftruncate(descriptor, size)
+
+    def sync(self, descriptor: int) -> None:
+        """Return once the file's bytes are on the medium."""
+        if sys.platform == "darwin":
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(descriptor)
+
+    def sync_directory(self, descriptor: int) -> None:
+        """Return once a directory's entries are on the medium."""
+        os.fsync(descriptor)
+
+    def rename(self, name: str, parent: int, to: str, to_parent: int) -> None:
+        """Give a file or directory another name, in place of what has that name."""
+        os.rename(name, to, src_dir_fd=parent, dst_dir_fd=to_parent)
+
+    def link(self, name: str, parent: int, to: str, to_parent: int) -> None:
+        """A second name for a file; FileExistsError if it is taken."""
+        os.link(name, to, src_dir_fd=parent, dst_dir_fd=to_parent, follow_symlinks=False)
+
+    def unlink(self, name: str, parent: int) -> None:
+        """Remove a file's name."""
+        os.unlink(name, dir_fd=parent)
+
+    def remove_directory(self, name: str, parent: int) -> None:
+        """Remove an empty directory."""
+        os.rmdir(name, dir_fd=parent)
+
+    def lock(self, descriptor: int, *, wait: bool = False) -> bool:
+        """Take the file's lock; False if another one has it."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        _held_locks.add(descriptor)
+        return True
+
+    def node(self, descriptor: int) -> Node:
+        """What an open descriptor stands for."""
+        return _node(os.fstat(descriptor))
+
+    def node_at(self, name: str, parent: int) -> Node | None:
+        """What a name stands for, a symlink itself rather than its target; None for nothing."""
+        try:
+            return _node(os.stat(name, dir_fd=parent, follow_symlinks=False))
+        except FileNotFoundError:
+            return None
+
+    def scan(self, descriptor: int) -> list[str]:
+        """The names in a directory."""
+        return os.listdir(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor, which also gives back its lock."""
+        _held_locks.discard(descriptor)
+        os.close(descriptor)
+
+    def network_name(self, descriptor: int) -> str | None:
+        """The kind of network file system that a descriptor lies on; None for a local one."""
+        device = os.fstat(descriptor).st_dev
+        wanted = f"{os.major(device)}:{os.minor(device)}"
+        for fields in _mounts():
+            if fields[2] == wanted:
+                kind = fields[fields.index("-") + 1]
+                return kind if _is_network(kind) else None
+        return None
+
+
+def _node(found: os.stat_result) -> Node:
+    mode = found.st_mode
+    return Node(
+        found.st_ino,
+        found.st_size,
+        found.st_mtime_ns,
+        stat.S_ISDIR(mode),
+        stat.S_ISLNK(mode),
+        found.st_uid,
+        stat.S_IMODE(mode),
+    )
+
+
+def _mounts() -> Iterator[list[str]]:
+    """The rows of the kernel's mount table; none where there is no such table."""
+    try:
+        descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as table:
+        for row in table:
+            yield row.split()
+
+
+def _is_network(kind: str) -> bool:
+    kind = kind.lower()
+    if kind.startswith("fuse."):
+        return any(name in kind for name in _NETWORK_FUSE)
+    return kind.startswith(_NETWORK)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error says that there is no space: disk, quota or file size limit."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -1,0 +1,287 @@
+"""The memory store: everything for the life of the process."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+
+from holdfast.errors import Conflict, Locked, NotFound
+from holdfast.model import fold_id
+from holdfast.storage.base import (
+    CHUNK_BYTES,
+    Capabilities,
+    Documents,
+    Entry,
+    Lease,
+    Log,
+    Store,
+    check_document_name,
+    check_key,
+)
+
+__all__ = ["MemoryStore"]
+
+
+class _Shelf:
+    """All that one key has."""
+
+    def __init__(self) -> None:
+        self.log: bytearray | None = None
+        self.generation = 0
+        self.modified = 0
+        self.documents: dict[str, bytes] = {}
+        self.epoch = 0
+        self.holder: MemoryLease | None = None
+
+    def touch(self) -> None:
+        self.modified = time.time_ns() // 1_000_000
+
+
+class MemoryStore(Store):
+    """Keys in a dict. What it keeps ends with the process."""
+
+    capabilities = Capabilities()
+    url = "memory:"
+
+    def __init__(self) -> None:
+        self._shelves: dict[str, _Shelf] = {}
+        self.guard = threading.RLock()
+
+    def log(self, key: str) -> Log:
+        """The key's log."""
+        return MemoryLog(self, check_key(key))
+
+    def documents(self, key: str) -> Documents:
+        """The key's documents."""
+        return MemoryDocuments(self, check_key(key))
+
+    def lease(self, key: str) -> Lease:
+        """The key's lease."""
+        return MemoryLease(self, check_key(key))
+
+    def exists(self, key: str) -> bool:
+        """Whether the key has a log."""
+        shelf = self._shelves.get(check_key(key))
+        return shelf is not None and shelf.log is not None
+
+    def clash(self, key: str) -> str | None:
+        """A key that differs only by case."""
+        folded = fold_id(check_key(key))
+        with self.guard:
+            found = (other for other in self._shelves if other != key and fold_id(other) == folded)
+            return next((other for other in found if self.exists(other)), None)
+
+    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
+        """Done at once: memory has no medium."""
+        result: Future[None] = Future()
+        result.set_result(None)
+        return result
+
+    def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
+        """Every key with a log."""
+        with self.guard:
+            shelves = [(key, s) for key, s in self._shelves.items() if key.startswith(prefix)]
+        for key, shelf in shelves:
+            if shelf.log is not None and "/" not in key[len(prefix) :]:
+                size = len(shelf.log)
+                yield Entry(key, size, shelf.modified, f"{shelf.generation}-{size}")
+
+    def move(self, key: str, to: str) -> None:
+        """Under another name."""
+        check_key(to)
+        with self.guard:
+            shelf = self._free(key)
+            if to in self._shelves:
+                raise Conflict(f"{to} is taken")
+            self._shelves[to] = shelf
+            del self._shelves[key]
+
+    def drop(self, key: str) -> None:
+        """Forget the key."""
+        with self.guard:
+            self._free(key)
+            del self._shelves[key]
+
+    def location(self, key: str) -> str:
+        """The key itself."""
+        return f"memory:{check_key(key)}"
+
+    def check(self) -> None:
+        """Memory is always there."""
+
+    def close(self) -> None:
+        """Nothing is held open; what was stored stays with the object."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self.guard:
+            self._shelves.clear()
+
+    def ids(self) -> list[str]:
+        """The ids of all sessions."""
+        return sorted(entry.key.rpartition("/")[2] for entry in self.entries())
+
+    def count(self) -> int:
+        """How many sessions there are."""
+        return len(self.ids())
+
+    def shelf(self, key: str) -> _Shelf:
+        """What a key has, made if there is nothing yet."""
+        with self.guard:
+            return self._shelves.setdefault(key, _Shelf())
+
+    def peek(self, key: str) -> _Shelf | None:
+        """What a key has, if anything."""
+        return self._shelves.get(key)
+
+    def _free(self, key: str) -> _Shelf:
+        shelf = self._shelves.get(check_key(key))
+        if shelf is None:
+            raise NotFound(f"there is nothing at {key}")
+        if shelf.holder is not None:
+            raise Locked(f"{key} is open for writing")
+        return shelf
+
+
+class MemoryLog(Log):
+    """A byte array."""
+
+    def __init__(self, store: MemoryStore, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
+        """Extend the array."""
+        shelf = self._store.shelf(self._key)
+        if shelf.log is None:
+            shelf.log = bytearray()
+        shelf.log += data
+        shelf.touch()
+
+    def sync(self) -> None:
+        """Nothing to do."""
+
+    def read(self, start: int = 0) -> Iterator[bytes]:
+        """Chunks of what is there."""
+        while chunk := self._bytes(start, start + CHUNK_BYTES):
+            yield chunk
+            start += len(chunk)
+
+    def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
+        """The last bytes."""
+        size = self.size()
+        start = max(0, size - max_bytes)
+        return start, self._bytes(start, size)
+
+    def size(self) -> int:
+        """The length of the array."""
+        shelf = self._store.peek(self._key)
+        return len(shelf.log or b"") if shelf else 0
+
+    def cut(self, offset: int, epoch: int) -> None:
+        """Set aside, then remove."""
+        torn = self._bytes(offset, self.size())
+        if torn:
+            shelf = self._store.shelf(self._key)
+            shelf.documents[f"quarantine/torn-{offset}-{_etag(torn)[:8]}"] = torn
+            shelf.log = bytearray(self._bytes(0, offset))
+
+    def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """Another array; the old one is kept as a document."""
+        new = bytearray(b"".join(chunks))
+        shelf = self._store.shelf(self._key)
+        if shelf.log is not None:
+            shelf.documents[f"quarantine/generation-{shelf.generation}"] = bytes(shelf.log)
+        shelf.log = new
+        shelf.generation += 1
+        shelf.touch()
+
+    def generation(self) -> str:
+        """How often it was replaced."""
+        shelf = self._store.peek(self._key)
+        return str(shelf.generation) if shelf else ""
+
+    def unsaved(self) -> bytes:
+        """Memory has no medium to be saved on, so nothing is ever waiting for one."""
+        return b""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        shelf = self._store.peek(self._key)
+        return bytes(memoryview(shelf.log or b"")[start:stop]) if shelf else b""
+
+
+class MemoryDocuments(Documents):
+    """A dict of bytes."""
+
+    def __init__(self, store: MemoryStore, key: str) -> None:
+        self._store = store
+        self._key = key
+
+    def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
+        """Replace one entry."""
+        check_document_name(name)
+        with self._store.guard:
+            documents = self._store.shelf(self._key).documents
+            old = documents.get(name)
+            etag = "" if old is None else _etag(old)
+            if if_match is not None and if_match != etag:
+                raise Conflict(f"{name} is not what it was", etag=etag)
+            documents[name] = bytes(data)
+        return _etag(data)
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        """One entry."""
+        shelf = self._store.peek(self._key)
+        data = shelf.documents.get(check_document_name(name)) if shelf else None
+        return None if data is None else (data, _etag(data))
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names, sorted."""
+        shelf = self._store.peek(self._key)
+        return sorted(name for name in shelf.documents if name.startswith(prefix)) if shelf else []
+
+    def delete(self, name: str) -> bool:
+        """Remove one entry."""
+        shelf = self._store.peek(self._key)
+        return bool(shelf and shelf.documents.pop(check_document_name(name), None) is not None)
+
+
+class MemoryLease(Lease):
+    """One holder at a time."""
+
+    def __init__(self, store: MemoryStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._shelf: _Shelf | None = None
+
+    def acquire(self, owner: str, ttl_ms: int) -> int:
+        """Take it, or say who has it."""
+        with self._store.guard:
+            shelf = self._store.shelf(self._key)
+            if shelf.holder not in (None, self):
+                raise Locked(f"{self._key} is open for writing", session_id=self._key[9:])
+            if shelf.holder is None:
+                shelf.epoch += 1
+            shelf.holder = self
+            self._shelf = shelf
+            return shelf.epoch
+
+    def renew(self, ttl_ms: int) -> None:
+        """It does not run out."""
+
+    def release(self) -> None:
+        """Give it back."""
+        with self._store.guard:
+            if self._shelf is not None and self._shelf.holder is self:
+                self._shelf.holder = None
+            self._shelf = None
+
+
+def _etag(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]

@@ -1,0 +1,48 @@
+"""From a URL or a path to a store."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import unquote, urlsplit
+
+from holdfast.errors import UsageError
+from holdfast.storage.base import Store
+from holdfast.storage.files import FileStore
+from holdfast.storage.memory import MemoryStore
+from holdfast.storage.none import NoStore
+
+__all__ = ["open_store"]
+
+_SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
+_named_memory: dict[str, MemoryStore] = {}
+
+
+def open_store(where: str | os.PathLike[str]) -> Store:
+    """The store at a URL (``none:``, ``memory:``, ``file:///path``) or at a plain path.
+
+    ``memory:`` is a new store each time, ``memory:name`` the same one within the process.
+    Raises UsageError for a URL that no backend serves.
+    """
+    text = os.fspath(where)
+    scheme, colon, rest = text.partition(":")
+    if not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme:
+        return FileStore(text)
+    if scheme == "none":
+        return NoStore()
+    if scheme == "memory":
+        return _named_memory.setdefault(rest, MemoryStore()) if rest else MemoryStore()
+    if scheme == "file":
+        return FileStore(_file_path(text))
+    raise UsageError(
+        f"no store serves {scheme!r} addresses",
+        remedy="Use none:, memory:, file:///path or the path of a directory.",
+    )
+
+
+def _file_path(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise UsageError(f"{url} names another host; a file store is on this one")
+    if not parts.path.startswith("/"):
+        raise UsageError(f"{url} is not absolute; write file:///path")
+    return unquote(parts.path)
