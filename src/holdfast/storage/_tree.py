@@ -24,6 +24,7 @@ class Tree:
         self.path = os.path.normpath(path)
         self.disk = disk
         self._root: int | None = None
+        self._ancestors_synced = False
         self._lock = threading.Lock()
 
     def root(self, *, create: bool) -> int | None:
@@ -57,17 +58,29 @@ class Tree:
             with self.opened(parts[:depth]) as descriptor:
                 if descriptor is not None:
                     self.disk.sync_directory(descriptor)
-        parent = self._walk_path(os.path.dirname(self.path), create=False)
-        if parent is not None:
+        if not self._ancestors_synced:
+            self._sync_ancestors()
+            self._ancestors_synced = True
+
+    def _sync_ancestors(self) -> None:
+        """The entries that lead to the root, as far up as they are this user's own."""
+        path = self.path
+        while path != "/":
+            path = os.path.dirname(path)
+            descriptor = self._walk_path(path, create=False)
+            if descriptor is None:
+                return
             try:
-                self.disk.sync_directory(parent)
+                if self.disk.node(descriptor).owner != os.geteuid():
+                    return
+                self.disk.sync_directory(descriptor)
             except OSError as error:
-                # Some parents of a root may be passed through but not synced; their entries were
-                # there before the store, so nothing of ours depends on them.
+                # Some file systems cannot sync a directory, or not this one; what is above the
+                # root was there before the store, so nothing of ours depends on it.
                 if error.errno not in (errno.EINVAL, errno.EACCES, errno.EROFS, errno.EBADF):
                     raise
             finally:
-                self.disk.close(parent)
+                self.disk.close(descriptor)
 
     def close(self) -> None:
         """Close the root."""
