@@ -45,8 +45,8 @@ DISK_NAMES = frozenset(
     | {f"os.{name}" for name in OS_FILE_CALLS}
 )
 DISK_MODULES = frozenset({"fcntl", "msvcrt", "shutil", "tempfile"})
-# Methods that only pathlib has; `mkdir` or `unlink` may just as well be the disk's own.
-PATH_METHODS = frozenset({"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"})
+# Methods that only pathlib has; `mkdir` or `touch` may just as well be the disk's own.
+PATH_METHODS = frozenset({"write_text", "write_bytes", "symlink_to", "hardlink_to"})
 
 SQLITE_MODULE = "storage/_sqlite.py"
 
