@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from holdfast.model._blobs import BLOB_KEY, blob_name, is_blob_name, is_reference
 from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
+from holdfast.model._codec import Record, encode_value
 from holdfast.model._data import decode_json, encode_data, encode_with_blobs, read_blob
+from holdfast.model._decode_value import decode_value
 from holdfast.model._event import Event
 from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
 from holdfast.model._limits import FORMAT_VERSION, Limits
@@ -41,15 +43,18 @@ __all__ = [
     "Message",
     "Notice",
     "Position",
+    "Record",
     "Role",
     "SessionMetadata",
     "Unseal",
     "blob_name",
     "check_id",
     "decode_json",
+    "decode_value",
     "encode_data",
     "encode_line",
     "encode_sealed_line",
+    "encode_value",
     "encode_with_blobs",
     "fit_id",
     "fold_id",
