@@ -5,7 +5,7 @@ Its envelope is decoded with the line; its data stays raw until someone looks at
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,12 @@ from holdfast.model._data import decode_json, encode_data
 from holdfast.model._limits import Limits
 
 __all__ = ["Event"]
+
+# The decoder must see Raw alone: next to bytes it would expect base64 text and refuse every line.
+if TYPE_CHECKING:
+    _RawBytes = bytes
+else:
+    _RawBytes = msgspec.Raw
 
 _LIMITS = Limits()
 _EMPTY = b"{}"
@@ -33,7 +39,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
     type: str
     seq: int = -1
     timestamp: int = 0
-    raw: msgspec.Raw | bytes = _EMPTY
+    raw: _RawBytes = _EMPTY
     run: str | None = None
     key: str | None = None
     more: bool = False
