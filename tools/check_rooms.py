@@ -20,14 +20,14 @@ PURE_ROOMS = ("model/", "replay/")
 IMPURE_MODULES = frozenset(
     """
     asyncio contextvars fcntl getpass glob io logging mmap multiprocessing os pathlib platform
-    random secrets select shutil signal socket sqlite3 ssl subprocess sys tempfile threading
+    random secrets select shutil signal socket sqlite3 ssl subprocess tempfile threading
     time urllib
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 IMPURE_NAMES = frozenset(
     """
     open input print datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow
-    datetime.date.today uuid.uuid1 uuid.uuid4
+    datetime.date.today uuid.uuid1 uuid.uuid4 sys.argv sys.exit sys.stdin sys.stdout sys.stderr
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 # Making a path touches no file, and the codec of variables has to give back the paths it was given.
