@@ -5,7 +5,7 @@ Nothing here touches a file, a clock or a source of randomness.
 
 from __future__ import annotations
 
-from holdfast.model._blobs import BLOB_KEY, blob_name, is_blob_name, is_reference
+from holdfast.model._blobs import BLOB_KEY, blob_name, is_blob_name, is_reference, restore_keys
 from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
 from holdfast.model._codec import Record, encode_value
 from holdfast.model._data import decode_json, encode_data, encode_with_blobs, read_blob
@@ -65,5 +65,6 @@ __all__ = [
     "make_id",
     "read_blob",
     "read_events",
+    "restore_keys",
     "type_bytes",
 ]

@@ -10,7 +10,15 @@ import hashlib
 import re
 from typing import Any
 
-__all__ = ["BLOB_KEY", "blob_name", "blob_reference", "escape_keys", "is_blob_name", "is_reference"]
+__all__ = [
+    "BLOB_KEY",
+    "blob_name",
+    "blob_reference",
+    "escape_keys",
+    "is_blob_name",
+    "is_reference",
+    "restore_keys",
+]
 
 BLOB_KEY = "$blob"
 _NAME = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)

@@ -1,0 +1,106 @@
+"""The fold: events in, state out. The same events always give the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import takewhile
+from typing import Any
+
+from holdfast.errors import TooNew
+from holdfast.model import Event
+from holdfast.replay._progress import PROGRESS, Reducer, tool_call_reducer
+from holdfast.replay._settings import SETTINGS
+from holdfast.replay._state import State
+from holdfast.replay._todos import TODO_TOOLS
+from holdfast.replay._upcast import STEPS, Step, upcast
+
+__all__ = ["Fold", "fold"]
+
+_REDUCERS: dict[str, Reducer] = {
+    **PROGRESS,
+    **SETTINGS,
+    "tool_call": tool_call_reducer(TODO_TOOLS),
+}
+
+
+class Fold:
+    """Holds a state and applies events to it, in the order of the log.
+
+    About content it never raises: data of a known type that is malformed is left out and counted in
+    ``state.ignored``, unknown types change nothing. Raises TooNew when an event says that a newer
+    format begins; the fold is then of no further use.
+    """
+
+    __slots__ = ("_reducers", "_steps", "state")
+
+    def __init__(
+        self,
+        state: State | None = None,
+        *,
+        todo_tools: Collection[str] = TODO_TOOLS,
+        steps: Sequence[Step | None] = STEPS,
+    ) -> None:
+        self.state = State() if state is None else state
+        """The live state: changed by each event. Hand out ``state.copy()``."""
+        self._steps = steps
+        self._reducers = _REDUCERS
+        if todo_tools is not TODO_TOOLS:
+            names = {name.lower() for name in todo_tools}
+            self._reducers = {**_REDUCERS, "tool_call": tool_call_reducer(names)}
+
+    def apply(self, event: Event, data: dict[str, Any] | None = None) -> None:
+        """Apply one event of the current format.
+
+        ``data`` is for the writer, which has it at hand: it saves decoding and is not kept.
+        """
+        state = self.state
+        reduce = self._reducers.get(event.type)
+        if reduce is not None:
+            try:
+                reduce(state, event, data)
+            except TooNew:
+                raise
+            except (ValueError, RecursionError):
+                state.ignored += 1
+        state.seq = seq = event.seq
+        state.event_count += 1
+        stamp = event.timestamp
+        if stamp:
+            state.updated_at = stamp
+            if not state.created_at:
+                state.created_at = stamp
+        key = event.key
+        if key is not None:
+            state.keys.setdefault(key, seq)
+
+    def fold(self, events: Iterable[Event]) -> State:
+        """Apply recorded events of any format, the next ones of the log; gives the live state."""
+        state = self.state
+        reducer_of = self._reducers.get
+        seq, count, created, updated = state.seq, 0, state.created_at, state.updated_at
+        # The same as apply, event by event, with what can wait done once at the end.
+        for event in upcast(events, state.format, self._steps):
+            reduce = reducer_of(event.type)
+            if reduce is not None:
+                try:
+                    reduce(state, event, None)
+                except TooNew:
+                    raise
+                except (ValueError, RecursionError):
+                    state.ignored += 1
+            seq = event.seq
+            count += 1
+            updated = event.timestamp or updated
+            created = created or updated
+            if event.key is not None:
+                state.keys.setdefault(event.key, seq)
+        state.seq, state.created_at, state.updated_at = seq, created, updated
+        state.event_count += count
+        return state
+
+
+def fold(events: Iterable[Event], at: int | None = None) -> State:
+    """The state after all events of a log, or after those up to and including seq ``at``."""
+    if at is not None:
+        events = takewhile(lambda event: event.seq <= at, events)
+    return Fold().fold(events)

@@ -1,0 +1,274 @@
+"""Reducers for what is going on: messages, calls, turns, opening and closing.
+
+A reducer takes the state, an event and, from the writer, the event's data as the caller gave it.
+That data is only looked at: what the state keeps are texts and numbers, or comes from the recorded
+bytes. These run inside every append, so they decode no content and do as little as they can.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from holdfast.model import Event
+from holdfast.replay._state import Opening, PendingCall, State, Turning
+from holdfast.replay._todos import read_todos
+from holdfast.replay._upcast import check_format
+from holdfast.replay._usage import add_usage
+
+__all__ = ["PROGRESS", "Data", "Reducer", "fresh_data", "stop_work", "tool_call_reducer"]
+
+Data = dict[str, Any] | None
+Reducer = Callable[[State, Event, Data], None]
+
+_TITLE_CHARS_MAX = 50
+_TITLE_CHARS_READ = 1000
+# Where nearly every result has its id; the rest of the data, often long, need not be parsed.
+_match_result = re.compile(rb'\{"toolCallId":"([^"\\]*)"[,}]').match
+
+
+class _Said(msgspec.Struct, gc=False):
+    content: Any = None
+
+
+class _Spent(msgspec.Struct, gc=False):
+    usage: Any = None
+    model: Any = None
+    metadata: Any = None
+
+
+class _Call(msgspec.Struct, gc=False):
+    id: str
+    tool: str
+    usage: Any = None
+    model: Any = None
+    metadata: Any = None
+
+
+class _Result(msgspec.Struct, gc=False):
+    toolCallId: str  # noqa: N815 - the name in recorded logs
+
+
+class _Thought(msgspec.Struct, gc=False):
+    covers_from: int | None = None
+
+
+class _Retracted(msgspec.Struct):
+    seqs: list[int]
+
+
+class _Turn(msgspec.Struct):
+    turn: int | str | None = None
+    reason: str = "completed"
+
+
+class _Opened(msgspec.Struct):
+    epoch: int = 0
+    pid: int | None = None
+    host: str | None = None
+    version: str | None = None
+    format: int | None = None
+
+
+_decode_said = msgspec.json.Decoder(_Said).decode
+_decode_spent = msgspec.json.Decoder(_Spent).decode
+_decode_call = msgspec.json.Decoder(_Call).decode
+_decode_result = msgspec.json.Decoder(_Result).decode
+_decode_thought = msgspec.json.Decoder(_Thought).decode
+_decode_retracted = msgspec.json.Decoder(_Retracted).decode
+_decode_turn = msgspec.json.Decoder(_Turn).decode
+_decode_opened = msgspec.json.Decoder(_Opened).decode
+
+
+def fresh_data(event: Event) -> dict[str, Any]:
+    """The event's data, decoded for the state alone: others may hold the event's own copy."""
+    return Event(event.type, event.seq, 0, event.raw).data
+
+
+def _user(state: State, event: Event, _data: Data) -> None:
+    state.message_count += 1
+    if state.title_auto is None:
+        # From the recorded bytes: a long text is elsewhere there, and must give the same title.
+        state.title_auto = _title_of(_decode_said(event.raw).content)
+
+
+def _title_of(content: Any) -> str | None:
+    """The first words of a message, on one line."""
+    if isinstance(content, list):
+        texts = (block.get("text") for block in content if isinstance(block, dict))
+        content = next((text for text in texts if isinstance(text, str) and text.strip()), None)
+    if not isinstance(content, str):
+        return None
+    words = " ".join(content[:_TITLE_CHARS_READ].split())
+    if len(words) > _TITLE_CHARS_MAX:
+        words = words[: _TITLE_CHARS_MAX - 1].rstrip() + "…"
+    return words or None
+
+
+def _assistant(state: State, event: Event, data: Data) -> None:
+    state.message_count += 1
+    if state.streaming:
+        state.streaming.pop(event.run or "", None)
+    if data is None:
+        spent = _decode_spent(event.raw)
+        _spend(state, spent.usage, spent.model, spent.metadata)
+    elif "usage" in data or "metadata" in data:
+        _spend(state, data.get("usage"), data.get("model"), data.get("metadata"))
+
+
+def _spend(state: State, usage: Any, model: Any, metadata: Any) -> None:
+    """Count what a message cost; foreign logs have that among its metadata."""
+    if usage is None and isinstance(metadata, dict):
+        usage, model = metadata.get("usage"), model or metadata.get("model")
+    if isinstance(usage, dict):
+        add_usage(state.usage_by_model, usage, model)
+
+
+def _system(state: State, _event: Event, _data: Data) -> None:
+    state.message_count += 1
+
+
+def _thinking(state: State, event: Event, _data: Data) -> None:
+    first = state.streaming.get(event.run or "") if state.streaming else None
+    if first is None:
+        return
+    covers_from = _decode_thought(event.raw).covers_from
+    if covers_from is not None and covers_from <= first:
+        del state.streaming[event.run or ""]
+
+
+def _delta(state: State, event: Event, _data: Data) -> None:
+    run = event.run or ""
+    if run not in state.streaming:
+        state.streaming[run] = event.seq
+
+
+def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
+    """The reducer of tool calls, given the names, in lower case, of tools that write todos."""
+    names = frozenset(todo_tools)
+
+    def tool_call(state: State, event: Event, data: Data) -> None:
+        if data is not None and type(data.get("id")) is type(data.get("tool")) is str:
+            call, tool = data["id"], data["tool"]
+            if "usage" in data or "metadata" in data:
+                _spend(state, data.get("usage"), data.get("model"), data.get("metadata"))
+        else:
+            body = _decode_call(event.raw)
+            call, tool = body.id, body.tool
+            _spend(state, body.usage, body.model, body.metadata)
+        state.pending_calls[call] = PendingCall(tool, event.seq)
+        if tool.lower() in names:
+            state.todos = read_todos(fresh_data(event).get("params"))
+
+    return tool_call
+
+
+def _tool_result(state: State, event: Event, data: Data) -> None:
+    state.message_count += 1
+    if not state.pending_calls and not state.deferred_calls:
+        return
+    call = None if data is None else data.get("toolCallId")
+    if type(call) is not str:
+        found = _match_result(event.raw)
+        call = found[1].decode() if found else _decode_result(event.raw).toolCallId
+    if state.pending_calls.pop(call, None) is None:
+        state.deferred_calls.pop(call, None)
+
+
+def _retracted(state: State, event: Event, _data: Data) -> None:
+    gone = set(_decode_retracted(event.raw).seqs)
+    for calls in (state.pending_calls, state.deferred_calls):
+        for name in [name for name, call in calls.items() if call.seq in gone]:
+            del calls[name]
+    for run in [run for run, seq in state.streaming.items() if seq in gone]:
+        del state.streaming[run]
+
+
+def _turn_start(state: State, event: Event, _data: Data) -> None:
+    turn = _decode_turn(event.raw).turn
+    number = event.seq if turn is None else turn
+    state.open_turns[event.run or ""] = Turning(number, event.seq, event.timestamp)
+    state.turns += 1
+    state.suspended = False
+    state.interrupted_at = -1
+
+
+def _turn_end(state: State, event: Event, _data: Data) -> None:
+    reason = _decode_turn(event.raw).reason
+    run = event.run or ""
+    state.open_turns.pop(run, None)
+    state.streaming.pop(run, None)
+    if state.open_turns:
+        return
+    # A turn that ended well leaves its open calls to someone else; one that was cut short, to none.
+    if reason in ("completed", "suspended"):
+        state.deferred_calls.update(state.pending_calls)
+    state.pending_calls.clear()
+    state.streaming.clear()
+    state.suspended = reason == "suspended"
+
+
+def _suspended(state: State, _event: Event, _data: Data) -> None:
+    state.suspended = True
+
+
+def _resumed(state: State, _event: Event, _data: Data) -> None:
+    state.suspended = False
+
+
+def _opened(state: State, event: Event, _data: Data) -> None:
+    body = _decode_opened(event.raw)
+    if body.format is not None:
+        state.format = check_format(body.format)
+    state.epoch = body.epoch
+    state.last_open = Opening(
+        event.seq, event.timestamp, body.epoch, body.pid, body.host, body.version
+    )
+
+
+def _closed(state: State, _event: Event, _data: Data) -> None:
+    if state.last_open is not None:
+        state.last_open.closed = True
+    stop_work(state)
+
+
+def stop_work(state: State) -> None:
+    """Nobody goes on from here: a turn that was open is interrupted, lone calls stay open."""
+    if state.suspended:
+        return
+    if state.open_turns or state.streaming:
+        _interrupt(state)
+    state.deferred_calls.update(state.pending_calls)
+    state.pending_calls.clear()
+
+
+def _interrupted(state: State, _event: Event, _data: Data) -> None:
+    _interrupt(state)
+
+
+def _interrupt(state: State) -> None:
+    state.open_turns.clear()
+    state.pending_calls.clear()
+    state.streaming.clear()
+    state.interrupted_at = state.message_count
+
+
+PROGRESS: dict[str, Reducer] = {
+    "user": _user,
+    "assistant": _assistant,
+    "system": _system,
+    "thinking": _thinking,
+    "delta": _delta,
+    "tool_result": _tool_result,
+    "retracted": _retracted,
+    "turn_start": _turn_start,
+    "turn_end": _turn_end,
+    "suspended": _suspended,
+    "resumed": _resumed,
+    "opened": _opened,
+    "closed": _closed,
+    "interrupted": _interrupted,
+}

@@ -1,0 +1,363 @@
+"""State: everything that a session is besides its conversation, as one value.
+
+It is what the fold of the log's events gives, and what a snapshot holds. The live one belongs to
+its :class:`Fold`; whoever asks for a session's state gets :meth:`State.copy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.errors import InvalidData
+from holdfast.model import decode_json, decode_value, is_reference, restore_keys
+
+__all__ = [
+    "Approval",
+    "LoadBlob",
+    "MemoryEntry",
+    "MemoryStats",
+    "Opening",
+    "Parent",
+    "PendingCall",
+    "Permissions",
+    "PluginState",
+    "State",
+    "Status",
+    "Tokens",
+    "ToolState",
+    "Turning",
+    "Usage",
+    "read_variable",
+]
+
+LoadBlob = Callable[[dict[str, Any]], Any]
+"""Gives what a reference ``{"$blob": …}`` stands for."""
+
+Status = Literal["idle", "running", "waiting", "interrupted"]
+
+
+class MemoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"raw": "value"}):
+    """One thing that the session remembers."""
+
+    key: str
+    raw: msgspec.Raw
+    """The value as recorded; read it with :attr:`value`."""
+    description: str = ""
+    scope: str = "session"
+    priority: str = "normal"
+    pinned: bool = False
+    size_bytes: int = 0
+    created_at: int = 0
+    updated_at: int = 0
+    last_accessed_at: int = 0
+    seq: int = -1
+    """The event that set it last."""
+
+    @property
+    def value(self) -> Any:
+        """The remembered value: a fresh copy at each access."""
+        return self.read()
+
+    def read(self, load: LoadBlob | None = None) -> Any:
+        """The value, with references to blobs replaced by what ``load`` gives for them."""
+        return read_recorded(self.raw, load)
+
+
+class MemoryStats(msgspec.Struct, frozen=True):
+    """How much the session remembers; counted from the entries, so it always agrees with them."""
+
+    total_entries: int
+    total_size_bytes: int
+
+
+class PluginState(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"raw": "state"}):
+    """What a plugin asked to be kept, as it gave it, whether or not the plugin is known here."""
+
+    name: str
+    raw: msgspec.Raw
+    version: int | str | None = None
+    updated_at: int = 0
+    seq: int = -1
+
+    @property
+    def state(self) -> Any:
+        """The plugin's state: a fresh copy at each access."""
+        return self.read()
+
+    def read(self, load: LoadBlob | None = None) -> Any:
+        """The state, with references to blobs replaced by what ``load`` gives for them."""
+        return read_recorded(self.raw, load)
+
+
+class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A standing permission to use a tool. Whether it has expired is for the asker to say."""
+
+    scope: str = "session"
+    approved_at: int = 0
+    approved_by: str | None = None
+    expires_at: int | None = None
+    args_hash: str | None = None
+
+
+class Permissions(msgspec.Struct, omit_defaults=True):
+    """What the agent may do without asking."""
+
+    approvals: dict[str, Approval] = {}
+    allowlist: list[str] = []
+    blocklist: list[str] = []
+    version: int = 1
+
+
+class ToolState(msgspec.Struct, omit_defaults=True):
+    """Which tools are switched on, and how they are grouped and ranked; by tool name."""
+
+    enabled: dict[str, Any] = {}
+    namespaces: dict[str, Any] = {}
+    priorities: dict[str, Any] = {}
+
+
+class Tokens(msgspec.Struct, omit_defaults=True):
+    """What requests to a model used."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    requests: int = 0
+    cost: float | None = None
+    """None as long as no event named a cost."""
+
+
+class Usage(Tokens, omit_defaults=True):
+    """What the session used, in all and by model (``""`` where no model was named)."""
+
+    by_model: dict[str, Tokens] = {}
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """The session from which this one was forked, and the last event they share."""
+
+    session: str
+    seq: int | None = None
+
+
+class Turning(msgspec.Struct, frozen=True):
+    """A turn that has begun and not ended."""
+
+    turn: int | str
+    seq: int
+    started_at: int = 0
+
+
+class PendingCall(msgspec.Struct, frozen=True, gc=False):
+    """A tool call that has no result yet."""
+
+    tool: str
+    seq: int
+
+
+class Opening(msgspec.Struct, omit_defaults=True):
+    """Who opened the session for writing, and whether it was closed again."""
+
+    seq: int
+    opened_at: int = 0
+    epoch: int = 0
+    pid: int | None = None
+    host: str | None = None
+    version: str | None = None
+    closed: bool = False
+
+
+class State(
+    msgspec.Struct,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"encoded": "variables"},
+    # The version of this shape: a snapshot of another one does not decode and is passed over.
+    tag_field="shape",
+    tag=1,
+):
+    """A session's state after the events up to ``seq``. Times are Unix milliseconds."""
+
+    seq: int = -1
+    event_count: int = 0
+    message_count: int = 0
+    """User, assistant and system messages and tool results, as recorded (retracted ones too)."""
+    turns: int = 0
+    ignored: int = 0
+    """Events of a known type whose data was malformed: they are in the log, and not in here."""
+    created_at: int = 0
+    updated_at: int = 0
+
+    format: int = 0
+    log: str | None = None
+    generation: int = 0
+    agent_id: str | None = None
+    agent_type: str | None = None
+    provider_type: str | None = None
+    parent: Parent | None = None
+
+    title: str | None = None
+    title_auto: str | None = None
+    """From an automatic ``title`` event, else from the first words of the first user message."""
+    tags: list[str] = []
+    links: dict[str, list[str]] = {}
+    """Ids under which other systems know this session, by kind, the newest last."""
+    metadata: dict[str, Any] = {}
+
+    encoded: dict[str, msgspec.Raw] = {}
+    """Variables as recorded; read them with :attr:`variables`."""
+    memory: dict[str, MemoryEntry] = {}
+    todos: list[dict[str, Any]] = []
+    plugins: dict[str, PluginState] = {}
+    permissions: Permissions = msgspec.field(default_factory=Permissions)
+    tools: ToolState = msgspec.field(default_factory=ToolState)
+    instructions: str | None = None
+    config: dict[str, Any] = {}
+    task: Any = None
+    usage_by_model: dict[str, Tokens] = {}
+
+    open_turns: dict[str, Turning] = {}
+    """By run; the run without a name is ``""``."""
+    pending_calls: dict[str, PendingCall] = {}
+    deferred_calls: dict[str, PendingCall] = {}
+    """Calls that a finished turn left without a result: someone else is to give it."""
+    streaming: dict[str, int] = {}
+    """By run, the seq of the first streamed piece that no final message covers yet."""
+    suspended: bool = False
+    interrupted_at: int = -1
+    """The message count when work was cut short; a later message means that it went on."""
+
+    last_open: Opening | None = None
+    epoch: int = 0
+    keys: dict[str, int] = {}
+    """Idempotency keys and the events that carried them first."""
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The variables as Python values: fresh copies at each access."""
+        return self.read_variables()
+
+    def read_variables(
+        self, load: LoadBlob | None = None, classes: Iterable[type] = ()
+    ) -> dict[str, Any]:
+        """The variables, with blobs resolved by ``load`` and instances built of ``classes``."""
+        known = tuple(classes)
+        return {name: read_variable(raw, load, known) for name, raw in self.encoded.items()}
+
+    def memory_stats(self) -> MemoryStats:
+        """How many entries the memory has, and their size."""
+        size = sum(entry.size_bytes for entry in self.memory.values())
+        return MemoryStats(len(self.memory), size)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, requests and cost so far, summed over the models."""
+        return _sum_usage(self.usage_by_model)
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """Tokens in and out, the number of requests, and the time of the last activity."""
+        usage = self.usage
+        return {
+            "tokens_in": usage.input_tokens,
+            "tokens_out": usage.output_tokens,
+            "request_count": usage.requests,
+            "last_activity": self.updated_at,
+        }
+
+    @property
+    def shown_title(self) -> str | None:
+        """The title that a person gave, else the automatic one."""
+        return self.title or self.title_auto
+
+    @property
+    def open_turn(self) -> Turning | None:
+        """The turn that is going on; the first to begin if several runs have one."""
+        return next(iter(self.open_turns.values()), None)
+
+    @property
+    def uncovered_delta(self) -> bool:
+        """Whether something was streamed that no final message covers yet."""
+        return bool(self.streaming)
+
+    @property
+    def mid_turn(self) -> bool:
+        """Whether work was going on at this point of the log."""
+        return bool(self.open_turns or self.pending_calls or self.streaming)
+
+    @property
+    def status(self) -> Status:
+        """What the log says of the session; :func:`status_of` also takes who has it open."""
+        if self.suspended:
+            return "waiting"
+        if self.mid_turn:
+            return "running"
+        if self.interrupted_at == self.message_count:
+            return "interrupted"
+        return "waiting" if self.deferred_calls else "idle"
+
+    def copy(self) -> State:
+        """A state of one's own: changing it changes nothing else."""
+        return _decode_state(_encode_state(self))
+
+    def to_json(self) -> bytes:
+        """The state as bytes, for a snapshot."""
+        return _encode_state(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> State:
+        """The state in a snapshot. Raises InvalidData if it is not one, or of another shape."""
+        try:
+            return _decode_state(data)
+        except (ValueError, RecursionError) as error:
+            raise InvalidData(f"not a state: {error}") from error
+
+
+_encode_state = msgspec.json.Encoder().encode
+_decode_state = msgspec.json.Decoder(State).decode
+
+
+def _sum_usage(by_model: dict[str, Tokens]) -> Usage:
+    usage = Usage()
+    for model, tokens in by_model.items():
+        usage.by_model[model] = msgspec.structs.replace(tokens)
+        usage.input_tokens += tokens.input_tokens
+        usage.output_tokens += tokens.output_tokens
+        usage.total_tokens += tokens.total_tokens
+        usage.cache_read_tokens += tokens.cache_read_tokens
+        usage.cache_write_tokens += tokens.cache_write_tokens
+        usage.requests += tokens.requests
+        if tokens.cost is not None:
+            usage.cost = (usage.cost or 0.0) + tokens.cost
+    return usage
+
+
+def read_recorded(raw: msgspec.Raw, load: LoadBlob | None = None) -> Any:
+    """The value of recorded JSON, with references resolved and escaped keys as they were."""
+    value = decode_json(raw)
+    if b'$blob":' not in bytes(raw):
+        return value
+    return restore_keys(value if load is None else _resolve(value, load))
+
+
+def _resolve(value: Any, load: LoadBlob) -> Any:
+    if is_reference(value):
+        return _resolve(load(value), load)  # a blob of JSON may hold further references
+    if isinstance(value, dict):
+        return {key: _resolve(item, load) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_resolve(item, load) for item in value]
+    return value
+
+
+def read_variable(raw: msgspec.Raw, load: LoadBlob | None, classes: tuple[type, ...]) -> Any:
+    value = read_recorded(raw, load)
+    try:
+        return decode_value(value, classes)
+    except InvalidData:  # too deep for the codec, which therefore never wrote it
+        return value

@@ -1,0 +1,37 @@
+"""What the end of a log says about how the work on it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.replay._state import State, Status
+
+__all__ = ["needs_interruption", "status_of"]
+
+
+def needs_interruption(state: State) -> dict[str, Any] | None:
+    """The data of the ``interrupted`` event that the next writer records; None if none is due.
+
+    Due when the log ends in mid-turn and nobody closed it: the process that was at work is gone. A
+    suspended session is not interrupted, it waits. Ask before the first append of a new open; once
+    the event is applied, the answer is None.
+    """
+    if state.suspended or not state.mid_turn:
+        return None
+    turn = state.open_turn
+    return {
+        "turn": None if turn is None else turn.turn,
+        "calls": list(state.pending_calls),
+        "streaming": state.uncovered_delta,
+        "reason": "the process ended in mid-turn",
+    }
+
+
+def status_of(state: State, *, alive: bool) -> Status:
+    """The session's status, given whether some process has it open for writing.
+
+    A log alone cannot tell a turn that goes on from one whose process is gone.
+    """
+    if not alive and needs_interruption(state) is not None:
+        return "interrupted"
+    return state.status

@@ -1,0 +1,91 @@
+"""Format versions: events of older logs are brought up to date one version at a time.
+
+A log says its version in ``session_start``; a plain log, without one, is version 0. A newer writer
+that goes on with an older log says its own version in ``opened``. A step changes what an event
+looks like, never which events there are, their order or the version they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from holdfast.errors import TooNew
+from holdfast.model import FORMAT_VERSION, Event
+
+__all__ = ["STEPS", "Step", "check_format", "format_of", "upcast", "upcast_event"]
+
+Step = Callable[[Event], Event]
+
+STEPS: tuple[Step | None, ...] = (None,) * FORMAT_VERSION
+"""``STEPS[n]`` brings an event of version n to n + 1; None where no event changed its form.
+
+Version 1 added members to the line and new types; events of plain logs are valid as they are.
+"""
+
+_NAMES_FORMAT = frozenset({"session_start", "opened"})
+
+
+class _Format(msgspec.Struct):
+    format: int | None = None
+
+
+_decode_format = msgspec.json.Decoder(_Format).decode
+
+
+def format_of(event: Event) -> int | None:
+    """The version that an event says the log has from there on; None if it says nothing."""
+    if event.type not in _NAMES_FORMAT:
+        return None
+    try:
+        return _decode_format(event.raw).format
+    except (ValueError, RecursionError):
+        return None
+
+
+def check_format(found: Event | int, steps: Sequence[Step | None] = STEPS) -> int:
+    """The version that an event names (0 if none), or that is given.
+
+    Raises TooNew if it is newer than this code knows; nothing may be written to such a log.
+    """
+    version = found if isinstance(found, int) else format_of(found) or 0
+    if version > len(steps):
+        raise TooNew(
+            f"the session has format {version}, and this Holdfast knows up to {len(steps)};"
+            " it was left untouched",
+            format=version,
+        )
+    return max(version, 0)
+
+
+def upcast_event(event: Event, version: int, steps: Sequence[Step | None] = STEPS) -> Event:
+    """The event as the current version would have recorded it."""
+    for step in steps[check_format(version, steps) :]:
+        if step is not None:
+            event = step(event)
+    return event
+
+
+def upcast(
+    events: Iterable[Event], version: int = 0, steps: Sequence[Step | None] = STEPS
+) -> Iterable[Event]:
+    """The events of a log as the current version would have recorded them.
+
+    ``version`` is that of the log where the events begin. If no step from there on changes
+    anything, the events come back as they are, at no cost. Raises TooNew, also later, while being
+    consumed.
+    """
+    if not any(steps[check_format(version, steps) :]):
+        return events
+    return _upcast_each(events, version, steps)
+
+
+def _upcast_each(
+    events: Iterable[Event], version: int, steps: Sequence[Step | None]
+) -> Iterator[Event]:
+    for event in events:
+        named = format_of(event)
+        if named is not None:
+            version = check_format(named, steps)
+        yield upcast_event(event, version, steps)
