@@ -1,0 +1,7 @@
+"""The version of the package: one place, read by the build as well."""
+
+from __future__ import annotations
+
+__all__ = ["VERSION"]
+
+VERSION = "0.1.0.dev0"

@@ -1,0 +1,47 @@
+"""The live session: writing, folding, following, snapshots, and what happens at opening."""
+
+from __future__ import annotations
+
+from holdfast.session._blobs import resolve_blobs
+from holdfast.session._clock import Clock, new_session_id, now_ms
+from holdfast.session._follower import Follower
+from holdfast.session._hub import Hub, Subscriber
+from holdfast.session._loading import Loaded, load, load_state_at
+from holdfast.session._opening import Opening, Options
+from holdfast.session._reading import read_range
+from holdfast.session._repair import Report, repair_log, verify_log
+from holdfast.session._session import Session
+from holdfast.session._snapshots import Snapshot, Snapshots
+from holdfast.session._timers import Timers
+from holdfast.session._tool import ToolRun
+from holdfast.session._turn import Turn
+from holdfast.session._variables import NotStoredWarning
+from holdfast.session._writer import Draft, Writer
+
+__all__ = [
+    "Clock",
+    "Draft",
+    "Follower",
+    "Hub",
+    "Loaded",
+    "NotStoredWarning",
+    "Opening",
+    "Options",
+    "Report",
+    "Session",
+    "Snapshot",
+    "Snapshots",
+    "Subscriber",
+    "Timers",
+    "ToolRun",
+    "Turn",
+    "Writer",
+    "load",
+    "load_state_at",
+    "new_session_id",
+    "now_ms",
+    "read_range",
+    "repair_log",
+    "resolve_blobs",
+    "verify_log",
+]

@@ -1,0 +1,56 @@
+"""Big payloads back in their place, for readers that want the whole event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.model import BLOB_KEY, Event, blob_name, is_reference, read_blob
+from holdfast.replay import LoadBlob
+from holdfast.storage import Documents
+
+__all__ = ["blob_loader", "resolve_blobs"]
+
+_MARK = b'"$blob":'
+
+
+def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Event]:
+    """The same events with references replaced by what they refer to.
+
+    A payload that is missing or damaged is replaced by a text that says so.
+    """
+    for event in events:
+        yield _resolve(event, documents) if _MARK in bytes(event.raw) else event
+
+
+def blob_loader(documents: Documents) -> LoadBlob:
+    """What gives the payload of a reference, for values that the state holds."""
+    return lambda reference: _payload(reference, documents)
+
+
+def _resolve(event: Event, documents: Documents) -> Event:
+    whole = Event(event.type, event.seq, event.timestamp, event.raw, event.run, event.key)
+    whole.__dict__["data"] = _fill(event.data, documents)
+    return whole
+
+
+def _fill(value: Any, documents: Documents) -> Any:
+    if is_reference(value):
+        return _payload(value, documents)
+    if isinstance(value, dict):
+        return {key: _fill(item, documents) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fill(item, documents) for item in value]
+    return value
+
+
+def _payload(reference: dict[str, Any], documents: Documents) -> Any:
+    name = reference[BLOB_KEY]
+    try:
+        found = documents.get(f"blobs/{name}")
+        if found is None or blob_name(found[0]) != name:
+            return f"[{reference['bytes']} bytes that are missing or damaged]"
+        return read_blob(found[0], str(reference.get("media")))
+    except (HoldfastError, ValueError):
+        return f"[{reference['bytes']} bytes that could not be read]"

@@ -1,0 +1,102 @@
+"""Following a log: what is there, then what comes, whoever writes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+
+from holdfast.errors import NotFound
+from holdfast.model import START, Event, LineReader, Unseal
+from holdfast.storage import Store
+
+__all__ = ["Follower"]
+
+_WAIT_MIN_S = 0.005
+_WAIT_MAX_S = 0.1
+
+
+class Follower(Iterator[Event], AsyncIterator[Event]):
+    """An iterator and async iterator over the events of a session, across processes.
+
+    It never ends by itself while the session is there; ``close()`` ends it, also from another
+    thread. It sees whole, verified events only, and begins again by itself after a repair.
+    """
+
+    def __init__(
+        self, store: Store, key: str, start: int = 0, *, unseal: Unseal | None = None
+    ) -> None:
+        if not store.exists(key):
+            raise NotFound(f"there is no session {key.rpartition('/')[2]}", key=key)
+        self._store = store
+        self._key = key
+        self._log = store.log(key)
+        self._next = start
+        self._unseal = unseal
+        self._position = START
+        self._generation = self._log.generation()
+        self._ready: list[Event] = []
+        self._closed = False
+
+    def __iter__(self) -> Follower:
+        return self
+
+    def __next__(self) -> Event:
+        wait = _WAIT_MIN_S
+        while not self._ready:
+            if self._closed or not self._poll():
+                raise StopIteration
+            if not self._ready:
+                time.sleep(wait)
+                wait = min(wait * 2, _WAIT_MAX_S)
+        return self._ready.pop()
+
+    def __aiter__(self) -> Follower:
+        return self
+
+    async def __anext__(self) -> Event:
+        import asyncio
+
+        wait = _WAIT_MIN_S
+        while not self._ready:
+            if self._closed or not self._poll():
+                raise StopAsyncIteration
+            if not self._ready:
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, _WAIT_MAX_S)
+        return self._ready.pop()
+
+    def poll(self) -> list[Event]:
+        """The events that have come since the last call, without waiting."""
+        self._poll()
+        ready, self._ready = self._ready[::-1], []
+        return ready
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._closed = True
+
+    def _poll(self) -> bool:
+        """Read what is new; False once the session is gone."""
+        size = self._log.size()
+        if size == 0 and not self._store.exists(self._key):
+            return False
+        generation = self._log.generation()
+        if generation != self._generation or size < self._position.offset:
+            self._generation, self._position = generation, START
+        if size > self._position.offset:
+            self._read()
+        return True
+
+    def _read(self) -> None:
+        # Always from the last whole event on: torn bytes may be cut and written anew.
+        reader = LineReader(self._position, self._unseal)
+        events: list[Event] = []
+        for chunk in self._log.read(self._position.offset):
+            events += reader.feed(chunk)
+        if reader.damaged:
+            events += reader.finish()
+        self._position = reader.position
+        new = [event for event in events if event.seq >= self._next]
+        if new:
+            self._next = new[-1].seq + 1
+            self._ready = new[::-1] + self._ready

@@ -1,0 +1,137 @@
+"""From stored bytes to a state: the newest snapshot that fits, and the events after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+import msgspec
+
+from holdfast.errors import Damaged
+from holdfast.model import START, Event, Gap, Limits, LineReader, Position, Unseal
+from holdfast.replay import Fold, check_format
+from holdfast.session._snapshots import Snapshot, Snapshots
+from holdfast.storage import Documents, Log
+
+__all__ = ["Loaded", "load", "load_state_at"]
+
+# The end of a line: eight digits, quote, brace, newline.
+_LINE_END_BYTES = 11
+_DIGITS = 8
+
+
+class Loaded(msgspec.Struct):
+    """A session as it was found."""
+
+    fold: Fold
+    position: Position = START
+    snapshot: Snapshot | None = None
+    gaps: list[Gap] = []
+    torn: int = 0
+    open_line: bool = False
+
+    @property
+    def has_past(self) -> bool:
+        """Whether there was anything at all."""
+        return self.position.seq > 0
+
+
+def load(
+    log: Log,
+    documents: Documents,
+    *,
+    limits: Limits | None = None,
+    unseal: Unseal | None = None,
+    tolerant: bool = False,
+) -> Loaded:
+    """The state at the end of the log.
+
+    Raises TooNew for a newer format, and Damaged if the log ends before a whole snapshot says it
+    does (acknowledged events are missing), unless ``tolerant``.
+    """
+    size = log.size()
+    if not size:
+        return Loaded(Fold())
+    snapshots = Snapshots(documents, limits)
+    for snapshot in _candidates(snapshots):
+        if snapshot.offset > size:
+            if not tolerant:
+                raise Damaged(
+                    f"the log ends at byte {size:,}, but a snapshot knows of events"
+                    f" up to byte {snapshot.offset:,}",
+                    seq=snapshot.seq,
+                )
+            continue
+        if _fits(snapshot, log):
+            loaded = _fold_tail(log, snapshot, unseal)
+            if not loaded.gaps:
+                return loaded
+    return _fold_all(log, unseal)
+
+
+def load_state_at(log: Log, documents: Documents, at: int, *, unseal: Unseal | None = None) -> Fold:
+    """The fold of the events up to and including ``at``."""
+    fold, position = Fold(), START
+    snapshot = Snapshots(documents).newest(at)
+    if snapshot is not None and snapshot.offset <= log.size() and _fits(snapshot, log):
+        fold, position = Fold(snapshot.state), snapshot.position
+    for event in _events_from(LineReader(position, unseal), log):
+        if event.seq > at:
+            break
+        _apply(fold, [event])
+    return fold
+
+
+def _candidates(snapshots: Snapshots) -> Iterator[Snapshot]:
+    for seq in snapshots.seqs():
+        try:
+            yield snapshots.load(seq)
+        except Damaged:
+            continue
+
+
+def _fits(snapshot: Snapshot, log: Log) -> bool:
+    """Whether the log's bytes before the snapshot's offset end as the snapshot says."""
+    start = snapshot.offset - _LINE_END_BYTES
+    end = next(log.read(start), b"")[:_LINE_END_BYTES] if start > 0 else b""
+    try:
+        value = int(end[:_DIGITS], 16)
+    except ValueError:
+        return False
+    return crc32(end, value) == snapshot.position.crc
+
+
+def _fold_tail(log: Log, snapshot: Snapshot, unseal: Unseal | None) -> Loaded:
+    loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
+    return _read_into(loaded, LineReader(snapshot.position, unseal), log)
+
+
+def _fold_all(log: Log, unseal: Unseal | None) -> Loaded:
+    return _read_into(Loaded(Fold()), LineReader(START, unseal), log)
+
+
+def _read_into(loaded: Loaded, reader: LineReader, log: Log) -> Loaded:
+    for events in _batches(reader, log):
+        _apply(loaded.fold, events)
+    loaded.position = reader.position
+    loaded.gaps = reader.gaps
+    loaded.torn = reader.torn
+    loaded.open_line = reader.open_line
+    return loaded
+
+
+def _apply(fold: Fold, events: list[Event]) -> None:
+    if events and events[0].type == "session_start":
+        check_format(events[0])
+    fold.fold(events)
+
+
+def _batches(reader: LineReader, log: Log) -> Iterator[list[Event]]:
+    for chunk in log.read(reader.position.offset):
+        yield reader.feed(chunk)
+    yield reader.finish()
+
+
+def _events_from(reader: LineReader, log: Log) -> Iterator[Event]:
+    for events in _batches(reader, log):
+        yield from events

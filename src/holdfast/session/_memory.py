@@ -1,0 +1,102 @@
+"""A session's memory: described entries, kept with the session or with the agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.errors import UsageError
+from holdfast.model import Limits, encode_data
+from holdfast.replay import MemoryEntry
+from holdfast.session._agent_memory import AgentMemory
+from holdfast.session._variables import Owner
+
+__all__ = ["Memory"]
+
+_SCOPES = ("session", "persistent")
+_PRIORITIES = ("low", "normal", "high", "critical")
+
+
+class Memory:
+    """Entries of scope ``session`` are events; ``persistent`` ones belong to the agent."""
+
+    def __init__(self, owner: Owner, agent: AgentMemory | None) -> None:
+        self._owner = owner
+        self._agent = agent
+
+    def set(
+        self,
+        key: str,
+        value: Any,
+        *,
+        description: str = "",
+        scope: str = "session",
+        priority: str = "normal",
+        pinned: bool = False,
+    ) -> None:
+        """Remember ``value`` under ``key``."""
+        if not isinstance(key, str) or not key:
+            raise UsageError("a memory key is a text that is not empty")
+        if scope not in _SCOPES:
+            raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")
+        if priority not in _PRIORITIES:
+            raise UsageError(f"{priority!r} is not a priority: use {', '.join(_PRIORITIES)}")
+        data = {
+            "key": key,
+            "value": value,
+            "description": description,
+            "scope": scope,
+            "priority": priority,
+            "pinned": pinned,
+            "sizeBytes": len(encode_data({"value": value}, Limits())) - len('{"value":}'),
+        }
+        if scope == "persistent":
+            self._agent_memory().set(data)
+        else:
+            self._owner.append("memory_set", data)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under ``key``: of the session if it has one, else of the agent."""
+        entry = self.entry(key)
+        return default if entry is None else entry.value
+
+    def entry(self, key: str) -> MemoryEntry | None:
+        """The whole entry under ``key``."""
+        return self.entries().get(key)
+
+    def entries(self, scope: str | None = None) -> dict[str, MemoryEntry]:
+        """All entries by key; copies."""
+        found: dict[str, MemoryEntry] = {}
+        if scope in (None, "persistent") and self._agent is not None:
+            found.update(self._agent.entries())
+        if scope in (None, "session"):
+            found.update(self._owner.live_state.copy().memory)
+        return found
+
+    def delete(self, key: str) -> bool:
+        """Forget ``key``; whether there was one."""
+        known = False
+        if key in self._owner.live_state.memory:
+            self._owner.append("memory_delete", {"key": key})
+            known = True
+        if self._agent is not None:
+            known = self._agent.delete(key) or known
+        return known
+
+    def stats(self) -> dict[str, int]:
+        """How many entries there are and how large they are together."""
+        entries = self.entries().values()
+        return {
+            "total_entries": len(entries),
+            "total_size_bytes": sum(entry.size_bytes for entry in entries),
+        }
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.entry(key) is not None
+
+    def _agent_memory(self) -> AgentMemory:
+        if self._agent is None:
+            raise UsageError(
+                "persistent memory belongs to an agent, and this session has none",
+                remedy="Open the session with agent_id=…, or use scope='session'.",
+            )
+        return self._agent

@@ -1,0 +1,230 @@
+"""Opening a session: lease, torn tail, damage, and what is recorded before the first event."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import (
+    Damaged,
+    Fenced,
+    InvalidId,
+    NotFound,
+    UsageError,
+)
+from holdfast.model import FORMAT_VERSION, VERSION, Limits, Position, Unseal, check_id
+from holdfast.replay import State, needs_interruption
+from holdfast.session._agent_memory import AgentMemory
+from holdfast.session._clock import Clock, now_ms, random_hex
+from holdfast.session._loading import Loaded, load
+from holdfast.session._repair import repair_log
+from holdfast.session._snapshots import Snapshots
+from holdfast.session._writer import Draft, Seal, Writer
+from holdfast.storage import Store
+
+__all__ = ["Opening", "Options"]
+
+_DURABILITIES = ("barriers", "always", "os")
+_RESUMES = ("auto", "always", "never")
+_SALT_BYTES = 16
+LEASE_MS = 30_000
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session behaves. Times are milliseconds; 0 switches a timer off."""
+
+    title: str | None = None
+    agent_id: str | None = None
+    agent_type: str | None = None
+    provider_type: str | None = None
+    resume: str = "auto"
+    repair: str = "raise"
+    durability: str = "barriers"
+    staged: bool = False
+    read_only: bool = False
+    autosave_ms: int = 30_000
+    snapshot_ms: int = 300_000
+    limits: Limits = Limits()
+    clock: Clock = now_ms
+
+    def __post_init__(self) -> None:
+        _one_of("durability", self.durability, _DURABILITIES)
+        _one_of("repair", self.repair, ("raise", "auto"))
+        _one_of("resume", self.resume, _RESUMES)
+        if self.agent_id is not None:
+            check_id(self.agent_id, what="agent id")
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{name} {value!r} is none of {', '.join(allowed)}")
+
+
+class Opening:
+    """One opening of one session: what it found and what it holds."""
+
+    def __init__(
+        self, store: Store, session_id: str, options: Options, *, unseal: Unseal | None = None
+    ) -> None:
+        self.session_id = check_id(session_id)
+        self.key = f"sessions/{session_id}"
+        self.options = options
+        self.read_only = options.read_only
+        self.log = store.log(self.key)
+        self.documents = store.documents(self.key)
+        self.opened_at = options.clock()
+        self.begun = False
+        self.epoch = 0
+        self.repaired = False
+        self._store = store
+        self._unseal = unseal
+        self._lease = store.lease(self.key)
+        self._held = False
+        exists = store.exists(self.key)
+        self._check_policy(exists=exists)
+        if exists and not self.read_only:
+            self._hold()
+        try:
+            self.loaded = self._load()
+        except BaseException:
+            self.release()
+            raise
+
+    def writer(self, seal: Seal | None) -> Writer:
+        """A writer that goes on where the log ends."""
+        return Writer(
+            self.log,
+            self.documents,
+            position=self.loaded.position,
+            epoch=self.epoch,
+            limits=self.options.limits,
+            clock=self.options.clock,
+            seal=seal,
+            staged=self.options.staged,
+            defers=self._store.capabilities.defers,
+        )
+
+    def agent_memory(self) -> AgentMemory | None:
+        """The lasting memory of the session's agent, if it has one."""
+        agent = self.options.agent_id or self.loaded.fold.state.agent_id
+        if not agent:
+            return None
+        return AgentMemory(self._store.documents(f"agents/{agent}"), self.options.clock)
+
+    def take_over(self) -> bool:
+        """Hold the lease and clear the tail; True if someone else made the session meanwhile."""
+        changed = False
+        if not self._held:
+            self._hold()
+            if self.log.size() != self.loaded.position.offset + self.loaded.torn:
+                self.loaded = self._load()
+                changed = True
+        if self.loaded.torn:
+            self.log.cut(self.loaded.position.offset, self.epoch)
+            self.loaded.torn = 0
+        return changed
+
+    def take_over_at(self, position: Position) -> None:
+        """Hold the lease for what was staged; Fenced if the log has moved on without it."""
+        if self._held:
+            return
+        self._hold()
+        if self.log.size() != position.offset:
+            self.release()
+            raise Fenced(
+                f"session {self.session_id} was written by someone else while this was staged",
+                session_id=self.session_id,
+            )
+
+    def preamble(self, state: State) -> list[Draft]:
+        """What is recorded before the first event of this opening."""
+        drafts = []
+        if state.event_count == 0:
+            drafts.append(Draft("session_start", self._session_start()))
+        drafts.append(Draft("opened", self._opened()))
+        interruption = needs_interruption(state)
+        if interruption is not None:
+            drafts.append(Draft("interrupted", interruption))
+        if self.options.title is not None and self.options.title != state.title:
+            drafts.append(Draft("title", {"title": self.options.title}))
+        return drafts
+
+    def release(self) -> None:
+        """Give everything back."""
+        self.log.close()
+        self._lease.release()
+        self._held = False
+
+    def _check_policy(self, *, exists: bool) -> None:
+        if exists:
+            if self.options.resume == "never":
+                raise UsageError(
+                    f"session {self.session_id} exists, and resume='never' was asked for",
+                    remedy="Choose another id, or leave the id out to get a new one.",
+                    session_id=self.session_id,
+                )
+            return
+        if self.options.resume == "always" or self.read_only:
+            raise NotFound(f"there is no session {self.session_id}", session_id=self.session_id)
+        other = self._store.clash(self.key)
+        if other is not None:
+            name = other.rpartition("/")[2]
+            raise InvalidId(
+                f"{self.session_id} differs only by case from the session {name}",
+                remedy=f"Use {name}, or another id.",
+                session_id=self.session_id,
+            )
+
+    def _hold(self) -> None:
+        self.epoch = self._lease.acquire(self.session_id, LEASE_MS)
+        self._held = True
+
+    def _load(self) -> Loaded:
+        mending = self.options.repair == "auto"
+        loaded = load(
+            self.log,
+            self.documents,
+            limits=self.options.limits,
+            unseal=self._unseal,
+            tolerant=mending or self.read_only,
+        )
+        if mending and not self.read_only:
+            Snapshots(self.documents).drop_beyond(loaded.position.offset)
+        if not loaded.gaps or self.read_only:
+            return loaded
+        if not mending:
+            gap = loaded.gaps[0]
+            raise Damaged(
+                f"session {self.session_id} is damaged at byte {gap.offset:,}"
+                f" (event {gap.first_seq}); everything else is readable",
+                session_id=self.session_id,
+                seq=gap.first_seq,
+            )
+        repair_log(self.log, self.documents, self.epoch)
+        self.repaired = True
+        return load(
+            self.log, self.documents, limits=self.options.limits, unseal=self._unseal, tolerant=True
+        )
+
+    def _session_start(self) -> dict[str, Any]:
+        options = self.options
+        found = {
+            "format": FORMAT_VERSION,
+            "log": random_hex(_SALT_BYTES),
+            "generation": 0,
+            "agent_id": options.agent_id,
+            "agent_type": options.agent_type,
+            "provider_type": options.provider_type,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _opened(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "version": VERSION,
+            "pid": os.getpid(),
+            "host": os.uname().nodename,
+            "salt": random_hex(_SALT_BYTES),
+        }

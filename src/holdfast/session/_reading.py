@@ -1,0 +1,110 @@
+"""Reading a log without opening a session: forwards, backwards, in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+from zlib import crc32
+
+import msgspec
+
+from holdfast.model import START, Event, LineReader, Position, Unseal, read_events
+from holdfast.storage import Log
+
+__all__ = ["read_range"]
+
+_TAIL_BYTES_MIN = 1 << 16
+_TAIL_GROWTH = 8
+# The end of a line: eight digits, quote, brace, newline.
+_LINE_END_BYTES = 11
+_DIGITS = 8
+
+
+def read_range(
+    log: Log,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    types: Collection[str] | None = None,
+    reverse: bool = False,
+    limit: int | None = None,
+    unseal: Unseal | None = None,
+) -> Iterator[Event]:
+    """The valid events with ``start <= seq < stop``, of these types, at most ``limit`` of them.
+
+    Backwards, only as much of the log is read as the limit needs.
+    """
+    events = _backwards(log, unseal) if reverse else read_events(log.read(), unseal=unseal)
+    return islice(_chosen(events, start, stop, types, reverse=reverse), limit)
+
+
+def _chosen(
+    events: Iterator[Event],
+    start: int,
+    stop: int | None,
+    types: Collection[str] | None,
+    *,
+    reverse: bool,
+) -> Iterator[Event]:
+    for event in events:
+        if event.seq < start or (stop is not None and event.seq >= stop):
+            past_the_end = event.seq < start if reverse else event.seq >= start
+            if past_the_end:
+                return
+            continue
+        if types is None or event.type in types:
+            yield event
+
+
+def _backwards(log: Log, unseal: Unseal | None) -> Iterator[Event]:
+    """Every valid event, newest first, reading ever larger tails until the beginning is reached."""
+    below: int | None = None
+    wanted = _TAIL_BYTES_MIN
+    size = log.size()
+    while True:
+        events = _tail(log, wanted, unseal) if wanted < size else None
+        if events is None:
+            events = list(read_events(log.read(), unseal=unseal))
+        for event in reversed(events):
+            if below is None or event.seq < below:
+                below = event.seq
+                yield event
+        if wanted >= size or not events or events[0].seq == 0:
+            return
+        wanted *= _TAIL_GROWTH
+
+
+def _tail(log: Log, max_bytes: int, unseal: Unseal | None) -> list[Event] | None:
+    """The events of the log's end, verified from the first line on; None if they cannot be."""
+    offset, data = log.read_tail(max_bytes)
+    found = _first_line(offset, data)
+    if found is None:
+        return None
+    position, taken = found
+    reader = LineReader(position, unseal)
+    events = reader.feed(data[taken:])
+    if reader.damaged:
+        return None
+    return events + reader.finish()
+
+
+class _Numbered(msgspec.Struct):
+    seq: int
+
+
+def _first_line(offset: int, data: bytes) -> tuple[Position, int] | None:
+    """Where the second whole line of a tail begins, by what the first one says of itself."""
+    if offset == 0:
+        return START, 0
+    begin = data.find(b"\n") + 1
+    end = data.find(b"\n", begin) + 1
+    if not begin or not end:
+        return None
+    line = data[begin:end]
+    try:
+        seq = msgspec.json.decode(line, type=_Numbered).seq
+        digits = line[-_LINE_END_BYTES:]
+        crc = crc32(digits, int(digits[:_DIGITS], 16))
+    except ValueError:
+        return None
+    return Position(seq + 1, offset + end, crc), end

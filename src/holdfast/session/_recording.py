@@ -1,0 +1,154 @@
+"""The verbs of a session: one short method for each thing that is worth recording."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import UsageError
+from holdfast.model import Event
+from holdfast.session._clock import new_call_id
+from holdfast.session._tool import ToolRun
+from holdfast.session._turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Recorder"]
+
+_ROLES = {"user": "user", "assistant": "assistant", "system": "system"}
+
+
+class Recorder(ABC):
+    """Everything that a session can be told, in terms of ``append``."""
+
+    @abstractmethod
+    def append(
+        self,
+        event: Event | str,
+        data: dict[str, Any] | None = None,
+        *,
+        run: str | None = None,
+        key: str | None = None,
+    ) -> Event:
+        """Record one event."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Do not go on before what was recorded is safe."""
+
+    @abstractmethod
+    async def abarrier(self) -> None:
+        """The same without blocking the event loop."""
+
+    def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
+        """What the user said: text or blocks. ``extra`` members are recorded with it."""
+        return self.append("user", {"role": "user", "content": content, **extra}, run=run)
+
+    def assistant(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
+        """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving."""
+        return self.append("assistant", {"role": "assistant", "content": content, **extra}, run=run)
+
+    def system(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
+        """The system prompt, from here on."""
+        return self.append("system", {"role": "system", "content": content, **extra}, run=run)
+
+    def thinking(
+        self, content: str, *, signature: str | None = None, run: str | None = None, **extra: Any
+    ) -> Event:
+        """What the agent thought, with the provider's signature if there is one."""
+        data = {"content": content, **extra}
+        if signature is not None:
+            data["signature"] = signature
+        return self.append("thinking", data, run=run)
+
+    def delta(self, content: str, *, run: str | None = None, **extra: Any) -> Event:
+        """A piece of an answer as it was streamed to the user."""
+        return self.append("delta", {"content": content, **extra}, run=run)
+
+    def tool_call(
+        self,
+        tool: str,
+        params: Any = None,
+        *,
+        id: str | None = None,
+        run: str | None = None,
+        **extra: Any,
+    ) -> Event:
+        """The agent's intent to use a tool. The returned event's ``id`` names the call."""
+        data = {"id": id or new_call_id(), "tool": tool, "params": params, **extra}
+        return self.append("tool_call", data, run=run)
+
+    def tool_result(
+        self,
+        call: Event | str,
+        result: Any = None,
+        *,
+        is_error: bool = False,
+        run: str | None = None,
+        **extra: Any,
+    ) -> Event:
+        """What a tool gave; ``call`` is the event of its call, or the call's id."""
+        if isinstance(call, Event):
+            run = call.run if run is None else run
+            call = _call_id(call)
+        data = {"toolCallId": call, "result": result, **extra}
+        if is_error:
+            data["is_error"] = True
+        return self.append("tool_result", data, run=run)
+
+    def tool(
+        self,
+        tool: str,
+        params: Any = None,
+        *,
+        id: str | None = None,
+        run: str | None = None,
+        **extra: Any,
+    ) -> ToolRun:
+        """Use a tool inside a ``with`` (or ``async with``) block.
+
+        The intent is on disk before the block runs; what the block puts into ``call.result``, or
+        the error or cancellation that ends it, is recorded after it.
+        """
+        return ToolRun(self, tool, params, id=id, run=run, extra=extra)
+
+    def turn(self, *, run: str | None = None) -> Turn:
+        """A ``with`` (or ``async with``) block around one turn, flushed at its end."""
+        return Turn(self, run=run)
+
+    def add_turn(self, role: str, content: Any) -> Event:
+        """Record a turn by its role."""
+        if role not in _ROLES:
+            raise UsageError(f"{role!r} is not a role: use one of {', '.join(sorted(_ROLES))}")
+        return self.append(_ROLES[role], {"role": role, "content": content})
+
+    def usage(self, **figures: Any) -> Event:
+        """Tokens and cost that belong to no single message."""
+        return self.append("usage", figures)
+
+    def tag(self, *tags: str) -> None:
+        """Add tags; one that is there already changes nothing."""
+        self._tags("tag", tags)
+
+    def untag(self, *tags: str) -> None:
+        """Take tags away."""
+        self._tags("untag", tags)
+
+    def link(self, kind: str, id: str) -> Event:
+        """Note the id under which another system knows this session."""
+        return self.append("link", {"kind": kind, "id": id})
+
+    def _tags(self, type: str, tags: Iterable[str]) -> None:
+        for tag in tags:
+            if not isinstance(tag, str) or not tag.strip():
+                raise UsageError("a tag is a text that is not empty")
+        for tag in tags:
+            self.append(type, {"tag": tag})
+
+
+def _call_id(call: Event) -> str:
+    found = call.id
+    if call.type != "tool_call" or found is None:
+        raise UsageError(f"event {call.seq} is a {call.type}, not a tool call")
+    return found

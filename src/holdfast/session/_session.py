@@ -1,0 +1,551 @@
+"""The live session: wires writer, fold, follower and snapshots, and keeps them in step."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.errors import HoldfastError, StoreError, UsageError
+from holdfast.model import Event, Notice, Unseal, read_events
+from holdfast.replay import Conversation, State
+from holdfast.session._blobs import blob_loader, resolve_blobs
+from holdfast.session._cancellation import uncancelled
+from holdfast.session._hub import Hub
+from holdfast.session._memory import Memory
+from holdfast.session._opening import Opening
+from holdfast.session._recording import Recorder
+from holdfast.session._schedule import SnapshotSchedule
+from holdfast.session._timers import Timers
+from holdfast.session._todos import Todos
+from holdfast.session._variables import Variables
+from holdfast.session._writer import Draft, Seal
+from holdfast.storage import Store, forks
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["Session"]
+
+_MS = 1000.0
+# A conversation that nobody asks for is brought up to date in steps of this many events.
+_UNFED_MAX = 512
+
+
+class Session(Recorder):
+    """One conversation with its state. Any thread may call any method.
+
+    Get one from ``Holdfast.session``; use it as a context manager, sync or async.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        opening: Opening,
+        *,
+        hub: Hub | None = None,
+        timers: Timers | None = None,
+        on_close: Callable[[Session], None] | None = None,
+        seal: Seal | None = None,
+        unseal: Unseal | None = None,
+    ) -> None:
+        options = opening.options
+        self.id = opening.session_id
+        self.restored = opening.loaded.has_past
+        self._store = store
+        self._options = options
+        self._opening = opening
+        self._hub = hub or Hub()
+        self._timers = timers
+        self._on_close = on_close
+        self._unseal = unseal
+        self._lock = threading.RLock()
+        self._outbox: deque[Event | Notice] = deque()
+        self._delivery = threading.Lock()
+        self._forks = forks.count
+        self._closed = False
+        self._users = 1
+        self._fold = opening.loaded.fold
+        self._writer = opening.writer(seal)
+        self._schedule = SnapshotSchedule(opening)
+        self._always = options.durability == "always" and not options.staged
+        self._flushed = self._writer.position.offset
+        self._keyed: dict[str, Event] = {}
+        self._conversations: dict[str, Conversation] = {}
+        self._unfed: list[Event] = []
+        self._told_of_size = False
+        self._set_watermark()
+        self.variables = Variables(self, blob_loader(opening.documents), self._variable_lost)
+        self.memory = Memory(self, opening.agent_memory())
+        self.todos = Todos(self)
+        if not store.capabilities.stores:
+            # Nothing can be read back later, so the conversation is kept as it goes.
+            self._conversations["drop"] = Conversation(incomplete="drop")
+        self._release = weakref.finalize(self, opening.release)
+        self._start_timers()
+
+    # -- recording ---------------------------------------------------------------------------
+
+    def append(
+        self,
+        event: Event | str,
+        data: dict[str, Any] | None = None,
+        *,
+        run: str | None = None,
+        key: str | None = None,
+    ) -> Event:
+        """Record one event: an Event, or a type and its data.
+
+        Returns the event with its seq once it is in the operating system (files). With a ``key``
+        that was used before, nothing is written and the first event comes back.
+        """
+        timestamp = None
+        if isinstance(event, Event):
+            data, run, key = event.data, event.run, event.key
+            timestamp, event = event.timestamp or None, event.type
+        if data is None:
+            data = {}
+        with self._lock:
+            if not self._opening.begun or self._closed or self._forks != forks.count:
+                return self._append_first(Draft(event, data, run, key, timestamp))
+            if key is not None and key in self._fold.state.keys:
+                return self._event_of_key(key)
+            recorded = self._writer.append(event, data, run, key, timestamp)
+            self._fold.apply(recorded, data)
+            self._after(recorded)
+        if self._outbox:
+            self._deliver()
+        if self._always:
+            self.flush()
+        return recorded
+
+    def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
+        """Record several events with one write; a reader sees all of them or none."""
+        drafts = [_draft(event) for event in events]
+        with self._lock:
+            self._check_usable()
+            known_before = {draft.key for draft in drafts if draft.key in self._fold.state.keys}
+            fresh = [draft for draft in drafts if draft.key not in known_before]
+            written = iter(self._write_batch(fresh))
+            recorded = [
+                self._event_of_key(draft.key)
+                if draft.key is not None and draft.key in known_before
+                else next(written)
+                for draft in drafts
+            ]
+        self._deliver()
+        if self._always:
+            self.flush()
+        return recorded
+
+    def flush(self) -> None:
+        """Return once everything recorded so far is on the medium."""
+        with self._lock:
+            self._check_usable()
+            self._hand_over()
+            offset = self._writer.position.offset
+        self._writer.sync()
+        self._flushed = max(self._flushed, offset)
+
+    async def aflush(self) -> None:
+        """The same on the store's own thread: the event loop is never blocked."""
+        import asyncio
+
+        with self._lock:
+            self._check_usable()
+            self._hand_over()
+            offset = self._writer.position.offset
+            future: Future[None] = self._store.sync({self._opening.key: self._writer.log})
+        try:
+            await uncancelled(asyncio.wrap_future(future))
+        except StoreError as error:
+            raise self._writer.failed(error) from error
+        self._flushed = max(self._flushed, offset)
+
+    def barrier(self) -> None:
+        """Flush, unless the session was opened with ``durability="os"`` or is staged."""
+        if self._options.durability != "os" and not self._options.staged:
+            self.flush()
+
+    async def abarrier(self) -> None:
+        """The same without blocking the event loop."""
+        if self._options.durability != "os" and not self._options.staged:
+            await self.aflush()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def seq(self) -> int:
+        """The seq of the newest event; -1 if there is none."""
+        return self._writer.position.seq - 1
+
+    @property
+    def live_state(self) -> State:
+        """The state itself, for readers that do not change it."""
+        return self._fold.state
+
+    @property
+    def state(self) -> State:
+        """The state after the newest event; a copy."""
+        with self._lock:
+            return self._fold.state.copy()
+
+    @property
+    def key(self) -> str:
+        """The session's key in the store."""
+        return self._opening.key
+
+    @property
+    def agent_id(self) -> str | None:
+        """The agent that this session belongs to."""
+        return self._fold.state.agent_id or self._options.agent_id
+
+    @property
+    def title(self) -> str | None:
+        """The session's title: the one that was given, else the first words of the user."""
+        return self._fold.state.shown_title
+
+    @title.setter
+    def title(self, title: str | None) -> None:
+        if title is not None and not isinstance(title, str):
+            raise UsageError("a title is a text")
+        self.append("title", {"title": title})
+
+    @property
+    def tags(self) -> list[str]:
+        """The session's tags, in the order in which they were given."""
+        return list(self._fold.state.tags)
+
+    @property
+    def created_at(self) -> float:
+        """When the session began, in Unix seconds."""
+        return (self._fold.state.created_at or self._opening.opened_at) / _MS
+
+    @property
+    def last_activity(self) -> float:
+        """When something was last recorded, in Unix seconds."""
+        return (self._fold.state.updated_at or self._opening.opened_at) / _MS
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Every user and assistant turn as ``{role, content, timestamp}``, timestamp in seconds."""
+        return [
+            {
+                "role": event.type,
+                "content": event.data.get("content"),
+                "timestamp": event.timestamp / _MS,
+            }
+            for event in self._resolved(self.events())
+            if event.type in ("user", "assistant")
+        ]
+
+    def events(self, start: int = 0) -> Iterator[Event]:
+        """The recorded events from ``start`` on."""
+        with self._lock:
+            waiting = self._writer.staged_lines()
+        chunks = chain(self._writer.log.read(), waiting)
+        return (event for event in read_events(chunks, unseal=self._unseal) if event.seq >= start)
+
+    def messages(
+        self, provider: str = "neutral", *, incomplete: str = "drop"
+    ) -> list[dict[str, Any]]:
+        """The conversation as the provider takes it: valid in every state of the session.
+
+        The list is the caller's; the messages in it are shared and to be read only.
+        """
+        with self._lock:
+            return self._conversation(incomplete).messages(provider)
+
+    def snapshot(self) -> int:
+        """Save the folded state, so that the next opening is quick; the seq that it covers."""
+        with self._lock:
+            self._check_usable()
+            if self.seq < 0 or self.seq == self._schedule.seq:
+                return self._schedule.seq
+            state, position = self._fold.state.to_json(), self._writer.position
+        # Only now: the log must be safe up to what the state knows.
+        self.flush()
+        size = self._schedule.save(state, position)
+        self._set_watermark()
+        self._notify("snapshot_created", size_bytes=size, seq=position.seq - 1)
+        return position.seq - 1
+
+    # -- life --------------------------------------------------------------------------------
+
+    def close(self, *, save: bool = True) -> None:
+        """Record the end, flush, and give the session back. Harmless the second time.
+
+        With ``save=False`` what is staged is given up. An object that was opened several times is
+        closed by as many calls.
+        """
+        with self._lock:
+            if not self._leave():
+                return
+            try:
+                if self._must_end(save=save):
+                    self._end()
+                    self._writer.sync()
+            finally:
+                self._finish()
+
+    async def aclose(self, *, save: bool = True) -> None:
+        """The same without blocking the event loop; a cancellation waits until it is done."""
+        await uncancelled(self._aclose(save=save))
+
+    async def _aclose(self, *, save: bool) -> None:
+        with self._lock:
+            if not self._leave():
+                return
+            ending = self._must_end(save=save)
+        try:
+            if ending:
+                self._end()
+                await self.aflush()
+        finally:
+            self._finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} seq={self.seq}{' closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UsageError(
+            "a live session cannot be pickled",
+            remedy="Pass its id, and open it again where it is needed.",
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether this object can no longer be used."""
+        return self._closed
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether this object came into this process by a fork."""
+        return self._forks != forks.count
+
+    @property
+    def hub(self) -> Hub:
+        """Where this session tells what happens."""
+        return self._hub
+
+    def retain(self) -> Session:
+        """Count one more user of this object."""
+        with self._lock:
+            self._users += 1
+        return self
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if self._forks != forks.count:
+            raise UsageError(
+                "this session was opened before a fork; in the child it is dead",
+                remedy="Open the session in the child after the parent has closed it.",
+                session_id=self.id,
+            )
+        if self._closed:
+            raise UsageError(f"session {self.id} is closed", session_id=self.id)
+        if self._opening.read_only:
+            raise UsageError(
+                f"session {self.id} was opened read-only",
+                remedy="Open it without read_only to write.",
+                session_id=self.id,
+            )
+
+    def _append_first(self, draft: Draft) -> Event:
+        """The first append of an opening, and every append that must not happen."""
+        self._check_usable()
+        if draft.key is not None and draft.key in self._fold.state.keys:
+            return self._event_of_key(draft.key)
+        event = self._write_batch([draft])[0]
+        if self._always:
+            self.flush()
+        return event
+
+    def _write_batch(self, drafts: list[Draft]) -> list[Event]:
+        if not drafts:
+            return []
+        preamble = self._begin() if not self._opening.begun else []
+        events = self._writer.extend([*preamble, *drafts])
+        self._opening.begun = True
+        for event in events:
+            self._fold.apply(event)
+            self._after(event)
+        return events[len(preamble) :]
+
+    def _begin(self) -> list[Draft]:
+        """Take the lease if it is not held yet, and say what comes before the first event."""
+        if not self._options.staged and self._opening.take_over():
+            self._fold = self._opening.loaded.fold
+            self._writer.position = self._opening.loaded.position
+            self.restored = True
+        self._writer.epoch = self._opening.epoch
+        if self._opening.loaded.open_line:
+            self._writer.end_open_line()
+        return self._opening.preamble(self._fold.state)
+
+    def _hand_over(self) -> None:
+        """Give the log what was staged, under the lease."""
+        if self._options.staged and self._writer.has_staged():
+            self._opening.take_over_at(self._writer.saved)
+            self._writer.epoch = self._opening.epoch
+            self._writer.write_staged()
+
+    def _after(self, event: Event) -> None:
+        if event.key is not None:
+            self._keyed[event.key] = event
+        if self._conversations:
+            self._unfed.append(event)
+            if len(self._unfed) > _UNFED_MAX:
+                self._feed()
+        if self._writer.position.offset >= self._watermark:
+            self._pass_watermark()
+        if self._hub.listeners:
+            self._outbox.append(event)
+
+    def _deliver(self) -> None:
+        """Tell subscribers, in order, outside the lock; whoever is at it does it for all."""
+        while self._outbox and self._delivery.acquire(blocking=False):
+            try:
+                while self._outbox:
+                    self._hub.publish(self.id, self._outbox.popleft())
+            finally:
+                self._delivery.release()
+
+    def _notify(self, kind: str, **detail: Any) -> None:
+        if self._hub.listeners:
+            self._outbox.append(Notice(kind, self.id, detail))
+            self._deliver()
+
+    def _event_of_key(self, key: str) -> Event:
+        found = self._keyed.get(key)
+        if found is None:
+            seq = self._fold.state.keys[key]
+            found = self._keyed[key] = next(self.events(seq))
+        return found
+
+    def _resolved(self, events: Iterable[Event]) -> Iterator[Event]:
+        return resolve_blobs(events, self._opening.documents)
+
+    def _conversation(self, incomplete: str) -> Conversation:
+        conversation = self._conversations.get(incomplete)
+        if conversation is None:
+            self._feed()
+            conversation = Conversation(incomplete=incomplete)
+            for event in self._resolved(self.events()):
+                conversation.feed(event)
+            self._conversations[incomplete] = conversation
+        elif self._unfed:
+            self._feed()
+        return conversation
+
+    def _feed(self) -> None:
+        for event in self._resolved(self._unfed):
+            for conversation in self._conversations.values():
+                conversation.feed(event)
+        self._unfed.clear()
+
+    def _variable_lost(self, name: str, lost: list[str]) -> None:
+        self._notify("variable_not_stored", name=name, lost=lost)
+
+    def _leave(self) -> bool:
+        """Whether this call is the one that closes."""
+        if self._closed:
+            return False
+        self._users -= 1
+        return self._users == 0
+
+    def _must_end(self, *, save: bool) -> bool:
+        alive = self._forks == forks.count and self._writer.dead is None
+        return alive and save and self._opening.begun
+
+    def _end(self) -> None:
+        self.append("closed", {})
+        self._hand_over()
+
+    def _finish(self) -> None:
+        self._closed = True
+        if self._on_close is not None:
+            self._on_close(self)
+        self._release()
+
+    # -- timers ------------------------------------------------------------------------------
+
+    def _start_timers(self) -> None:
+        if self._timers is None or self._opening.read_only:
+            return
+        if self._options.autosave_ms and not self._options.staged:
+            self._timers.every(self._options.autosave_ms, self._autosave)
+        if self._options.snapshot_ms:
+            self._timers.every(self._options.snapshot_ms, self._autosnapshot)
+
+    def _set_watermark(self) -> None:
+        """The size at which a snapshot is due or the user should be told."""
+        notice_at = self._writer.notice_at() if not self._told_of_size else sys.maxsize
+        self._watermark = min(notice_at, self._schedule.due_at())
+
+    def _pass_watermark(self) -> None:
+        offset = self._writer.position.offset
+        if not self._told_of_size and offset >= self._writer.notice_at():
+            self._told_of_size = True
+            limit = self._options.limits.session_bytes_max
+            self._outbox.append(
+                Notice("session_near_limit", self.id, {"bytes": offset, "limit": limit})
+            )
+        if offset >= self._schedule.due_at() and self._timers is not None:
+            self._schedule.postpone(offset)
+            self._timers.soon(self._autosnapshot)
+        self._set_watermark()
+
+    def _autosave(self) -> None:
+        if self._idle() or self._flushed >= self._writer.position.offset:
+            return
+        try:
+            self.flush()
+        except HoldfastError as error:
+            self._notify("flush_failed", code=error.code, message=str(error))
+
+    def _autosnapshot(self) -> None:
+        if self._idle() or self.seq == self._schedule.seq or self._options.staged:
+            return
+        try:
+            self.snapshot()
+        except HoldfastError as error:
+            self._notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
+
+    def _idle(self) -> bool:
+        return self._closed or not self._opening.begun or self._writer.dead is not None
+
+
+def _draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:
+    if isinstance(event, Event):
+        return Draft(event.type, event.data, event.run, event.key, event.timestamp or None)
+    type, data = event
+    return Draft(type, data)

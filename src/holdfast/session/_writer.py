@@ -1,0 +1,256 @@
+"""The writer: gives each event its number, its time and its line, and hands it to the log.
+
+It works without a session and is not safe for threads by itself: the session's lock is around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from holdfast.errors import Fenced, HoldfastError, StoreError, StoreFull, SyncFailed, TooLarge
+from holdfast.model import (
+    START,
+    Event,
+    Limits,
+    Position,
+    encode_data,
+    encode_line,
+    encode_sealed_line,
+    encode_with_blobs,
+    line_body,
+    type_bytes,
+)
+from holdfast.session._clock import Clock, now_ms
+from holdfast.storage import Documents, Log
+
+__all__ = ["Draft", "Seal", "Writer"]
+
+Seal = Callable[[int, bytes], bytes]
+"""Seals a line: (seq, members of the line) -> ciphertext."""
+
+_PERCENT = 100
+# Events that end or explain a session are written even when it is over its size limit.
+_ALWAYS_ALLOWED = frozenset(
+    ["closed", "turn_end", "interrupted", "suspended", "tool_result", "opened"]
+)
+_decode_lines = msgspec.json.Decoder(Event).decode_lines
+_MESSAGES = frozenset(["user", "assistant", "system"])
+
+
+class Draft(NamedTuple):
+    """An event that has no number yet."""
+
+    type: str
+    data: dict[str, Any]
+    run: str | None = None
+    key: str | None = None
+    timestamp: int | None = None
+
+
+class Writer:
+    """Appends to one log from one position on."""
+
+    def __init__(
+        self,
+        log: Log,
+        documents: Documents,
+        *,
+        position: Position = START,
+        epoch: int = 0,
+        limits: Limits | None = None,
+        clock: Clock = now_ms,
+        seal: Seal | None = None,
+        staged: bool = False,
+        defers: bool = False,
+    ) -> None:
+        self.log = log
+        self.position = position
+        self.epoch = epoch
+        self.limits = limits or Limits()
+        self.staged = staged
+        self.dead: HoldfastError | None = None
+        self._documents = documents
+        self._clock = clock
+        self._seal = seal
+        self._defers = defers
+        self._lead = b""
+        self.saved = position
+        """Up to here the log has been given what was written."""
+        self._waiting: list[bytes] = []
+        self._waiting_blobs: dict[str, bytes] = {}
+
+    def end_open_line(self) -> None:
+        """A plain log whose last line lacks its newline gets it with the first append."""
+        self._lead = b"\n"
+
+    def append(
+        self,
+        type: str,
+        data: dict[str, Any],
+        run: str | None = None,
+        key: str | None = None,
+        timestamp: int | None = None,
+    ) -> Event:
+        """Write one event. Raises before anything is written, or nothing was."""
+        if run is not None or key is not None or self._seal is not None or self._lead:
+            return self.extend((Draft(type, data, run, key, timestamp),))[0]
+        limits = self.limits
+        raw = encode_data(data, limits)
+        if len(raw) > limits.blob_bytes_min:
+            raw = self._slim(type, data)
+        seq, offset, crc = self.position
+        if timestamp is None:
+            timestamp = self._clock()
+        line, crc = encode_line(
+            seq, b'"type":"%b","timestamp":%d,"data":%b' % (type_bytes(type), timestamp, raw), crc
+        )
+        end = offset + len(line)
+        if end > limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
+            raise self._too_large(end)
+        self._put(line, seq, 1)
+        self.position = Position(seq + 1, end, crc)
+        return Event(type, seq, timestamp, raw)
+
+    def extend(self, drafts: Sequence[Draft]) -> list[Event]:
+        """Write a batch with one append: a reader sees all of it or nothing."""
+        seq, offset, crc = self.position
+        now = self._clock()
+        events: list[Event] = []
+        lines: list[bytes] = []
+        if self._lead:
+            offset, crc = _after(self._lead, offset, crc)
+        last = len(drafts) - 1
+        for index, draft in enumerate(drafts):
+            event = self._event(draft, seq + index, now, more=index < last)
+            line, crc = self._line(event, crc)
+            events.append(event)
+            lines.append(line)
+        size = sum(map(len, lines))
+        if offset + size > self.limits.session_bytes_max and not _may_exceed(drafts):
+            raise self._too_large(offset + size)
+        if events:
+            self._put(self._lead + b"".join(lines), seq, len(events))
+            self._lead = b""
+            self.position = Position(seq + len(events), offset + size, crc)
+        return events
+
+    def write_staged(self) -> None:
+        """Hand over what was kept in memory."""
+        if not self._waiting and not self._waiting_blobs:
+            return
+        for name, payload in self._waiting_blobs.items():
+            self._documents.put(f"blobs/{name}", payload, sync=False)
+        if self._waiting:
+            count = self.position.seq - self.saved.seq
+            self._append(b"".join(self._waiting), self.saved.seq, count)
+        self._waiting, self._waiting_blobs, self.saved = [], {}, self.position
+
+    def sync(self) -> None:
+        """Return once everything that was handed over is on the medium. Any thread may call it."""
+        try:
+            self.log.sync()
+        except StoreError as error:
+            raise self.failed(error) from error
+
+    def has_staged(self) -> bool:
+        """Whether anything is waiting in memory."""
+        return bool(self._waiting or self._waiting_blobs)
+
+    def staged_lines(self) -> list[bytes]:
+        """The lines that are waiting in memory."""
+        return list(self._waiting)
+
+    def notice_at(self) -> int:
+        """The size at which the session's user should be told that it is nearly full."""
+        return self.limits.session_bytes_max * self.limits.session_notice_percent // _PERCENT
+
+    def _event(self, draft: Draft, seq: int, now: int, *, more: bool) -> Event:
+        type_bytes(draft.type)
+        raw = encode_data(draft.data, self.limits)
+        if len(raw) > self.limits.blob_bytes_min:
+            raw = self._slim(draft.type, draft.data)
+        stamp = now if draft.timestamp is None else draft.timestamp
+        return Event(draft.type, seq, stamp, raw, draft.run, draft.key, more)
+
+    def _line(self, event: Event, crc: int) -> tuple[bytes, int]:
+        body = line_body(event)
+        if self._seal is None:
+            return encode_line(event.seq, body, crc)
+        return encode_sealed_line(event.seq, self._seal(event.seq, body), crc)
+
+    def _slim(self, type: str, data: dict[str, Any]) -> bytes:
+        """Take the big parts out, put them beside the log, and give what is left."""
+        if type in _MESSAGES:
+            self._check_text(data.get("content"))
+        raw, blobs = encode_with_blobs(data, self.limits)
+        for name, payload in blobs.items():
+            if self.staged:
+                self._waiting_blobs[name] = payload
+            else:
+                self._documents.put(f"blobs/{name}", payload, sync=False)
+        return raw
+
+    def _check_text(self, content: Any) -> None:
+        texts = [content]
+        if isinstance(content, list):
+            texts = [block.get("text") for block in content if isinstance(block, dict)]
+        size = sum(len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str))
+        if size > self.limits.message_bytes_max:
+            raise TooLarge(
+                f"the message has {size:,} bytes of text,"
+                f" at most {self.limits.message_bytes_max:,} are allowed",
+                limit="message_bytes_max",
+                needed_bytes=size,
+            )
+
+    def _put(self, lines: bytes, seq: int, count: int) -> None:
+        if self.staged:
+            self._waiting.append(lines)
+        else:
+            self._append(lines, seq, count)
+
+    def _append(self, lines: bytes, seq: int, count: int) -> None:
+        if self.dead is not None:
+            raise self.dead
+        try:
+            self.log.append(lines, seq, count, self.epoch)
+        except StoreFull:
+            raise
+        except StoreError as error:
+            raise self.failed(error) from error
+
+    def failed(self, error: StoreError) -> HoldfastError:
+        """The error to raise: one after which nothing can be written carries what is in doubt."""
+        if self._defers or isinstance(error, (Fenced, SyncFailed)):
+            self.dead = error
+            error.fields.setdefault("unsaved", self._unsaved())
+        return error
+
+    def _unsaved(self) -> list[Event]:
+        """Best effort: the bytes as the log still has them, which may be less than was appended."""
+        try:
+            lines = self.log.unsaved() + b"".join(self._waiting)
+            return _decode_lines(lines[: lines.rfind(b"\n") + 1])
+        except (HoldfastError, ValueError):
+            return []
+
+    def _too_large(self, size: int) -> TooLarge:
+        return TooLarge(
+            f"the session would have {size:,} bytes,"
+            f" at most {self.limits.session_bytes_max:,} are allowed",
+            remedy="Start a new session or fork this one, or raise session_bytes_max.",
+            limit="session_bytes_max",
+            needed_bytes=size,
+        )
+
+
+def _after(lead: bytes, offset: int, crc: int) -> tuple[int, int]:
+    return offset + len(lead), crc32(lead, crc)
+
+
+def _may_exceed(drafts: Sequence[Draft]) -> bool:
+    return all(draft.type in _ALWAYS_ALLOWED for draft in drafts)
