@@ -26,7 +26,7 @@ from holdfast.replay._state import (
     read_variable,
 )
 from holdfast.replay._status import needs_interruption, status_of
-from holdfast.replay._todos import TODO_TOOLS, make_todos, read_todos
+from holdfast.replay._todos import TODO_TOOLS, read_todos
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
 
 __all__ = [
@@ -54,7 +54,6 @@ __all__ = [
     "check_format",
     "fold",
     "format_of",
-    "make_todos",
     "needs_interruption",
     "read_todos",
     "read_variable",
