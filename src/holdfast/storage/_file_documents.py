@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
@@ -9,24 +10,35 @@ from contextlib import contextmanager
 
 from holdfast.errors import Conflict
 from holdfast.storage._tree import Tree, translation
-from holdfast.storage.base import CHUNK_BYTES, Documents, check_document_name
+from holdfast.storage.base import (
+    CHUNK_BYTES,
+    Documents,
+    check_document_name,
+    is_document_name,
+)
 
 __all__ = ["FileDocuments"]
 
 _TEMPORARY = ".tmp-"
 _CAS_LOCK = ".documents-lock"
-# Files of a key that are not documents.
-_RESERVED = frozenset(["events.jsonl", "events.jsonl.new", "lock", _CAS_LOCK])
+_UNSYNCED_MARK = ".unsynced"
 
 
 class FileDocuments(Documents):
-    """Each document one file below the key's directory."""
+    """Each document one file below the key's directory.
+
+    While documents wait for their sync a file ``.unsynced`` says so: whoever opens the key after
+    this process was killed then syncs them all before it syncs lines that may name them.
+    """
 
     def __init__(self, tree: Tree, parts: tuple[str, ...]) -> None:
         self._tree = tree
         self._disk = tree.disk
         self._parts = parts
         self._pending: dict[tuple[str, ...], set[str]] = {}
+        self._putting = 0
+        self._marked = False
+        self._inherits = True
         self._lock = threading.Lock()
 
     def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
@@ -35,14 +47,11 @@ class FileDocuments(Documents):
         with translation(f"putting {name}"), self._exclusive(if_match):
             if if_match is not None:
                 self._check_match(name, if_match)
-            with self._tree.opened(folder, create=True) as directory:
-                assert directory is not None
-                self._replace(leaf, data, directory, sync=sync)
             if sync:
+                self._put_file(folder, leaf, data, sync=True)
                 self._tree.sync(folder)
             else:
-                with self._lock:
-                    self._pending.setdefault(folder, set()).add(leaf)
+                self._put_unsynced(folder, leaf, data)
         return _etag(data)
 
     def get(self, name: str) -> tuple[bytes, str] | None:
@@ -68,16 +77,82 @@ class FileDocuments(Documents):
         return True
 
     def sync_pending(self) -> None:
-        """Sync the documents that were put without it. Lets OSError through."""
+        """Sync the documents that were put without it, also by a process that died.
+
+        Lets OSError through; what could not be synced is still waiting then.
+        """
         with self._lock:
             pending, self._pending = self._pending, {}
-        for folder, leaves in pending.items():
-            with self._tree.opened(folder) as directory:
-                if directory is None:
-                    continue
-                for leaf in sorted(leaves):
-                    self._sync_file(leaf, directory)
-            self._tree.sync(folder)
+        try:
+            if self._inherits:
+                self._add_inherited(pending)
+                self._inherits = False
+            for folder, leaves in pending.items():
+                self._sync_folder(folder, leaves)
+        except BaseException:
+            with self._lock:
+                for folder, leaves in pending.items():
+                    self._pending.setdefault(folder, set()).update(leaves)
+            raise
+        self._unmark()
+
+    def _put_unsynced(self, folder: tuple[str, ...], leaf: str, data: bytes) -> None:
+        with self._lock:
+            self._putting += 1
+            if not self._marked:
+                self._mark()
+                self._marked = True
+        try:
+            self._put_later(folder, leaf, data)
+            with self._lock:
+                self._pending.setdefault(folder, set()).add(leaf)
+        finally:
+            with self._lock:
+                self._putting -= 1
+
+    def _put_later(self, folder: tuple[str, ...], leaf: str, data: bytes) -> None:
+        """Put without a sync, but never in the place of bytes that may be safe already.
+
+        The same bytes stay as they are; other bytes are replaced only by ones that are synced.
+        """
+        with self._tree.opened(folder) as directory:
+            old = None if directory is None else self._read(leaf, directory)
+        if old != data:
+            self._put_file(folder, leaf, data, sync=old is not None)
+
+    def _mark(self) -> None:
+        with self._tree.opened(self._parts, create=True) as directory:
+            assert directory is not None
+            self._disk.close(self._disk.open_lock(_UNSYNCED_MARK, directory))
+
+    def _unmark(self) -> None:
+        """Remove the mark, unless more has come that waits."""
+        with self._lock:
+            if not self._marked or self._pending or self._putting:
+                return
+            with self._tree.opened(self._parts) as directory:
+                if directory is not None:
+                    with contextlib.suppress(FileNotFoundError):
+                        self._disk.unlink(_UNSYNCED_MARK, directory)
+            self._marked = False
+
+    def _add_inherited(self, pending: dict[tuple[str, ...], set[str]]) -> None:
+        """If a process died with documents unsynced, all of the key's are in doubt."""
+        with self._tree.opened(self._parts) as directory:
+            if directory is None or self._disk.node_at(_UNSYNCED_MARK, directory) is None:
+                return
+        for name in self._walk(self._parts, ""):
+            folder, leaf = self._split(name)
+            pending.setdefault(folder, set()).add(leaf)
+        self._marked = True
+
+    def _sync_folder(self, folder: tuple[str, ...], leaves: set[str]) -> None:
+        with self._tree.opened(folder) as directory:
+            if directory is None:
+                return
+            for leaf in sorted(leaves):
+                self._sync_file(leaf, directory)
+        self._tree.sync(folder)
 
     def _split(self, name: str) -> tuple[tuple[str, ...], str]:
         check_document_name(name)
@@ -104,23 +179,49 @@ class FileDocuments(Documents):
         if (found[1] if found else "") != if_match:
             raise Conflict(f"{name} is not what it was", etag=found[1] if found else "")
 
-    def _replace(self, leaf: str, data: bytes, directory: int, *, sync: bool) -> None:
-        temporary = _TEMPORARY + leaf
-        if self._disk.node_at(temporary, directory) is not None:
-            self._disk.unlink(temporary, directory)
-        descriptor = self._disk.open_new(temporary, directory)
-        try:
-            rest = memoryview(data)
-            while rest:
-                written = self._disk.write(descriptor, rest)
-                if not written:
-                    raise OSError(0, "the disk takes no more bytes")
-                rest = rest[written:]
-            if sync:
-                self._disk.sync(descriptor)
-        finally:
+    def _put_file(self, folder: tuple[str, ...], leaf: str, data: bytes, *, sync: bool) -> None:
+        with self._tree.opened(folder, create=True) as directory:
+            assert directory is not None
+            temporary = _TEMPORARY + leaf
+            descriptor = self._open_temporary(temporary, directory)
+            try:
+                self._fill(descriptor, data)
+                if sync:
+                    self._disk.sync(descriptor)
+                self._disk.rename(temporary, directory, leaf, directory)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._disk.unlink(temporary, directory)
+                raise
+            finally:
+                self._disk.close(descriptor)
+
+    def _open_temporary(self, temporary: str, directory: int) -> int:
+        """The temporary file, locked: two who put the same name take turns.
+
+        One that a crash left behind is used again, so none are ever left over.
+        """
+        while True:
+            descriptor = self._disk.open_lock(temporary, directory)
+            try:
+                self._disk.lock(descriptor, wait=True)
+                node = self._disk.node_at(temporary, directory)
+                if node is not None and node.inode == self._disk.node(descriptor).inode:
+                    self._disk.truncate(descriptor, 0)
+                    return descriptor
+            except BaseException:
+                self._disk.close(descriptor)
+                raise
+            # Whoever had the lock has renamed it: this file is the document now.
             self._disk.close(descriptor)
-        self._disk.rename(temporary, directory, leaf, directory)
+
+    def _fill(self, descriptor: int, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = self._disk.write(descriptor, rest)
+            if not written:
+                raise OSError(0, "the disk takes no more bytes")
+            rest = rest[written:]
 
     def _sync_file(self, leaf: str, directory: int) -> None:
         try:
@@ -153,11 +254,11 @@ class FileDocuments(Documents):
                 return
             for name in self._disk.scan(directory):
                 node = self._disk.node_at(name, directory)
-                if node is None or name.startswith(".") or prefix + name in _RESERVED:
+                if node is None or node.is_symlink or not is_document_name(prefix + name):
                     continue
                 if node.is_directory:
                     yield from self._walk((*parts, name), f"{prefix}{name}/")
-                elif not node.is_symlink:
+                else:
                     yield prefix + name
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from holdfast.errors import Locked
 from holdfast.storage._tree import Tree, translation
 from holdfast.storage.base import Lease
+from holdfast.storage.disk import forks
 
 __all__ = ["LOCK_NAME", "FileLease"]
 
@@ -27,19 +27,24 @@ class FileLease(Lease):
         self._disk = tree.disk
         self._parts = parts
         self._descriptor: int | None = None
+        self._forks = forks.count
         self._epoch = 0
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
         """Take the lock. ``ttl_ms`` is for stores whose leases run out; here they do not."""
-        if self._descriptor is not None:
+        if self._descriptor is not None and self._forks == forks.count:
             return self._epoch
         with translation(f"locking {'/'.join(self._parts)}"):
             descriptor = self._take()
-            card = self._read_card(descriptor)
-            epoch = card.get("epoch")
-            self._epoch = epoch + 1 if isinstance(epoch, int) else 1
-            self._write_card(descriptor, owner)
+            try:
+                epoch = self._read_card(descriptor).get("epoch")
+                self._epoch = epoch + 1 if isinstance(epoch, int) else 1
+                self._write_card(descriptor, owner)
+            except BaseException:
+                self._disk.close(descriptor)
+                raise
         self._descriptor = descriptor
+        self._forks = forks.count
         return self._epoch
 
     def renew(self, ttl_ms: int) -> None:
@@ -47,8 +52,9 @@ class FileLease(Lease):
 
     def release(self) -> None:
         """Close the lock file, which gives the lock back."""
-        if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
+        descriptor, self._descriptor = self._descriptor, None
+        # In a forked child the lock was given up already, and the number may be another file's.
+        if descriptor is not None and self._forks == forks.count:
             self._disk.close(descriptor)
 
     def _take(self) -> int:
@@ -93,8 +99,8 @@ class FileLease(Lease):
     def _write_card(self, descriptor: int, owner: str) -> None:
         card = {
             "pid": os.getpid(),
-            "host": socket.gethostname()[:100],
-            "owner": owner[:100],
+            "host": _plain(os.uname().nodename),
+            "owner": _plain(owner),
             "epoch": self._epoch,
         }
         text = msgspec.json.encode(card)
@@ -103,3 +109,8 @@ class FileLease(Lease):
         except OSError:
             # The card only says who holds the lock; the lock itself is held.
             return
+
+
+def _plain(text: str) -> str:
+    """A name in few and simple characters, so that the card's size is bounded."""
+    return text[:100].encode("ascii", "replace").decode()

@@ -28,45 +28,72 @@ class Flusher:
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """A future that is done once all these logs are synced, or holds the first error."""
+        self._renew_after_fork()
         result: Future[None] = Future()
+        # A sync that was asked for is done: whoever stops waiting must not call it off for others.
+        result.set_running_or_notify_cancel()
+        if not logs:
+            result.set_result(None)
+            return result
         parts = _Parts(result, len(logs))
         with self._condition:
             for log in logs.values():
                 part: Future[None] = Future()
                 part.add_done_callback(parts.one_done)
                 self._waiting.setdefault(id(log), (log, []))[1].append(part)
-            self._start()
+            started = self._start()
             self._condition.notify()
-        if not logs:
-            result.set_result(None)
+        if not started:
+            self._serve_waiting()
         return result
 
     def close(self) -> None:
         """Serve what is waiting, then stop."""
+        self._renew_after_fork()
         with self._condition:
             self._closed = True
             self._condition.notify()
             thread = self._thread
-        if thread is not None and self._forks == forks.count:
+        if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _start(self) -> None:
-        if self._thread is None or self._forks != forks.count or not self._thread.is_alive():
-            self._forks = forks.count
-            self._closed = False
-            self._thread = threading.Thread(target=self._run, name="holdfast-flusher", daemon=True)
-            self._thread.start()
+    def _renew_after_fork(self) -> None:
+        """In a forked child there is no thread, and the condition may be locked for ever."""
+        if self._forks != forks.count:
+            self._condition = threading.Condition()
+            self._waiting, self._thread, self._forks = {}, None, forks.count
+
+    def _start(self) -> bool:
+        """See to it that the thread runs; False if the interpreter is too far gone for threads."""
+        self._closed = False
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="holdfast-flusher", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
 
     def _run(self) -> None:
-        while True:
-            with self._condition:
-                while not self._waiting and not self._closed:
-                    self._condition.wait()
-                batch, self._waiting = self._waiting, {}
-                if not batch:
-                    return
-            for log, parts in batch.values():
-                _serve(log, parts)
+        while self._wait():
+            self._serve_waiting()
+
+    def _wait(self) -> bool:
+        """Wait for work; False if there will be none."""
+        with self._condition:
+            while not self._waiting:
+                if self._closed:
+                    self._thread = None
+                    return False
+                self._condition.wait()
+        return True
+
+    def _serve_waiting(self) -> None:
+        with self._condition:
+            batch, self._waiting = self._waiting, {}
+        for log, parts in batch.values():
+            _serve(log, parts)
 
 
 def _serve(log: Log, parts: list[Future[None]]) -> None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.errors import Forbidden, StoreError, StoreFull, Unavailable
+from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
 from holdfast.storage.disk import Disk, is_full
 
 __all__ = ["Tree", "translated", "translation"]
@@ -36,8 +36,14 @@ class Tree:
 
     def open(self, parts: tuple[str, ...], *, create: bool) -> int | None:
         """A descriptor of a directory below the root, for the caller to close."""
-        root = self.root(create=create)
-        return None if root is None else self._walk(root, parts, create=create)
+        with self._lock:
+            if self._root is None:
+                self._root = self._open_root(create=create)
+            if self._root is None:
+                return None
+            # Under the lock, so that closing the store cannot take the root away in between.
+            start = self.disk.open_directory(".", self._root)
+        return self._walk(start, parts, create=create)
 
     @contextmanager
     def opened(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int | None]:
@@ -67,20 +73,28 @@ class Tree:
         path = self.path
         while path != "/":
             path = os.path.dirname(path)
-            descriptor = self._walk_path(path, create=False)
-            if descriptor is None:
-                return
             try:
-                if self.disk.node(descriptor).owner != os.geteuid():
+                if not self._sync_own(path):
                     return
-                self.disk.sync_directory(descriptor)
             except OSError as error:
-                # Some file systems cannot sync a directory, or not this one; what is above the
-                # root was there before the store, so nothing of ours depends on it.
-                if error.errno not in (errno.EINVAL, errno.EACCES, errno.EROFS, errno.EBADF):
+                # Not ours to read, or on a file system that cannot sync a directory: then it was
+                # there before the store, and nothing of ours depends on it.
+                if error.errno not in (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF):
                     raise
-            finally:
-                self.disk.close(descriptor)
+                return
+
+    def _sync_own(self, path: str) -> bool:
+        """Sync a directory if it is this user's; whether it is."""
+        descriptor = self._walk_path(path, create=False)
+        if descriptor is None:
+            return False
+        try:
+            own = self.disk.node(descriptor).owner == os.geteuid()
+            if own:
+                self.disk.sync_directory(descriptor)
+            return own
+        finally:
+            self.disk.close(descriptor)
 
     def close(self) -> None:
         """Close the root."""
@@ -123,19 +137,17 @@ class Tree:
             )
 
     def _walk_path(self, path: str, *, create: bool) -> int | None:
-        top = self.disk.open_root()
-        try:
-            parts = tuple(part for part in path.split("/") if part)
-            return self._walk(top, parts, create=create)
-        finally:
-            self.disk.close(top)
+        *above, last = [part for part in path.split("/") if part] or ["."]
+        parent = self._walk(self.disk.open_root(), tuple(above), create=create, passing=True)
+        return None if parent is None else self._walk(parent, (last,), create=create)
 
-    def _walk(self, start: int, parts: tuple[str, ...], *, create: bool) -> int | None:
-        """Down from ``start``; the result is a new descriptor even for no parts at all."""
-        current = self.disk.open_directory(".", start)
+    def _walk(
+        self, current: int, parts: tuple[str, ...], *, create: bool, passing: bool = False
+    ) -> int | None:
+        """Down from ``current``, which is used up; with ``passing`` only to go further down."""
         for part in parts:
             try:
-                below = self._step(part, current, create=create)
+                below = self._step(part, current, create=create, passing=passing)
             finally:
                 self.disk.close(current)
             if below is None:
@@ -143,17 +155,21 @@ class Tree:
             current = below
         return current
 
-    def _step(self, name: str, parent: int, *, create: bool) -> int | None:
+    def _step(self, name: str, parent: int, *, create: bool, passing: bool) -> int | None:
+        enter = self.disk.open_passage if passing else self.disk.open_directory
         try:
-            return self.disk.open_directory(name, parent)
+            return enter(name, parent)
         except FileNotFoundError:
             if not create:
                 return None
         except OSError as error:
-            raise self._refused(name, parent, error) from error
+            refusal = self._refused(name, parent, error)
+            if refusal is error:
+                raise
+            raise refusal from error
         with contextlib.suppress(FileExistsError):
             self.disk.make_directory(name, parent)
-        return self.disk.open_directory(name, parent)
+        return enter(name, parent)
 
     def _refused(self, name: str, parent: int, error: OSError) -> Exception:
         """A symlink or a file where a directory should be is a matter of safety, not of luck."""
@@ -171,8 +187,6 @@ class Tree:
 
 def translated(error: OSError, doing: str) -> StoreError | Forbidden:
     """The typed error for what the operating system said."""
-    if isinstance(error, (StoreError, Forbidden)):
-        return error
     why = os.strerror(error.errno) if error.errno else str(error)
     if is_full(error):
         return StoreFull(f"no space left while {doing}", errno=error.errno)
@@ -188,5 +202,7 @@ def translation(doing: str) -> Iterator[None]:
     """Turn what the operating system says inside the block into a typed error."""
     try:
         yield
+    except HoldfastError:
+        raise
     except OSError as error:
         raise translated(error, doing) from error

@@ -31,6 +31,8 @@ __all__ = [
     "Store",
     "check_document_name",
     "check_key",
+    "check_prefix",
+    "is_document_name",
 ]
 
 MUST_NOT_EXIST = ""
@@ -40,6 +42,8 @@ CHUNK_BYTES = 1 << 20
 _KINDS = ("sessions", "agents", "shared", "trash")
 _DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
 _DOCUMENT_DEPTH_MAX = 3
+# Files of a key that are not documents, on whatever backend: one set of names for all.
+_NOT_DOCUMENTS = frozenset(["events.jsonl", "events.jsonl.new", "events.jsonl.zst", "lock"])
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,19 +80,21 @@ class Log(ABC):
         """Add whole lines at the end, all of them or none.
 
         Returns once they are as safe as ``capabilities`` says. Never waits for a disk. Raises
-        StoreFull (nothing was added, try again when there is space), Fenced, or StoreError.
+        StoreFull (nothing was added, try again when there is space), Fenced, or another
+        StoreError; an exception of any kind means that nothing was added, or that the log is dead.
         """
 
     @abstractmethod
     def sync(self) -> None:
-        """Return once everything appended so far is on the medium.
+        """Return once everything in the log is on the medium, whoever appended it.
 
-        Raises SyncFailed or StoreError; after that the log takes no more appends.
+        Documents that were put without a sync are on the medium before it. Raises SyncFailed or
+        another StoreError; after that the log takes no more appends.
         """
 
     @abstractmethod
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """The bytes from offset ``start`` to the end, in chunks. Nothing for a log that is not."""
+        """The bytes from offset ``start`` to the end, in chunks; none if there is no log."""
 
     @abstractmethod
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
@@ -100,7 +106,10 @@ class Log(ABC):
 
     @abstractmethod
     def cut(self, offset: int, epoch: int) -> None:
-        """Set the bytes from ``offset`` on aside in quarantine, then remove them from the log."""
+        """Set the bytes from ``offset`` on aside in quarantine, then remove them from the log.
+
+        Durable when it returns. A crash leaves them in the log, or in quarantine, or in both.
+        """
 
     @abstractmethod
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
@@ -111,11 +120,14 @@ class Log(ABC):
 
     @abstractmethod
     def generation(self) -> str:
-        """A mark that changes when the log was cut or replaced, so that followers start again."""
+        """A mark that changes when the log was replaced, so that followers start again.
+
+        A cut leaves it as it is: only bytes that no reader has taken are cut.
+        """
 
     @abstractmethod
     def unsaved(self) -> bytes:
-        """The appended bytes that are not known to be on the medium."""
+        """The bytes appended through this object that are not known to be on the medium."""
 
     @abstractmethod
     def close(self) -> None:
@@ -130,7 +142,9 @@ class Documents(ABC):
         """Store ``data`` under ``name`` and return its etag.
 
         A reader sees the old bytes or the new, never a part. Durable when it returns, unless
-        ``sync`` is false: then it is durable with the next sync of the key's log, and before it.
+        ``sync`` is false: then it is durable with the next sync of the key's log, and before it;
+        until then power loss may leave anything under a name that is new, and the old bytes or
+        the new under one that is not.
         Raises Conflict if ``if_match`` is given and is not the etag of what is there
         (``MUST_NOT_EXIST`` for nothing).
         """
@@ -173,6 +187,11 @@ class Store(ABC):
     url: str
     capabilities: Capabilities
 
+    @property
+    def identity(self) -> str:
+        """Two store objects with the same identity hold the same keys."""
+        return self.url if self.capabilities.shared else f"{self.url}#{id(self)}"
+
     @abstractmethod
     def log(self, key: str) -> Log:
         """The log of a key. Opens and creates nothing yet."""
@@ -199,18 +218,26 @@ class Store(ABC):
 
     @abstractmethod
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
-        """Every key with a log below ``prefix``, in no order."""
+        """Every key with a log in a folder, such as ``sessions/`` or ``spaces/x/trash/``; no order.
+
+        What is there and is not a key of ours is passed over.
+        """
 
     @abstractmethod
     def move(self, key: str, to: str) -> None:
         """Give a key with all it has another name. Durable when it returns.
 
-        Raises NotFound, Conflict if ``to`` is taken, Locked while a writer has either.
+        Raises NotFound if it has neither log nor documents, Conflict if ``to`` has either, Locked
+        while a writer has one of the two.
         """
 
     @abstractmethod
     def drop(self, key: str) -> None:
-        """Remove a key with all it has, for good. Raises NotFound, and Locked while in use."""
+        """Remove a key with all it has, for good. Raises NotFound, and Locked while in use.
+
+        The log goes first: a crash leaves the whole key, or one without a log, and then dropping
+        it again removes the rest.
+        """
 
     @abstractmethod
     def location(self, key: str) -> str:
@@ -232,17 +259,30 @@ def check_key(key: str) -> str:
         check_id(parts[1], what="space")
         parts = parts[2:]
     if len(parts) != 2 or parts[0] not in _KINDS:
-        raise InvalidId(f"{key!a} is not a key: expected <kind>/<id>", id=key)
+        raise InvalidId(f"{key[:80]!a} is not a key: expected <kind>/<id>", id=key)
     check_id(parts[1], what=f"{parts[0].removesuffix('s')} id")
     return key
 
 
+def check_prefix(prefix: str) -> tuple[str, ...]:
+    """The parts of a folder of keys, such as ``sessions/``; InvalidId if it is not one."""
+    if not prefix.endswith("/"):
+        raise InvalidId(f"{prefix!a} is not a folder of keys: expected <kind>/", id=prefix)
+    return tuple(check_key(prefix + "x").split("/")[:-1])
+
+
+def is_document_name(name: str) -> bool:
+    """Whether ``name`` is a safe relative name that no other file of a key has."""
+    parts = name.split("/")
+    return (
+        len(parts) <= _DOCUMENT_DEPTH_MAX
+        and all(_DOCUMENT.match(part) and ".." not in part for part in parts)
+        and parts[0].lower() not in _NOT_DOCUMENTS
+    )
+
+
 def check_document_name(name: str) -> str:
     """``name`` itself if it is a safe relative name; InvalidId otherwise."""
-    parts = name.split("/")
-    good = len(parts) <= _DOCUMENT_DEPTH_MAX and all(
-        _DOCUMENT.match(part) and ".." not in part for part in parts
-    )
-    if not good:
-        raise InvalidId(f"{name!a} is not a document name", id=name)
+    if not is_document_name(name):
+        raise InvalidId(f"{name[:80]!a} is not a document name", id=name)
     return name

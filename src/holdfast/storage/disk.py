@@ -20,7 +20,11 @@ from typing import NamedTuple
 __all__ = ["Disk", "Node", "forks"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A directory that is only passed through needs no right to list it: /home is often 0711.
+_PASSAGE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
 _NETWORK = ("nfs", "cifs", "smb", "afs", "ceph", "lustre", "gpfs", "beegfs", "ncp", "ocfs", "gfs")
 _NETWORK_FUSE = ("sshfs", "s3fs", "glusterfs", "rclone", "ceph", "gcsfuse", "davfs")
 
@@ -64,32 +68,39 @@ class Disk:
 
     def open_root(self) -> int:
         """A descriptor of the top directory, from which every path is walked."""
-        return os.open("/", _DIRECTORY)
+        return os.open("/", _PASSAGE)
+
+    def open_passage(self, name: str, parent: int) -> int:
+        """A descriptor of a directory, good for nothing but going further down."""
+        return os.open(name, _PASSAGE, dir_fd=parent)
 
     def open_directory(self, name: str, parent: int) -> int:
         """A descriptor of a directory; NotADirectoryError or OSError(ELOOP) for a symlink."""
         return os.open(name, _DIRECTORY, dir_fd=parent)
 
     def make_directory(self, name: str, parent: int) -> None:
-        """A new directory, 0700 from its first moment."""
-        os.mkdir(name, 0o700, dir_fd=parent)
+        """A new directory, 0700: never wider, and not narrower either, whatever the umask."""
+        os.mkdir(name, _DIRECTORY_MODE, dir_fd=parent)
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        if mode & _DIRECTORY_MODE != _DIRECTORY_MODE:
+            os.chmod(name, _DIRECTORY_MODE, dir_fd=parent)
 
     def open_log(self, name: str, parent: int, *, create: bool) -> int:
         """A file to append to and read."""
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
-        return os.open(name, flags | _FILE, 0o600, dir_fd=parent)
+        return _open_private(name, flags, parent)
 
     def open_new(self, name: str, parent: int) -> int:
         """A new file to write; FileExistsError if there is one."""
-        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=parent)
+        return _open_private(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, parent)
 
     def open_read(self, name: str, parent: int) -> int:
-        """A file to read."""
-        return os.open(name, os.O_RDONLY | _FILE, dir_fd=parent)
+        """A file to read. A pipe in its place does not make the caller wait for a writer."""
+        return os.open(name, os.O_RDONLY | os.O_NONBLOCK | _FILE, dir_fd=parent)
 
     def open_lock(self, name: str, parent: int) -> int:
         """A lock file, made if there is none."""
-        return os.open(name, os.O_RDWR | os.O_CREAT | _FILE, 0o600, dir_fd=parent)
+        return _open_private(name, os.O_RDWR | os.O_CREAT, parent)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
         """Write once; how many bytes were taken."""
@@ -132,11 +143,15 @@ class Disk:
 
     def lock(self, descriptor: int, *, wait: bool = False) -> bool:
         """Take the file's lock; False if another one has it."""
+        # Noted before it is held: a child forked between the two must give it up as well.
+        _held_locks.add(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            return False
-        _held_locks.add(descriptor)
+        except BaseException as error:
+            _held_locks.discard(descriptor)
+            if isinstance(error, BlockingIOError):
+                return False
+            raise
         return True
 
     def node(self, descriptor: int) -> Node:
@@ -155,8 +170,11 @@ class Disk:
         return os.listdir(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Close a descriptor, which also gives back its lock."""
-        _held_locks.discard(descriptor)
+        """Close a descriptor, and give back its lock even if a child still has a copy of it."""
+        if descriptor in _held_locks:
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            _held_locks.discard(descriptor)
         os.close(descriptor)
 
     def network_name(self, descriptor: int) -> str | None:
@@ -168,6 +186,18 @@ class Disk:
                 kind = fields[fields.index("-") + 1]
                 return kind if _is_network(kind) else None
         return None
+
+
+def _open_private(name: str, flags: int, parent: int) -> int:
+    """Open a file to write and see to it that it is 0600, also if it came with another mode."""
+    descriptor = os.open(name, flags | _FILE, _FILE_MODE, dir_fd=parent)
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != _FILE_MODE:
+            os.fchmod(descriptor, _FILE_MODE)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _node(found: os.stat_result) -> Node:

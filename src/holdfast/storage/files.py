@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from holdfast.errors import Conflict, NotFound, UsageError
-from holdfast.model import fold_id
+from holdfast.errors import Conflict, Forbidden, NotFound, Unavailable, UsageError
+from holdfast.model import fold_id, is_id
 from holdfast.storage._file_documents import FileDocuments
-from holdfast.storage._file_lease import FileLease
+from holdfast.storage._file_lease import LOCK_NAME, FileLease
 from holdfast.storage._file_log import LOG_NAME, FileLog
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._tree import Tree, translation
-from holdfast.storage.base import Capabilities, Entry, Lease, Log, Store, check_key
+from holdfast.storage.base import (
+    Capabilities,
+    Entry,
+    Lease,
+    Log,
+    Store,
+    check_key,
+    check_prefix,
+)
 from holdfast.storage.disk import Disk
 
 __all__ = ["FileStore"]
 
 _MS = 1_000_000
+# Two changes of a directory within the clock's grain leave the same time on it.
+_TIME_GRAIN_NS = 2_000_000_000
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 class FileStore(Store):
@@ -37,9 +52,15 @@ class FileStore(Store):
         self._tree = Tree(self.path, disk or Disk())
         self._disk = self._tree.disk
         self._flusher = Flusher()
-        self._folded: tuple[int, dict[str, str]] | None = None
+        self._folded: tuple[tuple[int, int], dict[str, list[str]]] | None = None
+        self._lock = threading.Lock()
         # Shared by all who ask, since a log's sync must cover what was put without one.
         self._documents: WeakValueDictionary[str, FileDocuments] = WeakValueDictionary()
+
+    @property
+    def identity(self) -> str:
+        """The path, and the disk if it is not the real one."""
+        return self.url if type(self._disk) is Disk else f"{self.url}#{id(self._disk)}"
 
     def log(self, key: str) -> Log:
         """The key's ``events.jsonl``."""
@@ -47,18 +68,19 @@ class FileStore(Store):
 
     def documents(self, key: str) -> FileDocuments:
         """The key's other files."""
-        found = self._documents.get(key)
-        if found is None:
-            found = FileDocuments(self._tree, _parts(key))
-            self._documents[key] = found
-        return found
+        with self._lock:
+            found = self._documents.get(key)
+            if found is None:
+                found = FileDocuments(self._tree, _parts(key))
+                self._documents[key] = found
+            return found
 
     def lease(self, key: str) -> Lease:
         """The key's ``lock``."""
         return FileLease(self._tree, _parts(key))
 
     def exists(self, key: str) -> bool:
-        """Whether ``events.jsonl`` is there."""
+        """Whether ``events.jsonl`` is there. Raises when that cannot be known."""
         with translation(f"looking for {key}"):
             return self._log_entry(key, _parts(key)) is not None
 
@@ -68,8 +90,9 @@ class FileStore(Store):
         with translation(f"looking beside {key}"), self._tree.opened(tuple(above)) as directory:
             if directory is None:
                 return None
-            other = self._folded_names(directory).get(fold_id(name))
-        return None if other is None or other == name else "/".join((*above, other))
+            names = self._folded_names(directory).get(fold_id(name), [])
+        others = ("/".join((*above, other)) for other in names if other != name)
+        return next((other for other in others if self.exists(other)), None)
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """On the flusher thread."""
@@ -77,47 +100,35 @@ class FileStore(Store):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """One look at each session's directory."""
-        above = tuple(part for part in prefix.split("/") if part)
+        above = check_prefix(prefix)
         with translation(f"listing {prefix}"):
             with self._tree.opened(above) as directory:
                 names = [] if directory is None else self._disk.scan(directory)
-            for name in names:
-                parts = (*above, name)
-                entry = self._log_entry("/".join(parts), parts)
+            for name in filter(is_id, names):
+                try:
+                    entry = self._log_entry(prefix + name, (*above, name))
+                except (Forbidden, Unavailable):
+                    continue  # a file or a symlink beside the sessions is none of ours
                 if entry is not None:
                     yield entry
 
     def move(self, key: str, to: str) -> None:
         """Rename the directory under its lock, then sync both parents."""
         source, target = _parts(key), _parts(to)
-        with translation(f"moving {key}"), self._tree.opened(source) as directory:
-            if directory is None:
-                raise NotFound(f"there is nothing at {key}")
-            lease = self.lease(key)
-            lease.acquire("move", 0)
-            try:
-                self._rename(source, target)
-            finally:
-                lease.release()
+        with translation(f"moving {key}"), self._held(key):
+            if self._has_content(to):
+                raise Conflict(f"{to} is taken")
+            self._make_room(to)
+            self._rename(source, target)
+        with self._lock:
+            # What these knew of unsynced documents went with the directory.
+            self._documents.pop(key, None)
+            self._documents.pop(to, None)
 
     def drop(self, key: str) -> None:
-        """The log goes first: without it the key is gone, whatever a crash leaves of the rest."""
-        parts = _parts(key)
-        with translation(f"dropping {key}"), self._tree.opened(parts) as directory:
-            if directory is None:
-                raise NotFound(f"there is nothing at {key}")
-            lease = self.lease(key)
-            lease.acquire("drop", 0)
-            try:
-                if self._disk.node_at(LOG_NAME, directory) is not None:
-                    self._disk.unlink(LOG_NAME, directory)
-                self._empty(directory)
-            finally:
-                lease.release()
-            with self._tree.opened(parts[:-1]) as above:
-                assert above is not None
-                self._disk.remove_directory(parts[-1], above)
-                self._disk.sync_directory(above)
+        """The log goes first, for good; then the rest, the lock last."""
+        with translation(f"dropping {key}"), self._held(key):
+            self._remove(_parts(key))
 
     def location(self, key: str) -> str:
         """The path of the key's directory."""
@@ -134,23 +145,60 @@ class FileStore(Store):
         self._tree.close()
 
     def _log_entry(self, key: str, parts: tuple[str, ...]) -> Entry | None:
-        try:
-            with self._tree.opened(parts) as directory:
-                node = None if directory is None else self._disk.node_at(LOG_NAME, directory)
-        except OSError:  # a file or a symlink beside the sessions is none of ours
+        with self._tree.opened(parts) as directory:
+            node = None if directory is None else self._disk.node_at(LOG_NAME, directory)
+        if node is None:
             return None
-        if node is None or node.is_symlink or node.is_directory:
-            return None
+        if node.is_symlink or node.is_directory:
+            raise Forbidden(f"the log of {key} is not a file of the store")
         etag = f"{node.inode:x}-{node.size:x}-{node.modified:x}"
         return Entry(key, node.size, node.modified // _MS, etag)
 
-    def _folded_names(self, directory: int) -> dict[str, str]:
+    def _folded_names(self, directory: int) -> dict[str, list[str]]:
         """Names by their folded form, read again only when the directory has changed."""
         node = self._disk.node(directory)
-        mark = hash((node.inode, node.modified))
+        mark = (node.inode, node.modified)
         if self._folded is None or self._folded[0] != mark:
-            self._folded = (mark, {fold_id(name): name for name in self._disk.scan(directory)})
+            folded: dict[str, list[str]] = {}
+            for name in self._disk.scan(directory):
+                folded.setdefault(fold_id(name), []).append(name)
+            if time.time_ns() - node.modified < _TIME_GRAIN_NS:
+                return folded  # too fresh to tell it from the next change
+            self._folded = (mark, folded)
         return self._folded[1]
+
+    def _has_content(self, key: str) -> bool:
+        """Whether there is more at a key than a lock."""
+        return self.exists(key) or bool(self.documents(key).names())
+
+    @contextmanager
+    def _held(self, key: str) -> Iterator[None]:
+        """Hold the lease of a key that has something; NotFound if it has not."""
+        # Looked at before too, since taking the lease makes a directory.
+        if not self._has_content(key):
+            raise NotFound(f"there is nothing at {key}")
+        lease = self.lease(key)
+        lease.acquire("store", 0)
+        try:
+            if not self._has_content(key):
+                raise NotFound(f"there is nothing at {key} any more")
+            yield
+        finally:
+            lease.release()
+
+    def _make_room(self, key: str) -> None:
+        """Remove a directory that has nothing but a lock which nobody holds."""
+        with self._tree.opened(_parts(key)) as directory:
+            if directory is None:
+                return
+        lease = self.lease(key)
+        lease.acquire("store", 0)
+        try:
+            if self._has_content(key):
+                raise Conflict(f"{key} is taken")
+            self._remove(_parts(key))
+        finally:
+            lease.release()
 
     def _rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         with (
@@ -159,16 +207,40 @@ class FileStore(Store):
         ):
             assert above is not None
             assert below is not None
-            if self._disk.node_at(target[-1], below) is not None:
-                raise Conflict(f"{'/'.join(target)} is taken")
-            self._disk.rename(source[-1], above, target[-1], below)
+            try:
+                self._disk.rename(source[-1], above, target[-1], below)
+            except OSError as error:
+                if error.errno in _TAKEN:
+                    raise Conflict(f"{'/'.join(target)} is taken") from error
+                raise
             self._tree.sync(target[:-1])
             self._disk.sync_directory(above)
 
-    def _empty(self, directory: int) -> None:
+    def _remove(self, parts: tuple[str, ...]) -> None:
+        """Everything in a key's directory, and the directory. The caller holds the lease."""
+        with (
+            self._tree.opened(parts) as directory,
+            self._tree.opened(parts[:-1]) as above,
+        ):
+            assert directory is not None
+            assert above is not None
+            if self._disk.node_at(LOG_NAME, directory) is not None:
+                self._disk.unlink(LOG_NAME, directory)
+                self._disk.sync_directory(directory)
+            self._empty(directory, keep=LOCK_NAME)
+            self._disk.unlink(LOCK_NAME, directory)
+            try:
+                self._disk.remove_directory(parts[-1], above)
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+                # Someone begins the key anew at this very moment: the directory is theirs now.
+            self._disk.sync_directory(above)
+
+    def _empty(self, directory: int, keep: str = "") -> None:
         for name in self._disk.scan(directory):
             node = self._disk.node_at(name, directory)
-            if node is None:
+            if node is None or name == keep:
                 continue
             if not node.is_directory:
                 self._disk.unlink(name, directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ from holdfast.storage.base import (
     Store,
     check_document_name,
     check_key,
+    check_prefix,
 )
 
 __all__ = ["MemoryStore"]
@@ -32,12 +34,26 @@ class _Shelf:
         self.log: bytearray | None = None
         self.generation = 0
         self.modified = 0
+        self.changes = 0
         self.documents: dict[str, bytes] = {}
         self.epoch = 0
         self.holder: MemoryLease | None = None
 
     def touch(self) -> None:
         self.modified = time.time_ns() // 1_000_000
+        self.changes += 1
+
+    def has_content(self) -> bool:
+        return self.log is not None or bool(self.documents)
+
+    def check_free(self, key: str) -> None:
+        if self.holder is not None:
+            raise Locked(
+                f"{key} is open for writing in this process",
+                session_id=key.rpartition("/")[2],
+                pid=os.getpid(),
+                host=os.uname().nodename,
+            )
 
 
 class MemoryStore(Store):
@@ -82,20 +98,25 @@ class MemoryStore(Store):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """Every key with a log."""
+        check_prefix(prefix)
         with self.guard:
             shelves = [(key, s) for key, s in self._shelves.items() if key.startswith(prefix)]
         for key, shelf in shelves:
-            if shelf.log is not None and "/" not in key[len(prefix) :]:
-                size = len(shelf.log)
-                yield Entry(key, size, shelf.modified, f"{shelf.generation}-{size}")
+            log = shelf.log
+            if log is not None and "/" not in key[len(prefix) :]:
+                etag = f"{shelf.generation}-{shelf.changes}"
+                yield Entry(key, len(log), shelf.modified, etag)
 
     def move(self, key: str, to: str) -> None:
         """Under another name."""
         check_key(to)
         with self.guard:
             shelf = self._free(key)
-            if to in self._shelves:
-                raise Conflict(f"{to} is taken")
+            other = self._shelves.get(to)
+            if other is not None:
+                other.check_free(to)
+                if other.has_content():
+                    raise Conflict(f"{to} is taken")
             self._shelves[to] = shelf
             del self._shelves[key]
 
@@ -139,10 +160,9 @@ class MemoryStore(Store):
 
     def _free(self, key: str) -> _Shelf:
         shelf = self._shelves.get(check_key(key))
-        if shelf is None:
+        if shelf is None or not shelf.has_content():
             raise NotFound(f"there is nothing at {key}")
-        if shelf.holder is not None:
-            raise Locked(f"{key} is open for writing")
+        shelf.check_free(key)
         return shelf
 
 
@@ -155,11 +175,12 @@ class MemoryLog(Log):
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
         """Extend the array."""
-        shelf = self._store.shelf(self._key)
-        if shelf.log is None:
-            shelf.log = bytearray()
-        shelf.log += data
-        shelf.touch()
+        with self._store.guard:
+            shelf = self._store.shelf(self._key)
+            if shelf.log is None:
+                shelf.log = bytearray()
+            shelf.log += data
+            shelf.touch()
 
     def sync(self) -> None:
         """Nothing to do."""
@@ -183,26 +204,29 @@ class MemoryLog(Log):
 
     def cut(self, offset: int, epoch: int) -> None:
         """Set aside, then remove."""
-        torn = self._bytes(offset, self.size())
-        if torn:
-            shelf = self._store.shelf(self._key)
-            shelf.documents[f"quarantine/torn-{offset}-{_etag(torn)[:8]}"] = torn
-            shelf.log = bytearray(self._bytes(0, offset))
+        with self._store.guard:
+            torn = self._bytes(offset, self.size())
+            if torn:
+                shelf = self._store.shelf(self._key)
+                shelf.documents[f"quarantine/torn-{offset}-{_etag(torn)[:8]}"] = torn
+                shelf.log = bytearray(self._bytes(0, offset))
+                shelf.touch()
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
         """Another array; the old one is kept as a document."""
         new = bytearray(b"".join(chunks))
-        shelf = self._store.shelf(self._key)
-        if shelf.log is not None:
-            shelf.documents[f"quarantine/generation-{shelf.generation}"] = bytes(shelf.log)
-        shelf.log = new
-        shelf.generation += 1
-        shelf.touch()
+        with self._store.guard:
+            shelf = self._store.shelf(self._key)
+            if shelf.log is not None:
+                shelf.documents[f"quarantine/generation-{shelf.generation}"] = bytes(shelf.log)
+            shelf.log = new
+            shelf.generation += 1
+            shelf.touch()
 
     def generation(self) -> str:
         """How often it was replaced."""
         shelf = self._store.peek(self._key)
-        return str(shelf.generation) if shelf else ""
+        return str(shelf.generation) if shelf and shelf.log is not None else ""
 
     def unsaved(self) -> bytes:
         """Memory has no medium to be saved on, so nothing is ever waiting for one."""
@@ -213,7 +237,8 @@ class MemoryLog(Log):
 
     def _bytes(self, start: int, stop: int) -> bytes:
         shelf = self._store.peek(self._key)
-        return bytes(memoryview(shelf.log or b"")[start:stop]) if shelf else b""
+        # A slice rather than a view: a view would keep a writer from adding to the array.
+        return bytes((shelf.log or b"")[start:stop]) if shelf else b""
 
 
 class MemoryDocuments(Documents):
@@ -237,19 +262,23 @@ class MemoryDocuments(Documents):
 
     def get(self, name: str) -> tuple[bytes, str] | None:
         """One entry."""
+        check_document_name(name)
         shelf = self._store.peek(self._key)
-        data = shelf.documents.get(check_document_name(name)) if shelf else None
+        data = shelf.documents.get(name) if shelf else None
         return None if data is None else (data, _etag(data))
 
     def names(self, prefix: str = "") -> list[str]:
         """The names, sorted."""
         shelf = self._store.peek(self._key)
-        return sorted(name for name in shelf.documents if name.startswith(prefix)) if shelf else []
+        return (
+            sorted(name for name in [*shelf.documents] if name.startswith(prefix)) if shelf else []
+        )
 
     def delete(self, name: str) -> bool:
         """Remove one entry."""
+        check_document_name(name)
         shelf = self._store.peek(self._key)
-        return bool(shelf and shelf.documents.pop(check_document_name(name), None) is not None)
+        return bool(shelf and shelf.documents.pop(name, None) is not None)
 
 
 class MemoryLease(Lease):
@@ -264,9 +293,8 @@ class MemoryLease(Lease):
         """Take it, or say who has it."""
         with self._store.guard:
             shelf = self._store.shelf(self._key)
-            if shelf.holder not in (None, self):
-                raise Locked(f"{self._key} is open for writing", session_id=self._key[9:])
-            if shelf.holder is None:
+            if shelf.holder is not self:
+                shelf.check_free(self._key)
                 shelf.epoch += 1
             shelf.holder = self
             self._shelf = shelf

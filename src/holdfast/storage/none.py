@@ -15,6 +15,7 @@ from holdfast.storage.base import (
     Store,
     check_document_name,
     check_key,
+    check_prefix,
 )
 
 __all__ = ["NoStore"]
@@ -48,6 +49,7 @@ class NoStore(Store):
 
     def clash(self, key: str) -> str | None:
         """Never."""
+        check_key(key)
         return None
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
@@ -58,14 +60,18 @@ class NoStore(Store):
 
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """None."""
+        check_prefix(prefix)
         return iter(())
 
     def move(self, key: str, to: str) -> None:
         """There is nothing to move."""
+        check_key(key)
+        check_key(to)
         raise NotFound(f"there is nothing at {key}")
 
     def drop(self, key: str) -> None:
         """There is nothing to drop."""
+        check_key(key)
         raise NotFound(f"there is nothing at {key}")
 
     def location(self, key: str) -> str:
@@ -129,6 +135,7 @@ class _NoDocuments(Documents):
 
     def get(self, name: str) -> tuple[bytes, str] | None:
         """Nothing."""
+        check_document_name(name)
         return None
 
     def names(self, prefix: str = "") -> list[str]:
@@ -137,6 +144,7 @@ class _NoDocuments(Documents):
 
     def delete(self, name: str) -> bool:
         """There was none."""
+        check_document_name(name)
         return False
 
 
