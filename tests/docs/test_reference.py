@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast import errors
 from holdfast.model import BODIES
 
@@ -39,3 +40,31 @@ def test_every_event_type_is_listed(name):
     shared = {"metadata", "usage", "raw"}
     members = set(re.findall(r"`(\w+)\??`", rows_of("events.md")[name][1]))
     assert set(BODIES[name].__struct_fields__) - shared <= members
+
+
+def described(prefix):
+    """The attributes that the page on Python describes, such as `hf.list(…)`."""
+    lines = (REFERENCE / "python.md").read_text(encoding="utf-8").splitlines()
+    first_cells = [line.split(" | ")[0] for line in lines if line.startswith("| `")]
+    return set(re.findall(rf"`{prefix}(\w+)", " ".join(first_cells)))
+
+
+def public(kind):
+    """The public attributes of a class."""
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_every_public_name_is_described():
+    """The page has every name that `import holdfast` gives."""
+    assert {name for name in holdfast.__all__ if not name.startswith("_")} - described("") == set()
+
+
+def test_every_method_of_holdfast_is_described():
+    """The page has every public method of `Holdfast`, and none that does not exist."""
+    assert public(holdfast.Holdfast) == described(r"hf\.")
+
+
+def test_every_method_of_session_is_described():
+    """The page has every public method of `Session`; what is left out is for other rooms."""
+    for_other_rooms = {"hub", "key", "live_state", "orphaned", "retain"}
+    assert public(holdfast.Session) - for_other_rooms <= described(r"s\.")
