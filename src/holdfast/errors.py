@@ -58,6 +58,10 @@ __all__ = [
 ]
 
 
+# OSError has these itself, so that __getattr__ is never asked for them.
+_OS_FIELDS = frozenset({"errno", "filename", "filename2", "strerror"})
+
+
 class HoldfastError(Exception):
     """Something went wrong in Holdfast."""
 
@@ -72,12 +76,13 @@ class HoldfastError(Exception):
         if remedy is not None:
             self.remedy = remedy
         self.fields = {name: value for name, value in fields.items() if value is not None}
-        if isinstance(self, OSError):
-            self.errno = self.fields.get("errno")
+        for name in _OS_FIELDS.intersection(self.fields):
+            if isinstance(self, OSError):
+                setattr(self, name, self.fields[name])
 
     def __getattr__(self, name: str) -> Any:
         """Fields read as attributes; one that was not given reads as None."""
-        if name.startswith("__") or name in ("fields", "message"):
+        if name.startswith("_") or name in ("fields", "message"):
             raise AttributeError(name)
         return self.__dict__.get("fields", {}).get(name)
 

@@ -5,7 +5,14 @@ Nothing here touches a file, a clock or a source of randomness.
 
 from __future__ import annotations
 
-from holdfast.model._blobs import BLOB_KEY, blob_name, is_blob_name, is_reference, restore_keys
+from holdfast.model._blobs import (
+    BLOB_KEY,
+    blob_name,
+    fill_references,
+    is_blob_name,
+    is_reference,
+    restore_keys,
+)
 from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
 from holdfast.model._codec import Record, encode_value
 from holdfast.model._data import decode_json, encode_data, encode_with_blobs, read_blob
@@ -24,8 +31,10 @@ from holdfast.model._line import (
 from holdfast.model._messages import Block, Content, Message, Role
 from holdfast.model._metadata import SessionMetadata
 from holdfast.model._notices import Notice
-from holdfast.model._reader import LineReader, Unseal, read_events
-from holdfast.model._salvage import Gap
+from holdfast.model._reader import LineReader, Unseal, read_bodies, read_events
+from holdfast.model._salvage import Gap, Salvage, salvage
+from holdfast.model._strict import decode_strict
+from holdfast.model._version import VERSION
 
 __all__ = [
     "BLOB_KEY",
@@ -34,6 +43,7 @@ __all__ = [
     "FORMAT_VERSION",
     "RANDOM_BYTES",
     "START",
+    "VERSION",
     "Block",
     "Content",
     "Event",
@@ -45,17 +55,20 @@ __all__ = [
     "Position",
     "Record",
     "Role",
+    "Salvage",
     "SessionMetadata",
     "Unseal",
     "blob_name",
     "check_id",
     "decode_json",
+    "decode_strict",
     "decode_value",
     "encode_data",
     "encode_line",
     "encode_sealed_line",
     "encode_value",
     "encode_with_blobs",
+    "fill_references",
     "fit_id",
     "fold_id",
     "is_blob_name",
@@ -64,7 +77,9 @@ __all__ = [
     "line_body",
     "make_id",
     "read_blob",
+    "read_bodies",
     "read_events",
     "restore_keys",
+    "salvage",
     "type_bytes",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "blob_name",
     "blob_reference",
     "escape_keys",
+    "fill_references",
     "is_blob_name",
     "is_reference",
     "restore_keys",
@@ -42,26 +44,56 @@ def blob_reference(payload: bytes, media: str) -> dict[str, Any]:
 
 
 def is_reference(value: object) -> bool:
-    """Whether a decoded value is a reference to a blob."""
-    return isinstance(value, dict) and is_blob_name(value.get(BLOB_KEY)) and "bytes" in value
+    """Whether a value of recorded data is a reference to a blob."""
+    return (
+        isinstance(value, dict)
+        and not isinstance(value, _UserMap)
+        and is_blob_name(value.get(BLOB_KEY))
+        and "bytes" in value
+    )
+
+
+class _UserMap(dict[str, Any]):
+    """A map of the user's own that has a key like that of a reference, and is none."""
 
 
 def escape_keys(value: Any) -> Any:
     """``value`` with every key that looks like ``$blob`` given one more ``$``."""
-    return _rename(value, _ESCAPABLE, lambda key: "$" + key)
-
-
-def restore_keys(value: Any) -> Any:
-    """The reverse of :func:`escape_keys`; references stay as they are."""
-    return _rename(value, _ESCAPED, lambda key: key[1:])
-
-
-def _rename(value: Any, pattern: re.Pattern[str], change: Any) -> Any:
     if isinstance(value, dict):
         return {
-            change(key) if pattern.match(key) else key: _rename(item, pattern, change)
+            "$" + key if _ESCAPABLE.match(key) else key: escape_keys(item)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_rename(item, pattern, change) for item in value]
+        return [escape_keys(item) for item in value]
     return value
+
+
+def restore_keys(value: Any) -> Any:
+    """The reverse of :func:`escape_keys`; references stay as they are and are still told apart."""
+    if isinstance(value, dict):
+        restored = {_restore_key(key): restore_keys(item) for key, item in value.items()}
+        return restored if restored.keys() == value.keys() else _UserMap(restored)
+    if isinstance(value, list):
+        return [restore_keys(item) for item in value]
+    return value
+
+
+def fill_references(value: Any, load: Callable[[dict[str, Any]], Any]) -> Any:
+    """Recorded data with what ``load`` gives in place of each reference, and its keys restored.
+
+    ``value`` is as decoded, not the ``data`` of an event. A blob of JSON may hold further
+    references; they are filled too. ``load`` gets the reference and returns what
+    :func:`~holdfast.model.read_blob` gives for it.
+    """
+    if is_reference(value):
+        return fill_references(load(value), load)
+    if isinstance(value, dict):
+        return {_restore_key(key): fill_references(item, load) for key, item in value.items()}
+    if isinstance(value, list):
+        return [fill_references(item, load) for item in value]
+    return value
+
+
+def _restore_key(key: str) -> str:
+    return key[1:] if _ESCAPED.match(key) else key

@@ -142,6 +142,7 @@ class MemorySet(_Body, frozen=True, kw_only=True):
     scope: str = "session"
     priority: str = "normal"
     pinned: bool = False
+    sizeBytes: int | None = None  # noqa: N815 - the name in recorded logs
 
 
 class MemoryDelete(_Body, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """What an event's data may hold: plain JSON that reads back as it was written.
 
-Encoders are lenient where a log must not be: they turn NaN into null, integer keys into strings and
-pass NUL on to readers that stop at it. The walk here refuses such values before anything is written.
+Encoders are lenient where a log must not be: they turn NaN into null, integer keys into strings
+and pass NUL on to readers that stop at it. The walk here refuses such values before anything is
+written. ``_strict.py`` refuses the same in what comes from elsewhere.
 """
 
 from __future__ import annotations
@@ -15,13 +16,22 @@ from holdfast.errors import InvalidData, TooLarge
 from holdfast.model._blobs import BLOB_KEY, blob_reference, escape_keys
 from holdfast.model._limits import Limits
 
-__all__ = ["decode_json", "encode_data", "encode_with_blobs", "read_blob"]
+__all__ = ["check_value", "decode_json", "encode_data", "encode_with_blobs", "read_blob"]
 
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _INT64 = 1 << 63
 _CONTAINERS = (dict, list, tuple)
 _LEAVES = (str, int, float, bool, type(None))
+
+
+def _plain_leaf(value: Any) -> Any:
+    """A string or number whose class extends the builtin one, as the builtin."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int.__int__(value) if isinstance(value, int) else float.__float__(value)
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain_leaf).encode
 
 
 def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
@@ -30,10 +40,13 @@ def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
     Raises InvalidData, naming the place, for NaN and infinity, NUL, lone surrogates, too deep
     nesting, too long integers, keys that are not strings, and types that JSON has no form for.
     """
-    if not _is_plain(data, limits.depth_max):
-        _explain(data, limits, "data", limits.depth_max)
-        data = escape_keys(data)
-    return _encode_checked(data)
+    try:
+        if not _is_plain(data, limits.depth_max):
+            _check_data(data, limits)
+            data = escape_keys(data)
+        return _encode(data)
+    except (UnicodeEncodeError, TypeError, RecursionError) as error:
+        raise _refusal(error, limits) from error
 
 
 def encode_with_blobs(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict[str, bytes]]:
@@ -42,11 +55,18 @@ def encode_with_blobs(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict
     A string above the limit becomes a blob of text; if many small parts make a member too big, the
     whole member becomes a blob of JSON. Raises as :func:`encode_data` does, and TooLarge.
     """
-    _explain(data, limits, "data", limits.depth_max)
+    try:
+        _check_data(data, limits)
+        return _encode_slim(escape_keys(data), limits)
+    except (UnicodeEncodeError, TypeError, RecursionError) as error:
+        raise _refusal(error, limits) from error
+
+
+def _encode_slim(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict[str, bytes]]:
     blobs: dict[str, bytes] = {}
-    slim = {key: _slim(value, limits, blobs) for key, value in escape_keys(data).items()}
+    slim = {key: _slim(value, limits, blobs) for key, value in data.items()}
     for key, value in slim.items():
-        payload = _encode_checked(value)
+        payload = _encode(value)
         if len(payload) > limits.blob_bytes_min:
             slim[key] = _blob(payload, "application/json", limits, blobs)
     return _encode(slim), blobs
@@ -55,10 +75,10 @@ def encode_with_blobs(data: dict[str, Any], limits: Limits) -> tuple[bytes, dict
 def _slim(value: Any, limits: Limits, blobs: dict[str, bytes]) -> Any:
     """``value`` with every long string replaced by a reference."""
     if isinstance(value, str) and len(value) > limits.blob_bytes_min:
-        return _blob(_encode_text(value), "text/plain", limits, blobs)
+        return _blob(value.encode(), "text/plain", limits, blobs)
     if isinstance(value, dict):
         return {key: _slim(item, limits, blobs) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [_slim(item, limits, blobs) for item in value]
     return value
 
@@ -76,37 +96,48 @@ def _blob(payload: bytes, media: str, limits: Limits, blobs: dict[str, bytes]) -
 
 
 def read_blob(payload: bytes, media: str) -> Any:
-    """The value that a blob's bytes stand for."""
-    return decode_json(payload) if media == "application/json" else payload.decode()
+    """The value that a blob's bytes stand for; one of JSON as it was recorded, keys escaped.
 
-
-def _encode_text(text: str) -> bytes:
+    Raises InvalidData for bytes that are not of that kind, and for a kind that is not known.
+    """
+    if media == "application/json":
+        return decode_json(payload)
+    if media != "text/plain":
+        raise InvalidData(f"a blob of the kind {media!r} cannot be read by this version")
     try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise _surrogate() from error
-
-
-def _encode_checked(value: Any) -> bytes:
-    try:
-        return _encode(value)
-    except UnicodeEncodeError as error:
-        raise _surrogate() from error
-
-
-def _surrogate() -> InvalidData:
-    return InvalidData(
-        "the text holds a lone surrogate, which is not valid Unicode",
-        remedy="Decode the bytes with errors='replace' first.",
-    )
+        return payload.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidData(f"the text of a blob is not UTF-8: {error}") from error
 
 
 def decode_json(raw: bytes | memoryview | msgspec.Raw) -> Any:
-    """The value of JSON bytes; InvalidData for anything that is not strict JSON."""
+    """The value of recorded JSON bytes; InvalidData for anything that is not strict JSON."""
     try:
         return _decode(raw)
     except (ValueError, RecursionError) as error:
         raise InvalidData(f"not valid JSON: {error}") from error
+
+
+def check_value(value: Any, limits: Limits, where: str) -> None:
+    """Raise InvalidData, naming the place, if an append would not take this decoded value."""
+    if not _is_plain_value(value, limits.depth_max + 1):
+        _explain(value, limits, where, limits.depth_max)
+
+
+def _refusal(error: Exception, limits: Limits) -> InvalidData:
+    """What an encoder's error means to the caller."""
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidData(
+            "the text holds a lone surrogate, which is not valid Unicode",
+            remedy="Decode the bytes with errors='replace' first.",
+        )
+    if isinstance(error, RecursionError):
+        return _too_deep("data", limits)
+    return InvalidData(f"the data has no form in JSON: {error}")
+
+
+def _too_deep(where: str, limits: Limits) -> InvalidData:
+    return InvalidData(f"{where} is nested more than {limits.depth_max} levels deep")
 
 
 def _is_plain(data: Any, depth: int) -> bool:
@@ -130,15 +161,21 @@ def _is_plain_value(value: Any, depth: int) -> bool:
     if kind is list:
         return depth > 1 and all(_is_plain_value(item, depth - 1) for item in value)
     if kind is int:
-        return -_INT64 <= value < _INT64
+        return bool(-_INT64 <= value < _INT64)
     return value is None or kind is bool or (kind is float and math.isfinite(value))
+
+
+def _check_data(data: Any, limits: Limits) -> None:
+    if not isinstance(data, dict):
+        raise InvalidData(f"the data of an event is a map, not a {type(data).__name__}")
+    _explain(data, limits, "data", limits.depth_max)
 
 
 def _explain(value: Any, limits: Limits, where: str, depth: int) -> None:
     """Raise InvalidData for the first value that cannot be recorded; return if all can be."""
     if isinstance(value, _CONTAINERS):
         if depth <= 0:
-            raise InvalidData(f"{where} is nested more than {limits.depth_max} levels deep")
+            raise _too_deep(where, limits)
         _explain_items(value, limits, where, depth - 1)
     elif not isinstance(value, _LEAVES):
         raise InvalidData(f"{where} is a {type(value).__name__}, which JSON has no form for")

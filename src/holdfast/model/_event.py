@@ -14,6 +14,7 @@ from holdfast.model._blobs import restore_keys
 from holdfast.model._bodies import BODIES
 from holdfast.model._data import decode_json, encode_data
 from holdfast.model._limits import Limits
+from holdfast.model._line import type_bytes
 
 __all__ = ["Event"]
 
@@ -32,8 +33,8 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
     """One record: what happened (``type``, ``data``), when, in which order, in which run.
 
     ``data`` is decoded from the recorded bytes on first access and kept; treat it as read-only.
-    ``body`` is the same as a typed value. ``raw`` are the bytes as recorded, so that an event can be
-    moved without being encoded again.
+    ``body`` is the same as a typed value. ``raw`` are the bytes as recorded, so that an event can
+    be moved without being encoded again.
     """
 
     type: str
@@ -56,7 +57,10 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
         key: str | None = None,
     ) -> Event:
         """An event that is in no log yet. Raises InvalidData as an append would."""
-        return cls(type, seq, timestamp, encode_data(data or {}, _LIMITS), run, key)
+        type_bytes(type)
+        return cls(
+            type, seq, timestamp, encode_data({} if data is None else data, _LIMITS), run, key
+        )
 
     @property
     def data(self) -> dict[str, Any]:
@@ -98,7 +102,9 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
         try:
             return msgspec.convert(self.data, kind)
         except msgspec.ValidationError as error:
-            raise InvalidData(f"event {self.seq} is not a well-formed {self.type}: {error}") from error
+            raise InvalidData(
+                f"event {self.seq} is not a well-formed {self.type}: {error}"
+            ) from error
 
     def _identity(self) -> tuple[Any, ...]:
         return self.seq, self.type, self.timestamp, self.run, self.key, self.more, bytes(self.raw)

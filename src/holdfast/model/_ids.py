@@ -83,7 +83,9 @@ def _fault(text: str) -> str | None:
     if len(text) > ID_CHARS_MAX:
         return f"it has {len(text):,} characters, at most {ID_CHARS_MAX} are allowed"
     if not _GRAMMAR.match(text):
-        return "only letters, digits, dots, dashes and underscores, beginning with a letter or digit"
+        return (
+            "only letters, digits, dots, dashes and underscores, beginning with a letter or digit"
+        )
     if ".." in text or text.endswith("."):
         return "two dots in a row and a dot at the end are not allowed"
     if text.partition(".")[0].lower() in _DEVICES:

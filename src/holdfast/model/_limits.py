@@ -13,6 +13,9 @@ FORMAT_VERSION = 1
 
 _KIB = 1024
 _MIB = 1024 * _KIB
+# Beyond these Python itself gives up: it recurses three frames per level, and refuses to print
+# longer integers.
+_MOST = {"depth_max": 250, "integer_digits_max": 4_300, "session_notice_percent": 100}
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Text of one message: longer text is nearly always a file pasted by mistake."""
 
     blob_bytes_min: int = 256 * _KIB
-    """A payload above this leaves the line and becomes a blob, so that a log stays quick to read."""
+    """A payload above this becomes a blob beside the log, so that the log stays quick to read."""
 
     blob_bytes_max: int = 64 * _MIB
     """One tool result, image or document; it has to fit into memory several times over."""
@@ -60,4 +63,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"limit {name} must be a whole number of at least 1, not {value!r}")
+                raise UsageError(
+                    f"limit {name} must be a whole number of at least 1, not {value!r}"
+                )
+            if value > _MOST.get(name, value):
+                raise UsageError(f"limit {name} can be {_MOST[name]:,} at most, not {value:,}")

@@ -1,6 +1,6 @@
-"""The line: one event as bytes, with a running checksum that ties it to all lines before it.
+r"""The line: one event as bytes, with a running checksum that ties it to all lines before it.
 
-    {"seq":7,"type":"user","timestamp":1701234568456,"data":{…},"crc":"9ae0daaf"}\\n
+    {"seq":7,"type":"user","timestamp":1701234568456,"data":{…},"crc":"9ae0daaf"}\n
 
 ``crc`` is the CRC-32 of every byte of the log before its eight digits. A whole log is therefore
 verified by one computation over its bytes and one comparison with its last digits, and a tail by
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model._event import Event
+
+if TYPE_CHECKING:
+    from holdfast.model._event import Event
 
 __all__ = ["START", "Position", "encode_line", "encode_sealed_line", "line_body"]
 
@@ -28,8 +30,12 @@ DIGITS = 8
 TRAILER = DIGITS + len(CRC_END)
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.:/-]{0,63}\Z", re.ASCII)
+_HEAD = re.compile(rb'\{"seq":[0-9]+,')
+# What was encoded is kept, but a hostile import must not make this grow without end.
+_KEPT_MAX = 1000
 _type_bytes: dict[str, bytes] = {}
 _encode = msgspec.json.Encoder().encode
+_INT64 = 1 << 63
 
 
 class Position(NamedTuple):
@@ -47,24 +53,48 @@ def type_bytes(type: str) -> bytes:
     """The type's name as bytes; InvalidData if it is not a well-formed name."""
     found = _type_bytes.get(type)
     if found is None:
-        if not isinstance(type, str) or not _TYPE.match(type):
-            raise InvalidData(f"{type!r} is not an event type: use a short name such as 'user'")
+        if not _is_type(type):
+            raise InvalidData(f"{type!r:.80} is not an event type: use a short name such as 'user'")
         found = type.encode()
-        if len(_type_bytes) < 1000:  # a hostile import must not grow this without end
+        if len(_type_bytes) < _KEPT_MAX:
             _type_bytes[type] = found
     return found
 
 
+def _is_type(type: Any) -> bool:
+    return isinstance(type, str) and _TYPE.match(type) is not None
+
+
 def line_body(event: Event) -> bytes:
-    """An event's members from type to data, as they stand in its line."""
-    head = b'"type":"%b","timestamp":%d' % (type_bytes(event.type), event.timestamp)
+    """An event's members from type to data, as they stand in its line.
+
+    Raises InvalidData for a type, time, run or key that a reader would not take back.
+    """
+    timestamp = event.timestamp
+    if type(timestamp) is not int or not -_INT64 <= timestamp < _INT64:
+        raise InvalidData(f"{timestamp!r:.80} is not a time in whole milliseconds")
+    extra = b""
     if event.run is not None:
-        head += b',"run":' + _encode(event.run)
+        extra = b',"run":' + _text_bytes(event.run, "run")
     if event.key is not None:
-        head += b',"key":' + _encode(event.key)
+        extra += b',"key":' + _text_bytes(event.key, "key")
     if event.more:
-        head += b',"more":true'
-    return b'%b,"data":%b' % (head, bytes(event.raw))
+        extra += b',"more":true'
+    return b'"type":"%b","timestamp":%d%b,"data":%b' % (
+        type_bytes(event.type),
+        timestamp,
+        extra,
+        bytes(event.raw),
+    )
+
+
+def _text_bytes(text: Any, what: str) -> bytes:
+    if type(text) is not str or "\0" in text:
+        raise InvalidData(f"{text!r:.80} is not a {what}: it must be text without NUL")
+    try:
+        return _encode(text)
+    except UnicodeEncodeError as error:
+        raise InvalidData(f"the {what} holds a lone surrogate, which is not valid") from error
 
 
 def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
@@ -77,4 +107,25 @@ def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
 
 def encode_sealed_line(seq: int, sealed: bytes, crc: int) -> tuple[bytes, int]:
     """The line of a sealed event: its body is ciphertext, and the checksum covers that."""
-    return encode_line(seq, b'"sealed":"%b"' % base64.b64encode(sealed), crc)
+    return encode_line(seq, sealed_body(sealed), crc)
+
+
+def sealed_body(sealed: bytes) -> bytes:
+    """What stands between seq and crc in the line of a sealed event."""
+    return b'"sealed":"%b"' % base64.b64encode(sealed)
+
+
+def follow_digits(digits: bytes) -> int:
+    """The running checksum after a line that ends with these digits."""
+    return crc32(digits + CRC_END, int(digits, 16))
+
+
+def cut_body(line: bytes) -> bytes | None:
+    """The members of a line without its seq and crc, byte for byte; None if seq is not the first.
+
+    For moving an event into another log: unknown members move too.
+    """
+    if not line.endswith(CRC_END[:2]) or line[-TRAILER - len(CRC_KEY) + 1 : 1 - TRAILER] != CRC_KEY:
+        return line.strip()[1:-1]
+    head = _HEAD.match(line)
+    return line[head.end() : 1 - TRAILER - len(CRC_KEY)] if head else None

@@ -1,4 +1,4 @@
-"""From bytes back to events: verified block by block, and record by record where a block is damaged.
+"""From bytes back to events: verified block by block, and record by record where that fails.
 
 The quick way checks a whole block with one checksum and decodes it with one call. Only when that
 fails does the slow way look at each record: it keeps every record whose checksum follows from the
@@ -7,28 +7,36 @@ record before it, names what lies between, and never returns bytes that it could
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
-from holdfast.errors import KeyMissing
+from holdfast.errors import Damaged, KeyMissing
+from holdfast.model._block import AnyLine, decode_each, decode_line, number_lines
 from holdfast.model._event import Event
-from holdfast.model._line import CRC_END, CRC_KEY, DIGITS, START, TRAILER, Position
-from holdfast.model._salvage import AnyLine, Gap, salvage
+from holdfast.model._line import (
+    CRC_END,
+    CRC_KEY,
+    DIGITS,
+    START,
+    TRAILER,
+    Position,
+    cut_body,
+    line_body,
+    sealed_body,
+)
+from holdfast.model._salvage import Gap, Salvage
 
-__all__ = ["LineReader", "Unseal", "read_events"]
+__all__ = ["LineReader", "Unseal", "read_bodies", "read_events"]
 
 Unseal = Callable[[int, bytes], bytes]
 """Opens a sealed line: (seq, ciphertext) -> the members that a plain line would have."""
 
-_decode_lines = msgspec.json.Decoder(Event).decode_lines
+_event_decoder = msgspec.json.Decoder(Event)
 _SHAPE = slice(-TRAILER - len(CRC_KEY), -TRAILER)
-
-
-_decode_any_lines = msgspec.json.Decoder(AnyLine).decode_lines
-_decode_event = msgspec.json.Decoder(Event).decode
+_NUMBERED = b'{"seq":'
 
 
 class LineReader:
@@ -36,123 +44,149 @@ class LineReader:
 
     ``position`` is the place after the last whole event; ``torn`` the number of bytes after it that
     hold no whole record; ``gaps`` what was damaged before it. A batch is given only once its last
-    line is there.
+    line is there. Chunks of another size give the same events. Raises KeyMissing for a sealed line
+    without ``unseal``, and whatever ``unseal`` raises; never for what the bytes are.
     """
 
-    def __init__(self, position: Position = START, unseal: Unseal | None = None) -> None:
+    def __init__(
+        self,
+        position: Position = START,
+        unseal: Unseal | None = None,
+        *,
+        chained: bool | None = None,
+    ) -> None:
         self.position = position
         self.gaps: list[Gap] = []
         self.torn = 0
-        self.chained = position.offset > 0
-        """Whether lines carry checksums from here on."""
+        self.chained = position.offset > 0 if chained is None else chained
+        """Whether lines must carry checksums from ``position`` on."""
         self.open_line = False
         """Whether the last event of a plain log lacks its newline."""
         self._unseal = unseal
-        self._rest = b""
-        self._taken = 0
-        self._damaged: list[bytes] | None = None
+        self._cursor = position
+        self._cursor_chained = self.chained
+        self._held: list[Event] = []
+        self._held_bytes: list[bytes] = []
+        self._rest: list[bytes] = []
+        self._damaged = False
+
+    @property
+    def damaged(self) -> bool:
+        """Whether bytes were met that are not as written; ``finish`` gives what follows them."""
+        return self._damaged
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that became whole with this chunk."""
-        if self._damaged is not None:
-            self._damaged.append(chunk)
+        end = chunk.rfind(b"\n") + 1
+        if self._damaged or not end:
+            self._rest.append(chunk)
             return []
-        buffer = self._rest + chunk if self._rest else chunk
-        end = buffer.rfind(b"\n") + 1
-        if not end:
-            self._rest = buffer
-            return []
-        block = buffer if end == len(buffer) else buffer[:end]
+        block = chunk if end == len(chunk) else chunk[:end]
+        if self._rest:
+            block = b"".join((*self._rest, block))
+        self._rest = [chunk[end:]] if end < len(chunk) else []
         events = self._read_block(block)
         if events is None:
-            self._damaged = [buffer]
+            self._damaged = True
+            self._rest = [*self._held_bytes, block, *self._rest]
+            self._held, self._held_bytes = [], []
             return []
-        self._rest = buffer[self._taken :]
         return events
 
     def finish(self) -> list[Event]:
         """What is left at the end of the log: the events of damaged parts, and the torn tail."""
-        rest = self._rest if self._damaged is None else b"".join(self._damaged)
-        self._rest, self._damaged = b"", None
+        rest = b"".join((*self._held_bytes, *self._rest))
+        self._held, self._held_bytes, self._rest, self._damaged = [], [], [], False
         if not rest:
             return []
-        found = salvage(rest, self.position, chained=self.chained)
+        found = Salvage(rest, self.position, chained=self.chained).run()
+        events = _open_lines(found, self._unseal)
         self.gaps += found.gaps
         self.torn = found.torn
         self.open_line = found.open_line
-        self.position = found.position
-        self.chained = found.chained
-        return [self._event(line) for line in found.lines]
+        self.position = self._cursor = found.position
+        self.chained = self._cursor_chained = found.chained
+        return events
 
     def _read_block(self, block: bytes) -> list[Event] | None:
         """The events of whole lines, or None if any byte of them is not as written."""
-        crc = self._verified(block)
+        summed = _is_summed(block)
+        crc = self._checksum(block, summed=summed)
         if crc is None:
             return None
         try:
-            events = self._decode(block)
+            lines = self._decode(block)
         except (ValueError, RecursionError):
             return None
-        if not self._number(events):
+        seq, offset, _ = before = self._cursor
+        if not number_lines(lines, seq, chained=self._cursor_chained, summed=summed):
             return None
-        self._taken = len(block)
-        held = _held_lines(events)
-        if held:
-            self._taken = _cut_lines(block, held)
-            del events[len(events) - held :]
-            crc = crc32(memoryview(block)[: self._taken], self.position.crc)
-        if events:
-            offset = self.position.offset + self._taken
-            self.position = Position(events[-1].seq + 1, offset, crc)
+        events = self._events(lines)
+        self._cursor = Position(seq + len(events), offset + len(block), crc)
+        self._cursor_chained = summed or self._cursor_chained
+        if self._held or (events and events[-1].more):
+            return self._complete(events, block, before)
+        self.position, self.chained = self._cursor, self._cursor_chained
         return events
 
-    def _verified(self, block: bytes) -> int | None:
+    def _checksum(self, block: bytes, *, summed: bool) -> int | None:
         """The running checksum after the block, or None if it is not what the block says."""
-        if block[_SHAPE] != CRC_KEY or not block.endswith(CRC_END):
-            return None if self.chained else crc32(block, self.position.crc)
+        if not summed:
+            return None if self._cursor_chained else crc32(block, self._cursor.crc)
         digits_at = len(block) - TRAILER
-        crc = crc32(memoryview(block)[:digits_at], self.position.crc)
+        crc = crc32(memoryview(block)[:digits_at], self._cursor.crc)
         if b"%08x" % crc != block[digits_at : digits_at + DIGITS]:
             return None
-        self.chained = True
         return crc32(block[digits_at:], crc)
 
-    def _decode(self, block: bytes) -> list[Event]:
+    def _decode(self, block: bytes) -> list[Any]:
+        """The block's lines as events, or of any kind if some are sealed."""
+        is_chained = self._cursor_chained or block.startswith(_NUMBERED)
         try:
-            return _decode_lines(block)
+            if is_chained:
+                return _event_decoder.decode_lines(block)
+            return decode_each(block, _event_decoder.decode)
         except msgspec.ValidationError:
-            if b',"sealed":"' not in block:
+            if b'"sealed"' not in block:
                 raise
-            return [self._event(line) for line in _decode_any_lines(block)]
+        return decode_each(block, decode_line)
 
-    def _event(self, line: AnyLine) -> Event:
-        seq = -1 if line.seq is None else line.seq
-        if line.sealed is None:
-            type = msgspec.convert(line.type, str)
-            return Event(type, seq, line.timestamp, line.data, line.run, line.key, line.more)
-        if self._unseal is None:
-            raise KeyMissing(seq=seq)
-        plain = self._unseal(seq, base64.b64decode(line.sealed, validate=True))
-        return _decode_event(b'{"seq":%d,%b}' % (seq, plain))
+    def _events(self, lines: list[Any]) -> list[Event]:
+        if lines and type(lines[0]) is AnyLine:
+            return [_open_line(line, self._unseal) for line in lines]
+        return lines
 
-    def _number(self, events: list[Event]) -> bool:
-        """Give plain lines their line number as seq; False if the numbers of others do not follow."""
-        seq = self.position.seq
-        for event in events:
-            if event.seq != seq:
-                if event.seq != -1:
-                    return False
-                msgspec.structs.force_setattr(event, "seq", seq)
-            seq += 1
-        return True
+    def _complete(self, events: list[Event], block: bytes, before: Position) -> list[Event] | None:
+        """Those of the events whose batch is complete; the others are held back."""
+        waiting = _count_waiting(events)
+        if waiting == len(events):
+            self._held += events
+            self._held_bytes.append(block)
+            return []
+        if waiting and len(events) != block.count(b"\n"):
+            return None
+        cut = _cut_lines(block, waiting)
+        last = events[-1 - waiting]
+        crc = crc32(memoryview(block)[:cut], before.crc)
+        self.position = Position(last.seq + 1, before.offset + cut, crc)
+        self.chained = self.chained or _is_summed(block[:cut])
+        whole = self._held + events[: len(events) - waiting]
+        self._held = events[len(events) - waiting :]
+        self._held_bytes = [block[cut:]]
+        return whole
 
 
-def _held_lines(events: list[Event]) -> int:
+def _is_summed(block: bytes) -> bool:
+    """Whether the last line of a block has a checksum."""
+    return block[_SHAPE] == CRC_KEY and block.endswith(CRC_END)
+
+
+def _count_waiting(events: list[Event]) -> int:
     """How many events at the end belong to a batch whose last line has not come yet."""
-    held = 0
-    while held < len(events) and events[-1 - held].more:
-        held += 1
-    return held
+    waiting = 0
+    while waiting < len(events) and events[-1 - waiting].more:
+        waiting += 1
+    return waiting
 
 
 def _cut_lines(block: bytes, count: int) -> int:
@@ -171,3 +205,43 @@ def read_events(
     for chunk in chunks:
         yield from reader.feed(chunk)
     yield from reader.finish()
+
+
+def read_bodies(
+    chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None
+) -> Iterator[tuple[Event, bytes]]:
+    """Every valid event with the bytes of its line between seq and crc, for moving it elsewhere.
+
+    ``encode_line`` makes a line of them again; members that this version does not know are in it.
+    """
+    rest = b"".join(chunks)
+    found = Salvage(rest, position, chained=position.offset > 0).run()
+    events = _open_lines(found, unseal)
+    for event, line, (start, end) in zip(events, found.lines, found.spans, strict=True):
+        yield event, cut_body(rest[start:end]) or _make_body(event, line)
+
+
+def _make_body(event: Event, line: AnyLine) -> bytes:
+    """The body of a line whose members stand in an order that no writer of ours uses."""
+    return line_body(event) if line.sealed is None else sealed_body(line.sealed)
+
+
+def _open_lines(found: Salvage, unseal: Unseal | None) -> list[Event]:
+    """The events of what was found, without those at the end that are not whole."""
+    events = [_open_line(line, unseal) for line in found.lines]
+    found.trim([event.more for event in events])
+    return events[: len(found.lines)]
+
+
+def _open_line(line: AnyLine, unseal: Unseal | None) -> Event:
+    if line.sealed is None or line.type is not None:
+        return line.event()
+    if unseal is None:
+        raise KeyMissing(seq=line.seq)
+    members = unseal(line.seq, line.sealed)
+    try:
+        event = _event_decoder.decode(b"{%b}" % members)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"what was sealed as event {line.seq} is none", seq=line.seq) from error
+    msgspec.structs.force_setattr(event, "seq", line.seq)
+    return event

@@ -1,27 +1,41 @@
 """The slow way through damaged bytes: record by record, keeping all that can still be verified.
 
-A record is believed when its checksum follows from the digits of the record before it. So a damaged
-record costs itself, and one more if its own digits were hit; everything else survives. Lines of plain
-logs (without checksum) are believed when they parse, until the first line with a checksum.
+A record is believed when its checksum follows from the digits of the record before it. So a
+damaged record costs itself, and one more if its own digits were hit; everything else survives.
+Lines of plain logs (without checksum) are believed when they parse, until the first line with a
+checksum. The rules are in docs/internals/format.md, section 7. Every byte is looked at a bounded
+number of times.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from holdfast.model._line import CRC_END, CRC_KEY, DIGITS, Position
+from holdfast.model._block import (
+    AnyLine,
+    decode_each,
+    decode_line,
+    decode_plain_line,
+    number_lines,
+)
+from holdfast.model._line import CRC_KEY, Position, follow_digits
 
-__all__ = ["AnyLine", "Gap", "Salvage", "decode_any_line", "salvage"]
+__all__ = ["Gap", "Salvage", "salvage"]
 
-_RECORD_END = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
-_RECORD_START = re.compile(rb'\{"(?:seq|type)"')
-_HEX = re.compile(rb"[0-9a-f]{8}\Z")
-_STARTS_TRIED_MAX = 8
+_SEQ_KEY = b'{"seq":'
+_SEQ = re.compile(rb'([0-9]{1,18}),"')
+_DIGITS = re.compile(rb'([0-9a-f]{8})"\}')
+_RECORD_END = re.compile(rb',"crc":"[0-9a-f]{8}"\}\Z')
+_PLAIN_START = re.compile(rb'\{[ \t]*"type"')
+_GLUE = re.compile(rb'\}(?=[\0 \t\r]*\{[ \t]*"type")')
+_NOT_BLANK = re.compile(rb"[^\n]*[^\s][^\n]*")
+_TRIES_MAX = 4
+_CONTEXT_BYTES = 16
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -34,165 +48,306 @@ class Gap(msgspec.Struct, frozen=True):
     """``first_seq - 1`` if no event is missing: foreign bytes between two whole records."""
 
 
-class AnyLine(msgspec.Struct):
-    """A line of any kind: numbered, plain or sealed."""
+class _Mark(NamedTuple):
+    """What is known after a believed event."""
 
-    seq: int | None = None
-    type: str | None = None
-    timestamp: int = 0
-    data: msgspec.Raw = msgspec.Raw(b"{}")
-    run: str | None = None
-    key: str | None = None
-    more: bool = False
-    sealed: str | None = None
+    position: Position
+    chained: bool
+    ended: bool = True
+    """False for a record with a checksum but without its newline."""
+    open_line: bool = False
+    """True for a plain line without its newline."""
 
 
-_decode = msgspec.json.Decoder(AnyLine).decode
+class _Try:
+    """A place where a record may begin, and the running values that it may follow."""
 
+    __slots__ = ("_at", "_crcs", "start")
 
-def decode_any_line(text: bytes) -> AnyLine | None:
-    """One line's members, or None if it is not a line of ours or of a plain log."""
-    try:
-        line = _decode(text)
-    except (ValueError, RecursionError):
-        return None
-    if line.sealed is None:
-        return line if line.type else None
-    return line if line.seq is not None else None
+    def __init__(self, start: int, crcs: set[int]) -> None:
+        self.start = start
+        self._at = start
+        self._crcs = list(crcs)
+
+    def fits(self, rest: memoryview, digits_at: int, value: int) -> bool:
+        """Whether the digits follow; each byte is summed once, however many digits are tried."""
+        self._crcs = [crc32(rest[self._at : digits_at], crc) for crc in self._crcs]
+        self._at = digits_at
+        return value in self._crcs
 
 
 class Salvage:
-    """What was found in a stretch of log, and where the believable part of it ends."""
+    """What can be believed of ``rest``, the bytes of a log from ``position`` to its end."""
 
     def __init__(self, rest: bytes, position: Position, *, chained: bool) -> None:
         self.lines: list[AnyLine] = []
+        self.spans: list[tuple[int, int]] = []
+        """Where in ``rest`` each line is, without its newline."""
         self.gaps: list[Gap] = []
-        self.position = position
-        self.chained = chained
-        self.open_line = False
-        self.torn = 0
+        self.torn = len(rest)
         self._rest = rest
+        self._view = memoryview(rest)
         self._origin = position.offset
-        self._first_seq = position.seq
+        self._marks = [_Mark(position, chained)]
         self._end = 0
-        self._anchors: list[tuple[int, int]] = [(0, position.crc)]
-        self._batch_start: tuple[Position, int, int] | None = None
+        self._unread_lines = 0
+        # The running value over all bytes since the last believed event, as far as it was computed.
+        self._span_at, self._span_crc, self._span_start_crc = 0, position.crc, position.crc
+        # The running value that follows from the digits nearest before the place looked at.
+        self._before = position.crc
+        self._tries: list[_Try] = []
+        self._line_start = 0
+        self._looked_to = 0
+
+    @property
+    def position(self) -> Position:
+        """The place after the last believed event."""
+        return self._marks[-1].position
+
+    @property
+    def chained(self) -> bool:
+        """Whether a line with a checksum has been believed, here or before."""
+        return self._marks[-1].chained
+
+    @property
+    def open_line(self) -> bool:
+        """Whether the last believed event is a plain line that lacks its newline."""
+        return self._marks[-1].open_line
 
     def run(self) -> Salvage:
         """Go through all the bytes once."""
-        for start, end, whole in _lines(self._rest):
-            if not self._take_record(start, end, whole=whole):
-                self._take_pieces(start, end)
-        self._drop_open_batch()
-        self.torn = len(self._rest) - self._end
+        start = 0
+        while start < len(self._rest) and not self.chained:
+            newline = self._rest.find(b"\n", start)
+            end = newline if newline >= 0 else len(self._rest)
+            self._take_plain_line(start, end)
+            start = end + 1
+        if self.chained:
+            self._sweep(self._end, len(self._rest))
         return self
 
-    def _take_record(self, start: int, end: int, *, whole: bool) -> bool:
-        """Believe the bytes from start to end if they are one whole record."""
-        digits_at = end - DIGITS - len(CRC_END) + 1
-        value = self._digits(start, digits_at, end)
-        if value is None:
-            return not self.chained and self._take_plain(start, end, whole=whole)
-        believed = whole and any(
-            crc32(memoryview(self._rest)[at:digits_at], crc) == value
-            for at, crc in self._anchors
-            if at <= start
-        )
-        if self._anchors[-1][0] != digits_at:
-            self._anchors = [*self._anchors[-1:], (digits_at, value)]
-        line = decode_any_line(self._rest[start:end]) if believed else None
-        if line is None or line.seq is None or line.seq < self.position.seq:
-            return False
-        stop = end + self._rest.startswith(b"\n", end)
-        self.chained = True
-        self._accept(line, line.seq, start, stop, crc32(self._rest[digits_at:stop], value))
-        return True
+    def trim(self, waiting: list[bool]) -> None:
+        """Drop events at the end that wait for the rest of their batch, or were cut short."""
+        while self.lines and (waiting[len(self.lines) - 1] or self._is_cut_short()):
+            self.lines.pop()
+            self.spans.pop()
+            self._marks.pop()
+        seq, end, _ = self.position
+        self.gaps = [gap for gap in self.gaps if gap.offset < end]
+        self.torn = self._origin + len(self._rest) - end
+        if not self._marks[-1].ended:
+            self.gaps.append(Gap(end, 0, seq, seq - 1))
 
-    def _digits(self, start: int, digits_at: int, end: int) -> int | None:
-        """The checksum that a record of the right shape carries."""
-        shape = self._rest[digits_at - len(CRC_KEY) : digits_at]
-        digits = self._rest[digits_at : digits_at + DIGITS]
-        if digits_at - len(CRC_KEY) < start or shape != CRC_KEY or not _HEX.match(digits):
-            return None
-        return int(digits, 16) if self._rest[end - 2 : end] == CRC_END[:2] else None
+    def _is_cut_short(self) -> bool:
+        """Whether the last record lacks its newline as after a crash: only zeros follow."""
+        after = self._rest[self.position.offset - self._origin :]
+        return not self._marks[-1].ended and not after.strip(b"\0")
 
-    def _take_plain(self, start: int, end: int, *, whole: bool) -> bool:
+    # --- lines without checksum ---
+
+    def _take_plain_line(self, start: int, end: int) -> None:
         text = self._rest[start:end]
-        if not text.strip():
-            return whole
-        # A line of ours with a damaged name for seq or crc must not pass for a plain one.
-        line = None if b',"crc":"' in text else decode_any_line(text)
-        if line is None or line.seq is not None:
-            return False
+        if not text or text.isspace():
+            if start == self._end and end < len(self._rest):
+                self._pass_blank(end + 1)
+            return
+        line = decode_plain_line(text)
+        if line is not None:
+            self._accept_plain(line, start, end)
+        elif not self._look_inside(start, end):
+            self._unread_lines += 1
+
+    def _pass_blank(self, stop: int) -> None:
+        """A blank line of a plain log is neither an event nor damage."""
+        mark = self._marks[-1]
+        seq, _, crc = mark.position
+        crc = crc32(self._view[self._end : stop], crc)
+        self._marks[-1] = mark._replace(position=Position(seq, self._origin + stop, crc))
+        self._go_on(stop, crc)
+
+    def _look_inside(self, start: int, end: int) -> bool:
+        """Take whole records out of a bad line: two glued together, or one behind rubbish."""
+        count = len(self.lines)
+        self._sweep(start, end)
+        if not self.chained:
+            begin = start
+            for glue in _GLUE.finditer(self._rest, start, end):
+                self._take_plain_piece(begin, glue.end())
+                begin = glue.end()
+            self._take_plain_piece(begin, end)
+        return len(self.lines) > count
+
+    def _take_plain_piece(self, begin: int, end: int) -> None:
+        """Take the record that reaches to the end of this part of a line, if there is one."""
+        for found in _PLAIN_START.finditer(self._rest, begin, end):
+            start = found.start()
+            if self._is_nested(start, begin):
+                continue
+            line = decode_plain_line(self._view[start:end])
+            if line is not None and line.timestamp is not msgspec.UNSET and bytes(line.data):
+                self._accept_plain(line, start, end)
+                return
+
+    def _is_nested(self, start: int, begin: int) -> bool:
+        """Whether what begins here is a part of a value: a block of a message, say."""
+        context = self._rest[max(begin, start - _CONTEXT_BYTES) : start]
+        shown = context.rstrip()
+        return shown.endswith((b":", b",", b"[")) if shown else len(context) == _CONTEXT_BYTES
+
+    def _accept_plain(self, line: AnyLine, start: int, end: int) -> None:
+        seq = self.position.seq + self._unread_lines
         stop = end + self._rest.startswith(b"\n", end)
-        at, crc = self._anchors[-1]
-        running = crc32(memoryview(self._rest)[at:stop], crc)
-        self._anchors = [(stop, running)]
-        self.open_line = stop == end == len(self._rest)
-        self._accept(line, self.position.seq, start, stop, running)
+        crc = crc32(self._view[self._end : stop], self.position.crc)
+        if self._rest[self._end : start].strip():
+            self._note_gap(start, seq)
+        line.seq = seq
+        mark = _Mark(Position(seq + 1, self._origin + stop, crc), False, open_line=stop == end)
+        self._believe(line, start, end, mark)
+        self._go_on(stop, crc)
+
+    # --- records with checksum ---
+
+    def _sweep(self, start: int, stop: int) -> None:
+        """Find records between two places by their starts and ends, whatever lies between."""
+        self._tries = []
+        self._looked_to = start
+        self._begin_line(start)
+        for place, digits in _tokens(self._rest, start, stop):
+            if digits is None:
+                self._note_start(place)
+            else:
+                self._note_end(place, digits)
+
+    def _begin_line(self, start: int) -> None:
+        self._line_start = start
+        inside = [attempt for attempt in self._tries if attempt.start > start]
+        self._tries = [self._try(start), *inside]
+
+    def _try(self, start: int) -> _Try:
+        crcs = {self.position.crc, self._before}
+        if start == self._end:
+            crcs.discard(self._span_start_crc)  # the span has that one
+        return _Try(start, crcs)
+
+    def _note_start(self, start: int) -> None:
+        """A record may begin here; certainly so after a byte that cannot precede it inside one."""
+        before = self._rest[start - 1] if start > self._end else 0
+        if before < 0x20 or before == ord("}"):
+            self._tries = [self._try(start)]
+        elif len(self._tries) < _TRIES_MAX:
+            seq = _SEQ.match(self._rest, start + len(_SEQ_KEY))
+            if seq and int(seq[1]) >= self.position.seq:
+                self._tries.append(self._try(start))
+
+    def _note_end(self, digits_at: int, digits: bytes) -> None:
+        end = digits_at + len(digits) + 2
+        newline = self._rest.rfind(b"\n", self._looked_to, digits_at)
+        self._looked_to = digits_at
+        if newline >= 0:
+            self._begin_line(newline + 1)
+        if end < len(self._rest):
+            self._take_record(digits_at, end, int(digits, 16))
+        self._before = follow_digits(digits)
+
+    def _take_record(self, digits_at: int, end: int, value: int) -> None:
+        """Believe the record that ends here, if there is one."""
+        self._span_crc = crc32(self._view[self._span_at : digits_at], self._span_crc)
+        self._span_at = digits_at
+        if self._span_crc == value:
+            self._take_span(digits_at, end)
+            return
+        for attempt in self._tries:
+            if attempt.fits(self._view, digits_at, value):
+                self._take(attempt.start, digits_at, end)
+                return
+
+    def _take_span(self, digits_at: int, end: int) -> None:
+        """All bytes since the last believed event are as written: take what they hold."""
+        if self._take(self._end, digits_at, end, as_written=True) or self._take_lines(
+            digits_at, end
+        ):
+            return
+        starts = [self._line_start, *(attempt.start for attempt in self._tries)]
+        any(self._take(start, digits_at, end) for start in starts if start > self._end)
+
+    def _take(self, start: int, digits_at: int, end: int, *, as_written: bool = False) -> bool:
+        line = decode_line(self._rest[start:end])
+        expected = self.position.seq
+        if line is None or line.seq < expected:
+            return False
+        if line.seq > expected or not as_written:
+            self._note_gap(start, line.seq)
+        digits = self._rest[digits_at : end - 2]
+        ended = self._rest.startswith(b"\n", end)
+        stop = end + ended
+        position = Position(line.seq + 1, self._origin + stop, follow_digits(digits))
+        self._believe(line, start, end, _Mark(position, True, ended=ended))
+        self._go_on(stop, crc32(self._rest[digits_at:stop], int(digits, 16)))
         return True
 
-    def _take_pieces(self, start: int, end: int) -> None:
-        """Look for whole records inside a bad line: two glued together, or one behind rubbish."""
-        piece = start
-        for found in _RECORD_END.finditer(self._rest, start, end):
-            for begin in self._starts(piece, found.end()):
-                if self._take_record(begin, found.end(), whole=found.end() < len(self._rest)):
-                    piece = found.end()
-                    break
-        if not self.chained:
-            self._take_plain_pieces(piece, end)
+    def _take_lines(self, digits_at: int, end: int) -> bool:
+        """Take the lines since the last believed event, if they are such as a reader would take."""
+        block = self._rest[self._end : end]
+        try:
+            lines = decode_each(block, decode_line)
+        except ValueError:
+            return False
+        if not number_lines(lines, self.position.seq, chained=self.chained, summed=True):
+            return False
+        *covered, (last_start, _) = _places(self._rest, self._end, end)
+        for line, place in zip(lines, covered, strict=False):
+            self._take_covered(line, *place)
+        return self._take(last_start, digits_at, end, as_written=True)
 
-    def _starts(self, start: int, end: int) -> list[int]:
-        found = [match.start() for match in _RECORD_START.finditer(self._rest, start, end)]
-        return found[: -_STARTS_TRIED_MAX - 1 : -1]
+    def _take_covered(self, line: AnyLine, start: int, end: int) -> None:
+        """Take a line that is verified by the checksum of a later one."""
+        crc = crc32(self._view[self._end : end + 1], self._span_start_crc)
+        position = Position(line.seq + 1, self._origin + end + 1, crc)
+        chained = self.chained or _RECORD_END.search(self._rest, start, end) is not None
+        self._believe(line, start, end, _Mark(position, chained))
+        self._go_on(end + 1, crc)
 
-    def _take_plain_pieces(self, start: int, end: int) -> None:
-        found = [match.start() for match in _RECORD_START.finditer(self._rest, start, end)]
-        taken = False
-        for begin, stop in pairwise([*found, end]):
-            taken = self._take_plain(begin, stop, whole=False) or taken
-        if not taken and self._rest[end : end + 1] == b"\n":
-            self.position = self.position._replace(seq=self.position.seq + 1)
+    # --- both ---
 
-    def _accept(self, line: AnyLine, seq: int, start: int, stop: int, crc: int) -> None:
-        if start > self._end and (self._rest[self._end : start].strip() or seq > self._expected):
-            self.gaps.append(
-                Gap(self._origin + self._end, start - self._end, self._expected, seq - 1)
-            )
-        if line.more and self._batch_start is None:
-            self._batch_start = (self.position, self._end, len(self.lines))
-        elif not line.more:
-            self._batch_start = None
-        line.seq = seq
+    def _note_gap(self, start: int, seq: int) -> None:
+        offset = self._origin + self._end
+        self.gaps.append(Gap(offset, start - self._end, self.position.seq, seq - 1))
+
+    def _believe(self, line: AnyLine, start: int, end: int, mark: _Mark) -> None:
         self.lines.append(line)
+        self.spans.append((start, end))
+        self._marks.append(mark)
+
+    def _go_on(self, stop: int, crc: int) -> None:
+        """Look further from here; ``crc`` is the running value over the bytes as they are."""
         self._end = stop
-        self.position = Position(seq + 1, self._origin + stop, crc)
+        self._span_at, self._span_crc, self._span_start_crc = stop, crc, crc
+        self._unread_lines = 0
+        self._tries = []
 
-    @property
-    def _expected(self) -> int:
-        """The seq that should have come next, whatever damaged plain lines were counted since."""
-        last = self.lines[-1].seq if self.lines else None
-        return self._first_seq if last is None else last + 1
 
-    def _drop_open_batch(self) -> None:
-        """A batch without its last line never happened."""
-        if self._batch_start is None:
-            return
-        self.position, self._end, count = self._batch_start
-        del self.lines[count:]
+def _tokens(rest: bytes, start: int, stop: int) -> Iterator[tuple[int, bytes | None]]:
+    """Where records may begin (without digits) and where the digits at their ends are, in order."""
+    begin = rest.find(_SEQ_KEY, start, stop)
+    end = rest.find(CRC_KEY, start, stop)
+    while end >= 0:
+        if 0 <= begin < end:
+            yield begin, None
+            begin = rest.find(_SEQ_KEY, begin + 1, stop)
+            continue
+        digits = _DIGITS.match(rest, end + len(CRC_KEY), stop)
+        if digits:
+            yield digits.start(), digits[1]
+        end = rest.find(CRC_KEY, end + 1, stop)
+
+
+def _places(rest: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    """Where the lines between two places are, without the blank ones."""
+    return [found.span() for found in _NOT_BLANK.finditer(rest, start, end)]
 
 
 def salvage(rest: bytes, position: Position, *, chained: bool) -> Salvage:
     """Everything believable in ``rest``, the bytes of a log from ``position`` to its end."""
-    return Salvage(rest, position, chained=chained).run()
-
-
-def _lines(rest: bytes) -> Iterator[tuple[int, int, bool]]:
-    """(start, end, whether a newline follows) of each line."""
-    start = 0
-    while (end := rest.find(b"\n", start)) >= 0:
-        yield start, end, True
-        start = end + 1
-    if start < len(rest):
-        yield start, len(rest), False
+    found = Salvage(rest, position, chained=chained).run()
+    found.trim([line.more for line in found.lines])
+    return found
