@@ -1,0 +1,80 @@
+"""Text of strangers made harmless to look at.
+
+What a model or a tool said may hold sequences that move the cursor, rename the window, write to the
+clipboard, turn the reading direction around or hide words. Nothing of that reaches a screen: each
+such character becomes one that can be seen, so that the reader also learns that it was there.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["escape_json", "neutralise", "neutralise_line"]
+
+_PICTURES = 0x2400  # ␀ and its neighbours: a picture for each control character, in their order
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+
+# Everything invisible that is not a C0 control: what it is, and why it is not shown as it is.
+_INVISIBLE = (
+    (0x0080, 0x009F),  # C1 controls: some terminals obey them like ESC sequences
+    (0x00AD, 0x00AD),  # soft hyphen
+    (0x034F, 0x034F),  # combining grapheme joiner
+    (0x061C, 0x061C),  # Arabic letter mark (direction)
+    (0x115F, 0x1160),  # Hangul fillers: letters without a shape
+    (0x17B4, 0x17B5),  # Khmer vowels without a shape
+    (0x180B, 0x180F),  # Mongolian selectors and separator
+    (0x200B, 0x200F),  # zero-width space and joiners, direction marks
+    (0x2028, 0x202E),  # line and paragraph separator, embeddings and overrides of direction
+    (0x2060, 0x206F),  # word joiner, invisible operators, isolates of direction
+    (0x3164, 0x3164),  # Hangul filler
+    (0xD800, 0xDFFF),  # halves of surrogate pairs, which no encoding takes
+    (0xFE00, 0xFE0D),  # variation selectors but the two that emoji need
+    (0xFEFF, 0xFEFF),  # zero-width no-break space
+    (0xFFA0, 0xFFA0),  # halfwidth Hangul filler
+    (0xFFF0, 0xFFFB),  # interlinear annotations
+    (0x1BCA0, 0x1BCA3),  # shorthand format controls
+    (0x1D173, 0x1D17A),  # musical format controls
+    (0xE0000, 0xE0FFF),  # tags and further selectors: whole sentences can be hidden in them
+)
+# Two that belong to everyday text (emoji, Persian) get a mark that reads better than a question.
+_MARKS = {0x200C: "¦", 0x200D: "⁀"}
+
+
+def _visible() -> dict[int, str]:
+    """The character to show for each one that is not shown as it is."""
+    controls = {code: chr(_PICTURES + code) for code in range(0x20) if chr(code) not in "\n\t"}
+    invisible = {code: _UNKNOWN for first, last in _INVISIBLE for code in range(first, last + 1)}
+    return controls | {0x7F: "\N{SYMBOL FOR DELETE}"} | invisible | _MARKS
+
+
+_VISIBLE = _visible()
+_VISIBLE_LINE = _VISIBLE | {code: chr(_PICTURES + code) for code in map(ord, "\n\t")}
+_RANGES = "".join(f"{chr(first)}-{chr(last)}" for first, last in _INVISIBLE)
+_HARMFUL = re.compile(f"[\x7f{_RANGES}]")
+
+
+def neutralise(text: str) -> str:
+    """``text`` with every character that a terminal could obey or hide replaced by a visible one.
+
+    Newlines and tabs stay. One character gives one character, nothing else changes, and doing it
+    twice changes nothing more.
+    """
+    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
+
+
+def neutralise_line(text: str) -> str:
+    """The same for a place of one line: newlines and tabs become visible too."""
+    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE_LINE)
+
+
+def escape_json(document: str) -> str:
+    r"""A JSON document with the same characters written as ``\uXXXX``, so that its value stays.
+
+    JSON itself escapes C0 controls only, and a document may be looked at on a terminal as well.
+    """
+    return _HARMFUL.sub(_escape, document)
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
