@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from itertools import takewhile
 from typing import Any
 
 from holdfast.errors import TooNew
 from holdfast.model import Event
-from holdfast.replay._progress import PROGRESS, Reducer, tool_call_reducer
-from holdfast.replay._settings import SETTINGS
+from holdfast.replay._progress import PROGRESS, Reducer, opened_reducer, tool_call_reducer
+from holdfast.replay._settings import SETTINGS, session_start_reducer
 from holdfast.replay._state import State
 from holdfast.replay._todos import TODO_TOOLS
-from holdfast.replay._upcast import STEPS, Step, upcast
+from holdfast.replay._upcast import STEPS, Steps, upcast
 
 __all__ = ["Fold", "fold"]
 
-_REDUCERS: dict[str, Reducer] = {
-    **PROGRESS,
-    **SETTINGS,
-    "tool_call": tool_call_reducer(TODO_TOOLS),
-}
+
+def _reducers(todo_tools: Collection[str], steps: Steps) -> dict[str, Reducer]:
+    return {
+        **PROGRESS,
+        **SETTINGS,
+        "tool_call": tool_call_reducer({name.lower() for name in todo_tools}),
+        "opened": opened_reducer(steps),
+        "session_start": session_start_reducer(steps),
+    }
+
+
+_USUAL = _reducers(TODO_TOOLS, STEPS)
 
 
 class Fold:
@@ -38,15 +45,13 @@ class Fold:
         state: State | None = None,
         *,
         todo_tools: Collection[str] = TODO_TOOLS,
-        steps: Sequence[Step | None] = STEPS,
+        steps: Steps = STEPS,
     ) -> None:
         self.state = State() if state is None else state
         """The live state: changed by each event. Hand out ``state.copy()``."""
         self._steps = steps
-        self._reducers = _REDUCERS
-        if todo_tools is not TODO_TOOLS:
-            names = {name.lower() for name in todo_tools}
-            self._reducers = {**_REDUCERS, "tool_call": tool_call_reducer(names)}
+        usual = todo_tools is TODO_TOOLS and steps is STEPS
+        self._reducers = _USUAL if usual else _reducers(todo_tools, steps)
 
     def apply(self, event: Event, data: dict[str, Any] | None = None) -> None:
         """Apply one event of the current format.

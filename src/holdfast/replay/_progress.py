@@ -16,10 +16,18 @@ import msgspec
 from holdfast.model import Event
 from holdfast.replay._state import Opening, PendingCall, State, Turning
 from holdfast.replay._todos import read_todos
-from holdfast.replay._upcast import check_format
+from holdfast.replay._upcast import Steps, check_format
 from holdfast.replay._usage import add_usage
 
-__all__ = ["PROGRESS", "Data", "Reducer", "fresh_data", "stop_work", "tool_call_reducer"]
+__all__ = [
+    "PROGRESS",
+    "Data",
+    "Reducer",
+    "fresh_data",
+    "opened_reducer",
+    "stop_work",
+    "tool_call_reducer",
+]
 
 Data = dict[str, Any] | None
 Reducer = Callable[[State, Event, Data], None]
@@ -219,14 +227,19 @@ def _resumed(state: State, _event: Event, _data: Data) -> None:
     state.suspended = False
 
 
-def _opened(state: State, event: Event, _data: Data) -> None:
-    body = _decode_opened(event.raw)
-    if body.format is not None:
-        state.format = check_format(body.format)
-    state.epoch = body.epoch
-    state.last_open = Opening(
-        event.seq, event.timestamp, body.epoch, body.pid, body.host, body.version
-    )
+def opened_reducer(steps: Steps) -> Reducer:
+    """The reducer of ``opened``, given the formats that are known."""
+
+    def opened(state: State, event: Event, _data: Data) -> None:
+        body = _decode_opened(event.raw)
+        if body.format is not None:
+            state.format = check_format(body.format, steps)
+        state.epoch = body.epoch
+        state.last_open = Opening(
+            event.seq, event.timestamp, body.epoch, body.pid, body.host, body.version
+        )
+
+    return opened
 
 
 def _closed(state: State, _event: Event, _data: Data) -> None:
@@ -268,7 +281,6 @@ PROGRESS: dict[str, Reducer] = {
     "turn_end": _turn_end,
     "suspended": _suspended,
     "resumed": _resumed,
-    "opened": _opened,
     "closed": _closed,
     "interrupted": _interrupted,
 }

@@ -14,10 +14,10 @@ from holdfast.model import Event, decode_json, is_reference
 from holdfast.replay._progress import Data, Reducer, fresh_data, stop_work
 from holdfast.replay._state import Approval, MemoryEntry, Parent, PluginState, State
 from holdfast.replay._todos import read_todos
-from holdfast.replay._upcast import check_format
+from holdfast.replay._upcast import Steps, check_format
 from holdfast.replay._usage import add_usage
 
-__all__ = ["SETTINGS"]
+__all__ = ["SETTINGS", "session_start_reducer"]
 
 _NULL = msgspec.Raw(b"null")
 _ALLOW = frozenset({"allow", "allowed", "approve", "approved", "grant", "granted"})
@@ -259,19 +259,24 @@ def _usage(state: State, event: Event, _data: Data) -> None:
     add_usage(state.usage_by_model, figures, figures.get("model"))
 
 
-def _session_start(state: State, event: Event, _data: Data) -> None:
-    body = _decode_start(event.raw)
-    version = check_format(body.format)
-    if state.log is not None:
-        return  # that of a session whose events were copied here
-    state.format = version
-    state.log = body.log
-    state.generation = body.generation
-    state.agent_id = body.agent_id
-    state.agent_type = body.agent_type
-    state.provider_type = body.provider_type
-    if body.parent is not None:
-        state.parent = Parent(body.parent, body.parent_seq)
+def session_start_reducer(steps: Steps) -> Reducer:
+    """The reducer of ``session_start``, given the formats that are known."""
+
+    def session_start(state: State, event: Event, _data: Data) -> None:
+        body = _decode_start(event.raw)
+        version = check_format(body.format, steps)
+        if state.log is not None:
+            return  # that of a session whose events were copied here
+        state.format = version
+        state.log = body.log
+        state.generation = body.generation
+        state.agent_id = body.agent_id
+        state.agent_type = body.agent_type
+        state.provider_type = body.provider_type
+        if body.parent is not None:
+            state.parent = Parent(body.parent, body.parent_seq)
+
+    return session_start
 
 
 def _title(state: State, event: Event, _data: Data) -> None:
@@ -338,7 +343,6 @@ SETTINGS: dict[str, Reducer] = {
     "instructions": _instructions,
     "task": _task,
     "usage": _usage,
-    "session_start": _session_start,
     "title": _title,
     "tag": _tag,
     "untag": _untag,

@@ -14,11 +14,12 @@ import msgspec
 from holdfast.errors import TooNew
 from holdfast.model import FORMAT_VERSION, Event
 
-__all__ = ["STEPS", "Step", "check_format", "format_of", "upcast", "upcast_event"]
+__all__ = ["STEPS", "Step", "Steps", "check_format", "format_of", "upcast", "upcast_event"]
 
 Step = Callable[[Event], Event]
+Steps = Sequence[Step | None]
 
-STEPS: tuple[Step | None, ...] = (None,) * FORMAT_VERSION
+STEPS: Steps = (None,) * FORMAT_VERSION
 """``STEPS[n]`` brings an event of version n to n + 1; None where no event changed its form.
 
 Version 1 added members to the line and new types; events of plain logs are valid as they are.
@@ -44,7 +45,7 @@ def format_of(event: Event) -> int | None:
         return None
 
 
-def check_format(found: Event | int, steps: Sequence[Step | None] = STEPS) -> int:
+def check_format(found: Event | int, steps: Steps = STEPS) -> int:
     """The version that an event names (0 if none), or that is given.
 
     Raises TooNew if it is newer than this code knows; nothing may be written to such a log.
@@ -59,7 +60,7 @@ def check_format(found: Event | int, steps: Sequence[Step | None] = STEPS) -> in
     return max(version, 0)
 
 
-def upcast_event(event: Event, version: int, steps: Sequence[Step | None] = STEPS) -> Event:
+def upcast_event(event: Event, version: int, steps: Steps = STEPS) -> Event:
     """The event as the current version would have recorded it."""
     for step in steps[check_format(version, steps) :]:
         if step is not None:
@@ -67,9 +68,7 @@ def upcast_event(event: Event, version: int, steps: Sequence[Step | None] = STEP
     return event
 
 
-def upcast(
-    events: Iterable[Event], version: int = 0, steps: Sequence[Step | None] = STEPS
-) -> Iterable[Event]:
+def upcast(events: Iterable[Event], version: int = 0, steps: Steps = STEPS) -> Iterable[Event]:
     """The events of a log as the current version would have recorded them.
 
     ``version`` is that of the log where the events begin. If no step from there on changes
@@ -81,9 +80,7 @@ def upcast(
     return _upcast_each(events, version, steps)
 
 
-def _upcast_each(
-    events: Iterable[Event], version: int, steps: Sequence[Step | None]
-) -> Iterator[Event]:
+def _upcast_each(events: Iterable[Event], version: int, steps: Steps) -> Iterator[Event]:
     for event in events:
         named = format_of(event)
         if named is not None:
