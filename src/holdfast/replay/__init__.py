@@ -6,7 +6,20 @@ Nothing here touches a file, a clock or a source of randomness: same events in, 
 from __future__ import annotations
 
 from holdfast.replay._conversation import Conversation, RunConversation, runs
+from holdfast.replay._convert import from_dialect, to_dialect
+from holdfast.replay._dialects import PROVIDERS
 from holdfast.replay._fold import Fold, fold
+from holdfast.replay._inspect import (
+    has_incomplete_tool_call,
+    is_complete,
+    last_tool_call,
+    recover_todos,
+    tool_result_message,
+)
+from holdfast.replay._issues import Issue, format_issues, recovery_line
+from holdfast.replay._recover import Recovery, recover
+from holdfast.replay._rules import Validation, validate
+from holdfast.replay._sanitize import Sanitized, sanitize
 from holdfast.replay._state import (
     Approval,
     LoadBlob,
@@ -28,13 +41,17 @@ from holdfast.replay._state import (
 from holdfast.replay._status import needs_interruption, status_of
 from holdfast.replay._todos import TODO_TOOLS, read_todos
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
+from holdfast.replay._window import LeftOut, TokenCount
 
 __all__ = [
+    "PROVIDERS",
     "STEPS",
     "TODO_TOOLS",
     "Approval",
     "Conversation",
     "Fold",
+    "Issue",
+    "LeftOut",
     "LoadBlob",
     "MemoryEntry",
     "MemoryStats",
@@ -43,22 +60,38 @@ __all__ = [
     "PendingCall",
     "Permissions",
     "PluginState",
+    "Recovery",
     "RunConversation",
+    "Sanitized",
     "State",
     "Status",
     "Step",
+    "TokenCount",
     "Tokens",
     "ToolState",
     "Turning",
     "Usage",
+    "Validation",
     "check_format",
     "fold",
+    "format_issues",
     "format_of",
+    "from_dialect",
+    "has_incomplete_tool_call",
+    "is_complete",
+    "last_tool_call",
     "needs_interruption",
     "read_todos",
     "read_variable",
+    "recover",
+    "recover_todos",
+    "recovery_line",
     "runs",
+    "sanitize",
     "status_of",
+    "to_dialect",
+    "tool_result_message",
     "upcast",
     "upcast_event",
+    "validate",
 ]

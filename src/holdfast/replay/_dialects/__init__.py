@@ -1,0 +1,30 @@
+"""The forms in which providers take a conversation, one module each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.errors import UsageError
+from holdfast.replay._dialects._form import Dialect, Message, Pair
+from holdfast.replay._dialects.gemini import GEMINI
+from holdfast.replay._dialects.mistral import MISTRAL
+from holdfast.replay._dialects.neutral import ANTHROPIC, NEUTRAL
+from holdfast.replay._dialects.openai import OPENAI
+from holdfast.replay._dialects.pydantic_ai import PYDANTIC_AI
+from holdfast.replay._dialects.responses import RESPONSES
+
+__all__ = ["DIALECTS", "PROVIDERS", "Dialect", "Message", "Pair", "dialect_of"]
+
+DIALECTS: Mapping[str, Dialect] = {
+    dialect.name: dialect
+    for dialect in (NEUTRAL, ANTHROPIC, OPENAI, RESPONSES, GEMINI, MISTRAL, PYDANTIC_AI)
+}
+PROVIDERS = tuple(DIALECTS)
+
+
+def dialect_of(provider: str) -> Dialect:
+    """The dialect of this name. Raises UsageError for an unknown one."""
+    found = DIALECTS.get(provider) if isinstance(provider, str) else None
+    if found is None:
+        raise UsageError(f"unknown provider {provider!r}: one of {', '.join(PROVIDERS)}")
+    return found

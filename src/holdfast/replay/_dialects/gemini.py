@@ -1,0 +1,171 @@
+"""Gemini's form: contents with parts; results are parts of a user's content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.replay._blocks import Block, Note, read_block, text_block
+from holdfast.replay._dialects._form import Dialect, Message, Pair, call_names, result_text
+from holdfast.replay._ids import call_key, fit_name
+from holdfast.replay._media import describe
+from holdfast.replay._text import clean_text, is_blank, plain_text, type_name
+from holdfast.replay._values import read_input, read_result
+
+__all__ = ["GEMINI", "read_gemini"]
+
+_ROLES = {"user": "user", "model": "assistant", "assistant": "assistant", "function": "user"}
+
+
+def _fit_name(name: str) -> str:
+    name = fit_name(name, 64)
+    return name if name[0].isalpha() or name[0] == "_" else fit_name(f"_{name}", 64)
+
+
+def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
+    names = call_names(before)
+    parts: list[Message] = []
+    media: list[Message] = []
+    for block in blocks:
+        part = _part(block, names)
+        if part is not None:
+            parts.append(part)
+        if block["type"] == "tool_result" and not isinstance(block["content"], str):
+            media += [_media_part(b) for b in block["content"] if b["type"] != "text"]
+    results = sum(1 for block in blocks if block["type"] == "tool_result")
+    parts[results:results] = media
+    return [{"role": "user" if role == "user" else "model", "parts": parts}]
+
+
+def _part(block: Block, names: dict[str, str]) -> Message | None:
+    kind = block["type"]
+    if kind == "text":
+        return _sign({"text": block["text"]}, block)
+    if kind == "thinking":
+        signed = "thought_signature" in block
+        return _sign({"text": block["thinking"], "thought": True}, block) if signed else None
+    if kind == "tool_use":
+        call = {"id": block["id"], "name": _fit_name(block["name"]), "args": block["input"]}
+        return _sign({"functionCall": call}, block)
+    if kind == "tool_result":
+        identity = block["tool_use_id"]
+        name = _fit_name(names.get(identity, "unknown_tool"))
+        key = "error" if block.get("is_error") else "output"
+        response = {key: result_text(block["content"])}
+        return {"functionResponse": {"id": identity, "name": name, "response": response}}
+    return _media_part(block) if kind in {"image", "document"} else None
+
+
+def _sign(part: Message, block: Block) -> Message:
+    if "thought_signature" in block:
+        part["thoughtSignature"] = block["thought_signature"]
+    return part
+
+
+def _media_part(block: Block) -> Message:
+    source = block["source"]
+    if source["type"] == "base64":
+        return {"inlineData": {"mimeType": source["media_type"], "data": source["data"]}}
+    if source["type"] == "text":
+        return {"text": source["data"]}
+    if source["type"] == "url":
+        kind = "application/pdf" if block["type"] == "document" else "image/png"
+        return {"fileData": {"mimeType": kind, "fileUri": source["url"]}}
+    return {"text": describe(block)}
+
+
+def read_gemini(content: Message, note: Note) -> list[Pair]:
+    """What one content says. Parts may have names in either spelling."""
+    role = content.get("role", "user")
+    side = _ROLES.get(role) if isinstance(role, str) else None
+    parts = content.get("parts")
+    if side is None or not isinstance(parts, (list, tuple)):
+        note("invalid_structure", "a content without a known role or parts was dropped", content)
+        return []
+    pairs: list[Pair] = []
+    for part in parts:
+        block = _read_part(part, note)
+        if block is not None:
+            pairs.append((side, block))
+    return pairs
+
+
+def _get(part: Message, camel: str, snake: str) -> Any:
+    return part.get(camel, part.get(snake))
+
+
+def _read_part(part: Any, note: Note) -> Block | None:
+    if not isinstance(part, dict):
+        note("invalid_block", f"a {type_name(part)} is not a part: dropped", None)
+        return None
+    call = _get(part, "functionCall", "function_call")
+    if isinstance(call, dict):
+        return _read_sign(_read_call(call, note), part)
+    answer = _get(part, "functionResponse", "function_response")
+    if isinstance(answer, dict):
+        return _read_response(answer, note)
+    if isinstance(part.get("text"), str):
+        return _read_text(part, note)
+    return _read_media(part, note)
+
+
+def _read_text(part: Message, note: Note) -> Block | None:
+    text = clean_text(part["text"])
+    if is_blank(text):
+        note("empty_block", "an empty part was dropped", None)
+        return None
+    if part.get("thought") is True:
+        return _read_sign({"type": "thinking", "thinking": text}, part)
+    return _read_sign(text_block(text), part)
+
+
+def _read_sign(block: Block, part: Message) -> Block:
+    signature = plain_text(_get(part, "thoughtSignature", "thought_signature"))
+    if signature:
+        block["thought_signature"] = signature
+    return block
+
+
+def _read_call(call: Message, note: Note) -> Block:
+    name = plain_text(call.get("name")) or ""
+    return {
+        "type": "tool_use",
+        "id": call_key(call.get("id")) or f"function-{name}",
+        "name": name,
+        "input": read_input(call.get("args"), note),
+    }
+
+
+def _read_response(answer: Message, note: Note) -> Block:
+    """A result. Without ids, the calls of one name are answered in their order."""
+    given = answer.get("response")
+    failed = isinstance(given, dict) and given.keys() == {"error"}
+    if isinstance(given, dict) and given.keys() in ({"output"}, {"result"}, {"error"}):
+        (given,) = given.values()
+    content, says_failed = read_result(given, note)
+    name = plain_text(answer.get("name")) or ""
+    block: Block = {
+        "type": "tool_result",
+        "tool_use_id": call_key(answer.get("id")) or f"function-{name}",
+        "content": content,
+    }
+    if failed or says_failed:
+        block["is_error"] = True
+    return block
+
+
+def _read_media(part: Message, note: Note) -> Block | None:
+    inline, file = _get(part, "inlineData", "inline_data"), _get(part, "fileData", "file_data")
+    if isinstance(inline, dict):
+        media = plain_text(_get(inline, "mimeType", "mime_type")) or ""
+        source = {"type": "base64", "media_type": media, "data": inline.get("data")}
+    elif isinstance(file, dict):
+        media = plain_text(_get(file, "mimeType", "mime_type")) or ""
+        source = {"type": "url", "url": _get(file, "fileUri", "file_uri")}
+    else:
+        note("invalid_block", "a part of unknown kind was dropped", part)
+        return None
+    kind = "document" if media == "application/pdf" else "image"
+    return read_block({"type": kind, "source": source}, note)
+
+
+GEMINI = Dialect("gemini", _write, read_gemini)

@@ -1,0 +1,62 @@
+"""The neutral form, and Anthropic's, which differs only in what it does not take."""
+
+from __future__ import annotations
+
+from holdfast.replay._blocks import OWNERS, Block, Note, read_content
+from holdfast.replay._dialects._form import Dialect, Message, Pair
+from holdfast.replay._text import plain_text, type_name
+
+__all__ = ["ANTHROPIC", "NEUTRAL", "bare_text", "read_message"]
+
+_ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+
+
+def bare_text(block: Block) -> bool:
+    """Whether a block is a text and nothing more, so that a string says the same."""
+    return block["type"] == "text" and len(block) == 2
+
+
+def _message(role: str, blocks: list[Block]) -> list[Message]:
+    if len(blocks) == 1 and bare_text(blocks[0]):
+        return [{"role": role, "content": blocks[0]["text"]}]
+    return [{"role": role, "content": blocks}]
+
+
+def _write_neutral(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
+    return _message(role, list(blocks))
+
+
+def _write_anthropic(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
+    kept = [own for block in blocks if (own := _keep_anthropic(block)) is not None]
+    return _message(role, kept)
+
+
+def _keep_neutral(block: Block) -> Block:
+    return block
+
+
+def _keep_anthropic(block: Block) -> Block | None:
+    """A block as Anthropic takes it: without other providers' signatures; None for their blocks."""
+    kind = block["type"]
+    if OWNERS.get(kind, "anthropic") != "anthropic":
+        return None
+    if kind == "thinking" and "signature" not in block:
+        return None
+    if "thought_signature" in block:
+        return {name: value for name, value in block.items() if name != "thought_signature"}
+    return block
+
+
+def read_message(message: Message, note: Note) -> list[Pair]:
+    """What a message with a role and a content says."""
+    role = message.get("role")
+    side = _ROLES.get(role) if isinstance(role, str) else None
+    if side is None:
+        shown = plain_text(role) if isinstance(role, str) else type_name(role)
+        note("invalid_structure", f"a message of role {shown!r} was dropped", message)
+        return []
+    return [(side, block) for block in read_content(message.get("content"), note)]
+
+
+NEUTRAL = Dialect("neutral", _write_neutral, read_message, keep_block=_keep_neutral)
+ANTHROPIC = Dialect("anthropic", _write_anthropic, read_message, keep_block=_keep_anthropic)

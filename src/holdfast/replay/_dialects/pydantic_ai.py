@@ -1,0 +1,171 @@
+"""Pydantic AI's message form as plain data, as its ModelMessagesTypeAdapter reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.replay._blocks import Block, Note, read_content, text_block
+from holdfast.replay._dialects._form import Dialect, Message, Pair, call_names
+from holdfast.replay._ids import call_key, fit_name
+from holdfast.replay._media import describe
+from holdfast.replay._text import plain_text, type_name
+from holdfast.replay._values import dump_json, read_input, read_result
+
+__all__ = ["PYDANTIC_AI", "read_pydantic_ai"]
+
+
+NAME_CHARS_MAX = 64  # the least that any of the models behind it takes
+
+
+def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
+    if role == "assistant":
+        parts = [part for block in blocks if (part := _response_part(block)) is not None]
+        return [{"kind": "response", "parts": parts}]
+    names = call_names(before)
+    results = [_return_part(b, names) for b in blocks if b["type"] == "tool_result"]
+    prompt = [_user_content(block) for block in blocks if block["type"] != "tool_result"]
+    if prompt:
+        lone = len(prompt) == 1 and isinstance(prompt[0], str)
+        results.append({"part_kind": "user-prompt", "content": prompt[0] if lone else prompt})
+    return [{"kind": "request", "parts": results}]
+
+
+def _response_part(block: Block) -> Message | None:
+    kind = block["type"]
+    if kind == "text":
+        return {"part_kind": "text", "content": block["text"]}
+    if kind == "tool_use":
+        return {
+            "part_kind": "tool-call",
+            "tool_name": fit_name(block["name"], NAME_CHARS_MAX),
+            "args": block["input"],
+            "tool_call_id": block["id"],
+        }
+    if kind != "thinking":
+        return None
+    part = {"part_kind": "thinking", "content": block["thinking"]}
+    if "signature" in block:
+        part |= {"signature": block["signature"], "provider_name": "anthropic"}
+    return part
+
+
+def _return_part(block: Block, names: dict[str, str]) -> Message:
+    content = block["content"]
+    part: Message = {
+        "part_kind": "tool-return",
+        "tool_name": fit_name(names.get(block["tool_use_id"], ""), NAME_CHARS_MAX),
+        "content": content if isinstance(content, str) else [_user_content(b) for b in content],
+        "tool_call_id": block["tool_use_id"],
+    }
+    if block.get("is_error"):
+        part["outcome"] = "failed"
+    return part
+
+
+def _user_content(block: Block) -> str | Message:
+    if block["type"] == "text":
+        text: str = block["text"]
+        return text
+    source = block["source"]
+    if source["type"] == "base64":
+        return {"kind": "binary", "data": source["data"], "media_type": source["media_type"]}
+    if source["type"] == "url":
+        return {"kind": f"{block['type']}-url", "url": source["url"]}
+    return str(source["data"]) if source["type"] == "text" else describe(block)
+
+
+def read_pydantic_ai(message: Message, note: Note) -> list[Pair]:
+    """What a request or a response says."""
+    parts = message.get("parts")
+    if not isinstance(parts, (list, tuple)):
+        note("invalid_structure", "a message without parts was dropped", message)
+        return []
+    pairs: list[Pair] = []
+    for part in parts:
+        kind = part.get("part_kind") if isinstance(part, dict) else None
+        reader = _READERS.get(kind) if isinstance(kind, str) else None
+        if reader is None:
+            note("invalid_block", f"a part of kind {kind!r} was dropped", part)
+        else:
+            pairs += reader(part, note)
+    return pairs
+
+
+def _read_prompt(part: Message, note: Note) -> list[Pair]:
+    content = part.get("content")
+    if isinstance(content, (list, tuple)):
+        content = [_read_user_content(item) for item in content]
+    return [("user", block) for block in read_content(content, note)]
+
+
+def _read_user_content(item: Any) -> Any:
+    """One part of a prompt in a shape that the block readers know."""
+    kind = item.get("kind") if isinstance(item, dict) else None
+    if kind == "binary":
+        media = item.get("media_type")
+        source = {"type": "base64", "media_type": media, "data": item.get("data")}
+        return {"type": "document" if media == "application/pdf" else "image", "source": source}
+    if kind in {"image-url", "document-url"}:
+        source = {"type": "url", "url": item.get("url")}
+        return {"type": kind.removesuffix("-url"), "source": source}
+    return item
+
+
+def _read_system(part: Message, note: Note) -> list[Pair]:
+    return [("system", block) for block in read_content(part.get("content"), note)]
+
+
+def _read_text(part: Message, note: Note) -> list[Pair]:
+    return [("assistant", block) for block in read_content(part.get("content"), note)]
+
+
+def _read_thinking(part: Message, note: Note) -> list[Pair]:
+    block = {
+        "type": "thinking",
+        "thinking": part.get("content"),
+        "signature": part.get("signature"),
+    }
+    return [("assistant", block) for block in read_content([block], note)]
+
+
+def _read_call(part: Message, note: Note) -> list[Pair]:
+    block = {
+        "type": "tool_use",
+        "id": call_key(part.get("tool_call_id")),
+        "name": plain_text(part.get("tool_name")) or "",
+        "input": read_input(part.get("args"), note),
+    }
+    return [("assistant", block)]
+
+
+def _read_return(part: Message, note: Note) -> list[Pair]:
+    given = part.get("content")
+    if isinstance(given, (list, tuple)):
+        given = [text_block(i) if isinstance(i, str) else _read_user_content(i) for i in given]
+    content, failed = read_result(given, note)
+    key = call_key(part.get("tool_call_id"))
+    block: Block = {"type": "tool_result", "tool_use_id": key, "content": content}
+    if failed or part.get("outcome") not in {None, "success"} or "retry" in part["part_kind"]:
+        block["is_error"] = True
+    return [("user", block)]
+
+
+def _read_retry(part: Message, note: Note) -> list[Pair]:
+    if part.get("tool_name") is None:
+        content = part.get("content")
+        text = content if isinstance(content, str) else dump_json(str(type_name(content)))
+        return [("user", block) for block in read_content(text, note)]
+    return _read_return(part, note)
+
+
+_READERS = {
+    "system-prompt": _read_system,
+    "user-prompt": _read_prompt,
+    "text": _read_text,
+    "thinking": _read_thinking,
+    "tool-call": _read_call,
+    "tool-return": _read_return,
+    "retry-prompt": _read_retry,
+}
+
+PYDANTIC_AI = Dialect("pydantic-ai", _write, read_pydantic_ai, has_system=True)

@@ -1,0 +1,120 @@
+"""OpenAI's Responses form: a flat list of items."""
+
+from __future__ import annotations
+
+from holdfast.replay._blocks import Block, Note, read_block
+from holdfast.replay._dialects._form import Dialect, Message, Pair, data_url
+from holdfast.replay._dialects.neutral import read_message
+from holdfast.replay._ids import call_key, fit_name
+from holdfast.replay._text import plain_text
+from holdfast.replay._values import dump_json, read_input, read_result
+
+__all__ = ["RESPONSES", "read_item"]
+
+
+def _fit_name(name: str) -> str:
+    return fit_name(name, 64)
+
+
+def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
+    items: list[Message] = []
+    parts: list[Message] = []
+    for block in blocks:
+        item = _item(block)
+        if item is not None:
+            _flush(items, parts, role)
+            items.append(item)
+        elif block["type"] not in _LEFT_OUT:
+            parts.append(_part(block, "input_text" if role == "user" else "output_text"))
+    _flush(items, parts, role)
+    return items
+
+
+_LEFT_OUT = frozenset({"thinking", "redacted_thinking"})
+
+
+def _flush(items: list[Message], parts: list[Message], role: str) -> None:
+    if not parts:
+        return
+    lone = len(parts) == 1 and "text" in parts[0]
+    items.append({"role": role, "content": parts[0]["text"] if lone else list(parts)})
+    parts.clear()
+
+
+def _item(block: Block) -> Message | None:
+    """The item for a block that is one by itself; None for a part of a message."""
+    kind = block["type"]
+    if kind == "tool_use":
+        return {
+            "type": "function_call",
+            "call_id": block["id"],
+            "name": _fit_name(block["name"]),
+            "arguments": dump_json(block["input"]),
+        }
+    if kind == "tool_result":
+        content = block["content"]
+        if not isinstance(content, str):
+            content = [_part(part, "input_text") for part in content]
+        return {"type": "function_call_output", "call_id": block["tool_use_id"], "output": content}
+    return block if kind == "reasoning" else None
+
+
+def _part(block: Block, text_type: str) -> Message:
+    if block["type"] == "text":
+        return {"type": text_type, "text": block["text"]}
+    source = block["source"]
+    kind = source["type"]
+    if kind == "text":
+        return {"type": text_type, "text": source["data"]}
+    if block["type"] == "image":
+        if kind == "file":
+            return {"type": "input_image", "file_id": source["file_id"]}
+        url = data_url(source) if kind == "base64" else source["url"]
+        return {"type": "input_image", "image_url": url}
+    return _file_part(block, source)
+
+
+def _file_part(block: Block, source: Block) -> Message:
+    if source["type"] == "base64":
+        name = block.get("title", "document.pdf")
+        return {"type": "input_file", "filename": name, "file_data": data_url(source)}
+    if source["type"] == "url":
+        return {"type": "input_file", "file_url": source["url"]}
+    return {"type": "input_file", "file_id": source["file_id"]}
+
+
+def read_item(item: Message, note: Note) -> list[Pair]:
+    """What one item says."""
+    kind = item.get("type")
+    if kind == "function_call":
+        return [("assistant", _read_call(item, note))]
+    if kind == "function_call_output":
+        return [("user", _read_output(item, note))]
+    if kind == "reasoning":
+        block = read_block(item, note)
+        return [] if block is None else [("assistant", block)]
+    if kind is None or kind == "message":
+        return read_message(item, note)
+    note("invalid_structure", f"an item of type {plain_text(kind)!r} was dropped", item)
+    return []
+
+
+def _read_call(item: Message, note: Note) -> Block:
+    return {
+        "type": "tool_use",
+        "id": call_key(item.get("call_id")),
+        "name": plain_text(item.get("name")) or "",
+        "input": read_input(item.get("arguments"), note),
+    }
+
+
+def _read_output(item: Message, note: Note) -> Block:
+    content, failed = read_result(item.get("output"), note)
+    key = call_key(item.get("call_id"))
+    block: Block = {"type": "tool_result", "tool_use_id": key, "content": content}
+    if failed:
+        block["is_error"] = True
+    return block
+
+
+RESPONSES = Dialect("openai-responses", _write, read_item, has_system=True)

@@ -1,0 +1,90 @@
+"""Ids and names of tool calls as each provider takes them, always the same for the same."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from holdfast.replay._text import clean_text
+
+__all__ = [
+    "Names",
+    "call_key",
+    "fit_id",
+    "fit_name",
+    "mistral_id",
+    "short_id",
+]
+
+ID_CHARS_MAX = 64
+NAME_CHARS_MAX = 128
+_BAD = re.compile(r"[^A-Za-z0-9_-]")
+_MISTRAL = re.compile(r"[A-Za-z0-9]{9}\Z")
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def call_key(value: Any) -> str | None:
+    """What pairs a result with its call: the id as recorded; None if there is none."""
+    if isinstance(value, str):
+        return clean_text(value) or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(int(value))
+    return None
+
+
+def fit_id(key: str) -> str:
+    """A well-formed id for a recorded one: letters, digits, ``_`` and ``-``, at most 64."""
+    return _shorten(_BAD.sub("_", key), ID_CHARS_MAX)
+
+
+def fit_name(name: str, chars_max: int = NAME_CHARS_MAX) -> str:
+    """A well-formed tool name for a recorded one; ``unknown_tool`` if nothing of it is usable."""
+    return _shorten(_BAD.sub("_", name), chars_max) or "unknown_tool"
+
+
+def short_id(identity: str, chars_max: int) -> str:
+    """A well-formed id within a provider's length."""
+    return _shorten(identity, chars_max)
+
+
+def mistral_id(identity: str) -> str:
+    """Nine letters or digits that stand for this id."""
+    if _MISTRAL.match(identity):
+        return identity
+    number = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8])
+    digits = []
+    for _ in range(9):
+        number, digit = divmod(number, 62)
+        digits.append(_DIGITS[digit])
+    return "".join(digits)
+
+
+def _shorten(text: str, chars_max: int) -> str:
+    if len(text) <= chars_max:
+        return text
+    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: chars_max - 17]}-{mark}"
+
+
+class Names:
+    """Gives each call of one conversation its own id: the recorded one, or ``…-2``, ``…-3``."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count: dict[str, int] = {}
+
+    def take(self, base: str) -> str:
+        """``base`` the first time, a free variation of it after that."""
+        count = self._count.get(base, 0)
+        if not count:
+            self._count[base] = 1
+            return base
+        while True:
+            count += 1
+            name = f"{base[: ID_CHARS_MAX - 8]}-{count}"
+            if name not in self._count:
+                self._count[base] = count
+                self._count[name] = 1
+                return name

@@ -1,0 +1,51 @@
+"""What recovery had to change, in words that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Issue", "IssueList", "format_issues", "recovery_line"]
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing that was wrong and what was done about it.
+
+    ``type`` is a stable word (docs/explanation/recovery.md lists them), ``where`` names the event
+    or the message, ``detail`` is a sentence. ``content`` holds what is not among the messages, so
+    that a text or a completed call is always either there or here.
+    """
+
+    type: str
+    where: str
+    detail: str
+    content: Any = field(default=None, compare=False)
+
+
+class IssueList(list[Issue]):
+    """A list of issues with a shorthand for adding one. ``unit`` is what numbers count."""
+
+    unit = "event"
+
+    def place(self, number: int) -> str:
+        """The name of a place."""
+        return f"{self.unit} {number}"
+
+    def note(self, type: str, where: str, detail: str, content: Any = None) -> None:
+        """Add an issue."""
+        self.append(Issue(type, where, detail, content))
+
+
+def format_issues(issues: Iterable[Issue]) -> str:
+    """All issues as one line of text; "No issues found" if there are none."""
+    found = [f"[{issue.type}] {issue.detail}" for issue in issues]
+    if not found:
+        return "No issues found"
+    return f"Sanitized {len(found)} issue(s): {'; '.join(found)}"
+
+
+def recovery_line(session_id: str, issues: Iterable[Issue]) -> str:
+    """The line for a log: which session was recovered and what was changed."""
+    return f"Session {session_id} recovery: {format_issues(issues)}"

@@ -1,0 +1,53 @@
+"""Reading a message of any dialect, or of none, as pairs of a side and a neutral block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.replay._blocks import Block, Note, is_soft, text_block
+from holdfast.replay._dialects import DIALECTS, Dialect, Message, Pair
+from holdfast.replay._media import describe
+from holdfast.replay._text import type_name
+
+__all__ = ["admit", "read_message"]
+
+_ITEMS = frozenset({"function_call", "function_call_output", "reasoning", "message"})
+
+
+def read_message(message: Any, note: Note) -> tuple[Dialect, list[Pair]]:
+    """What a message says, and the dialect it is in. Anything that is no message says nothing."""
+    if not isinstance(message, dict):
+        note("invalid_structure", f"a {type_name(message)} is not a message: dropped", None)
+        return DIALECTS["neutral"], []
+    dialect = _recognise(message)
+    pairs = (admit(side, block, note) for side, block in dialect.read(message, note))
+    return dialect, [pair for pair in pairs if pair is not None]
+
+
+def _recognise(message: Message) -> Dialect:
+    """The dialect whose marks a message bears; the neutral one if it bears none."""
+    if "parts" in message:
+        return DIALECTS["pydantic-ai" if "kind" in message else "gemini"]
+    role, kind = message.get("role"), message.get("type")
+    if isinstance(kind, str) and (kind in _ITEMS or role is None):
+        return DIALECTS["openai-responses"]
+    tool = isinstance(role, str) and role in {"tool", "function"}
+    if tool or "tool_calls" in message or "function_call" in message:
+        return DIALECTS["openai"]
+    return DIALECTS["neutral"]
+
+
+def admit(side: str, block: Block, note: Note) -> Pair | None:
+    """A block on the side where it may stand; None if it may stand on none."""
+    kind = block["type"]
+    if kind == "tool_use":
+        return "assistant", block
+    if kind == "tool_result":
+        return "user", block
+    if side != "assistant" and is_soft(block):
+        note("invalid_block", f"a {kind} block outside an assistant's turn was dropped", block)
+        return None
+    if side != "user" and kind in {"image", "document"}:
+        note("invalid_block", f"a {kind} outside a user's turn was put into words", block)
+        return side, text_block(describe(block))
+    return side, block

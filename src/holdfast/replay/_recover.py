@@ -1,0 +1,89 @@
+"""From a log to a list of messages with which an agent goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from holdfast.model import Event
+from holdfast.replay._conversation import Conversation
+from holdfast.replay._dialects import Dialect, Message, dialect_of
+from holdfast.replay._issues import Issue, recovery_line
+from holdfast.replay._pieces import Draft
+from holdfast.replay._sanitize import sanitize
+from holdfast.replay._window import LeftOut, TokenCount, fit_window
+
+__all__ = ["Recovery", "recover", "render"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A recovered conversation.
+
+    ``messages`` is valid for the provider; ``system`` is the system prompt, apart; ``issues`` tells
+    what was changed or is not shown; ``left_out`` what a window had no room for (None without one).
+    ``count`` is how long the messages are, if a window was asked for.
+    """
+
+    messages: list[Message]
+    system: str | None = None
+    issues: list[Issue] = field(default_factory=list)
+    recovered: bool = True
+    left_out: LeftOut | None = None
+    count: TokenCount | None = None
+    session_id: str | None = None
+
+    @property
+    def log_line(self) -> str:
+        """What to write to a log about this recovery."""
+        return recovery_line(self.session_id or "unnamed", self.issues)
+
+
+def recover(
+    events: Iterable[Event],
+    provider: str = "anthropic",
+    incomplete: str = "drop",
+    window_tokens: int | None = None,
+    at: int | None = None,
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+    session_id: str | None = None,
+) -> Recovery:
+    """The top-level conversation of a log, ready to be sent to a provider.
+
+    ``at`` stops after that event; ``window_tokens`` keeps as much of the newest part as fits,
+    counted with ``count_tokens`` if given. About what the events hold it never raises; UsageError
+    for an unknown provider or way with incomplete calls.
+    """
+    dialect = dialect_of(provider)
+    conversation = Conversation(incomplete=incomplete)
+    for number, event in enumerate(events):
+        if at is not None and (event.seq if event.seq >= 0 else number) > at:
+            break
+        conversation.feed(event)
+    issues = conversation.issues
+    left_out = count = None
+    if window_tokens is None:
+        messages = conversation.messages(provider)
+    else:
+        drafts = conversation.thread.drafts()
+        window = fit_window(drafts, window_tokens, conversation.usage, count_tokens)
+        messages = render(window.drafts, dialect)
+        left_out, count = window.left_out, window.count
+        if count.tokens > window_tokens:
+            detail = f"the first turn alone takes {count.tokens} of {window_tokens} tokens"
+            issues.append(Issue("window_too_small", "list", detail))
+    if incomplete != "keep":
+        checked = sanitize(messages, provider, incomplete)
+        messages = checked.messages
+        issues += checked.issues
+    return Recovery(messages, conversation.system, issues, True, left_out, count, session_id)
+
+
+def render(drafts: list[Draft], dialect: Dialect) -> list[Message]:
+    """The messages for these drafts."""
+    messages: list[Message] = []
+    for index, draft in enumerate(drafts):
+        before = drafts[index - 1].blocks if index else []
+        messages += dialect.write(draft.role, draft.blocks, before)
+    return messages

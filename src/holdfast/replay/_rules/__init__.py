@@ -1,0 +1,57 @@
+"""Each provider's rules for a list of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import UsageError
+from holdfast.replay._rules._base import Rules
+from holdfast.replay._rules.anthropic import AnthropicRules, NeutralRules
+from holdfast.replay._rules.gemini import GeminiRules
+from holdfast.replay._rules.openai import MistralRules, OpenAIRules
+from holdfast.replay._rules.pydantic_ai import PydanticAIRules
+from holdfast.replay._rules.responses import ResponsesRules
+
+__all__ = ["Validation", "validate"]
+
+_RULES: Mapping[str, type[Rules]] = {
+    "neutral": NeutralRules,
+    "anthropic": AnthropicRules,
+    "openai": OpenAIRules,
+    "openai-responses": ResponsesRules,
+    "gemini": GeminiRules,
+    "mistral": MistralRules,
+    "pydantic-ai": PydanticAIRules,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Whether a list of messages keeps a provider's rules, and each rule that it breaks."""
+
+    valid: bool
+    errors: list[str] = field(default_factory=list)
+
+
+def validate(messages: Any, provider: str = "anthropic") -> Validation:
+    """Check a list of messages against a provider's rules.
+
+    The empty list is valid: a fresh start. A list may end with either side, because the next turn
+    is still to come. Never raises for anything in ``messages``; UsageError for an unknown provider.
+    """
+    rules_type = _RULES.get(provider) if isinstance(provider, str) else None
+    if rules_type is None:
+        raise UsageError(f"unknown provider {provider!r}: one of {', '.join(_RULES)}")
+    if not isinstance(messages, list):
+        return Validation(False, ["the messages are not a list"])
+    rules = rules_type()
+    for message in list.__iter__(messages):
+        try:
+            rules.check(message)
+        except Exception:  # noqa: BLE001 - a value that cannot even be looked at breaks every rule
+            rules.fail("unreadable")
+        rules.index += 1
+    rules.end()
+    return Validation(not rules.errors, rules.errors)

@@ -1,0 +1,132 @@
+"""What the rules of all providers share: the state of a check, pairing, and what a value may be.
+
+These modules are written from the providers' published rules (docs/reference/provider-rules.md) and
+share no code with the repair, so that each shows the other's mistakes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+__all__ = ["Rules", "is_json", "is_json_object", "is_text"]
+
+_DEPTH_MAX = 64
+_BITS_MAX = 12_000
+
+
+def is_text(value: object) -> bool:
+    """A string of whole Unicode without NUL that says something."""
+    return type(value) is str and not value.isspace() and value != "" and _is_clean(value)
+
+
+def _is_clean(text: str) -> bool:
+    if "\0" in text:
+        return False
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_json(value: Any, depth: int = _DEPTH_MAX) -> bool:
+    """Plain JSON data: exact types, finite numbers, text keys, bounded nesting."""
+    kind = type(value)
+    if kind is str:
+        return _is_clean(value)
+    if kind is dict or kind is list:
+        return depth > 0 and _are_json(value, depth - 1)
+    if kind is int:
+        return bool(value.bit_length() <= _BITS_MAX)
+    if kind is float:
+        return math.isfinite(value)
+    return value is None or kind is bool
+
+
+def _are_json(value: Any, depth: int) -> bool:
+    if type(value) is list:
+        return all(is_json(item, depth) for item in value)
+    return all(
+        type(key) is str and _is_clean(key) and is_json(item, depth) for key, item in value.items()
+    )
+
+
+def is_json_object(text: object) -> bool:
+    """A string that holds one JSON object."""
+    if not is_text(text):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)  # type: ignore[arg-type]
+    except (ValueError, RecursionError):
+        return False
+
+
+class Rules:
+    """One check of one list. Subclasses say what a message may be and what may follow what."""
+
+    id_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+    name_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self.index = 0
+        self._open: dict[str, str] = {}
+        self._seen: set[str] = set()
+        self._begun = False
+
+    def check(self, message: Any) -> None:
+        """Check the next message of the list."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Check what can only be seen at the end of the list."""
+        self.expect_no_open("the list ends")
+
+    def fail(self, text: str) -> None:
+        """Note one broken rule."""
+        self.errors.append(f"messages[{self.index}]: {text}")
+
+    def need(self, holds: object, text: str) -> bool:
+        """Note a broken rule unless it holds."""
+        if not holds:
+            self.fail(text)
+        return bool(holds)
+
+    def members(self, value: dict[Any, Any], allowed: frozenset[str], what: str) -> None:
+        """Refuse members that the provider does not know."""
+        if not allowed.issuperset(value):
+            self.fail(f"{what} has members that are not allowed")
+
+    def begin(self, role: object, user: str) -> None:
+        """The first turn is a user's."""
+        if not self._begun:
+            self._begun = True
+            self.need(role == user, f"the first turn must be of role {user!r}")
+
+    # --- calls and results
+
+    def open_call(self, identity: Any, name: Any) -> None:
+        """A call: well-formed, with an id of its own."""
+        if not (type(identity) is str and self.id_pattern.match(identity)):
+            self.fail("the id of a call is not well-formed")
+            return
+        self.need(identity not in self._seen, f"the id {identity} is used twice")
+        self._seen.add(identity)
+        self._open[identity] = name if type(name) is str else ""
+        self.need(self._open[identity] and self.name_pattern.match(name), "malformed tool name")
+
+    def close_call(self, identity: Any) -> None:
+        """A result: of a call just before it that has none yet."""
+        if type(identity) is not str or self._open.pop(identity, None) is None:
+            self.fail("a result does not answer an open call right before it")
+
+    def expect_no_open(self, when: str) -> None:
+        """Every call has its result by now."""
+        if self._open:
+            self.fail(f"{when} while calls have no result: {', '.join(list(self._open)[:5])}")
+            self._open.clear()

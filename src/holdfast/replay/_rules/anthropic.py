@@ -1,0 +1,219 @@
+"""Anthropic's Messages API, and the neutral form, which is as strict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.replay._rules._base import Rules, is_json, is_text
+
+__all__ = ["AnthropicRules", "NeutralRules"]
+
+_MEMBERS = {"role", "content"}
+_IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
+_CACHE_MARKS_MAX = 4
+
+
+class AnthropicRules(Rules):
+    """Turns alternate, results come first and complete, calls come last, nothing is empty."""
+
+    name_pattern = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+    signed_thinking = True
+    extra_members: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._role = "assistant"
+        self._cache_marks = 0
+
+    def check(self, message: Any) -> None:
+        if not isinstance(message, dict) or message.keys() != _MEMBERS:
+            self.fail("a message has exactly a role and a content")
+            return
+        role, content = message["role"], message["content"]
+        if not self.need(role in ("user", "assistant"), "the role is user or assistant"):
+            return
+        self.begin(role, "user")
+        self.need(role != self._role or self.index == 0, f"two {role} turns in a row")
+        self._role = role
+        if role == "assistant":
+            self.expect_no_open("the assistant goes on")
+        if isinstance(content, list):
+            self.need(content, "the content is empty")
+            self._check_assistant(content) if role == "assistant" else self._check_user(content)
+        else:
+            self.need(is_text(content), "the content is an empty or broken text")
+        if role == "user":
+            self.expect_no_open("the user goes on")
+
+    def _check_user(self, blocks: list[Any]) -> None:
+        words = False
+        for block in blocks:
+            kind = self._kind(block)
+            if kind == "tool_result":
+                self.need(not words, "results come before everything else")
+                self._tool_result(block)
+            else:
+                words = True
+                self._content_block(block, kind, _USER_BLOCKS)
+
+    def _check_assistant(self, blocks: list[Any]) -> None:
+        called = False
+        waiting: set[Any] = set()
+        kind = None
+        for block in blocks:
+            kind = self._kind(block)
+            if kind == "tool_use":
+                called = True
+                self._tool_use(block)
+                continue
+            self.need(not called, "calls come after everything else")
+            if kind in _SERVER_CALLS:
+                waiting.add(self._server_block(block, "id"))
+            elif kind is not None and kind.endswith("_tool_result"):
+                identity = self._server_block(block, "tool_use_id")
+                self.need(identity in waiting, "a server's tool result has no call")
+                waiting.discard(identity)
+            else:
+                self._content_block(block, kind, _ASSISTANT_BLOCKS)
+        self.need(not waiting, "a server's tool call has no result")
+        self.need(kind not in _THINKING, "the last block is thinking")
+
+    def _kind(self, block: Any) -> str | None:
+        kind = block.get("type") if isinstance(block, dict) else None
+        return kind if type(kind) is str else None
+
+    def _content_block(self, block: Any, kind: str | None, allowed: _Checks) -> None:
+        check = allowed.get(kind) if kind is not None else None
+        if check is None or (kind == "reasoning" and self.signed_thinking):
+            self.fail(f"a block of type {kind!r} cannot stand here")
+        else:
+            check(self, block)
+
+    def _block_members(self, block: dict[str, Any], *allowed: str) -> None:
+        names = {"type", "cache_control", *allowed} | self.extra_members
+        self.members(block, frozenset(names), "a block")
+        if "cache_control" in block:
+            self._cache_marks += 1
+            mark = block["cache_control"]
+            self.need(
+                mark is None or (isinstance(mark, dict) and mark.get("type") == "ephemeral"),
+                "cache_control is malformed",
+            )
+            self.need(self._cache_marks <= _CACHE_MARKS_MAX, "more than 4 cache marks")
+        for name in self.extra_members & block.keys():
+            self.need(is_text(block[name]), f"{name} is empty or broken")
+
+    def check_text(self, block: dict[str, Any]) -> None:
+        """A text that says something."""
+        self._block_members(block, "text", "citations")
+        self.need(is_text(block.get("text")), "a text is empty or broken")
+        self.need(is_json(block.get("citations")), "citations are malformed")
+
+    def check_thinking(self, block: dict[str, Any]) -> None:
+        """Thinking with the signature that proves its origin."""
+        self._block_members(block, "thinking", "signature")
+        signature = block.get("signature")
+        self.need(type(block.get("thinking")) is str, "a thinking block has no thinking")
+        self.need(is_json(block.get("thinking")), "a thinking block is broken")
+        missing_ok = not self.signed_thinking and "signature" not in block
+        self.need(missing_ok or is_text(signature), "a thinking block has no signature")
+
+    def check_redacted(self, block: dict[str, Any]) -> None:
+        """Thinking that only its provider can read."""
+        self._block_members(block, "data")
+        self.need(is_text(block.get("data")), "a redacted thinking block has no data")
+
+    def check_reasoning(self, block: dict[str, Any]) -> None:
+        """Another provider's thinking."""
+        self._block_members(block, "id", "summary", "content", "encrypted_content")
+        self.need(is_json(block) and type(block.get("summary")) is list, "reasoning is malformed")
+
+    def _server_block(self, block: dict[str, Any], member: str) -> str:
+        identity = block.get(member)
+        self.need(is_json(block), "a server's block is malformed")
+        self.need(type(identity) is str, f"no {member}")
+        return str(identity)
+
+    def _tool_use(self, block: dict[str, Any]) -> None:
+        self._block_members(block, "id", "name", "input", "caller")
+        self.open_call(block.get("id"), block.get("name"))
+        value = block.get("input")
+        self.need(type(value) is dict and is_json(value), "the input of a call is no JSON object")
+
+    def _tool_result(self, block: dict[str, Any]) -> None:
+        self._block_members(block, "tool_use_id", "content", "is_error")
+        self.close_call(block.get("tool_use_id"))
+        self.need(type(block.get("is_error", False)) is bool, "is_error is no boolean")
+        content = block.get("content")
+        if isinstance(content, list) and content:
+            for part in content:
+                self._content_block(part, self._kind(part), _RESULT_BLOCKS)
+        else:
+            self.need(is_text(content), "a result is empty or broken")
+
+    def check_image(self, block: dict[str, Any]) -> None:
+        """An image with a source."""
+        self._block_members(block, "source")
+        source = block.get("source")
+        known = isinstance(source, dict) and (
+            _is_data(source, "base64", _IMAGES) or _is_named(source, "url", "file")
+        )
+        self.need(known, "the source of an image is malformed")
+
+    def check_document(self, block: dict[str, Any]) -> None:
+        """A document with a source."""
+        self._block_members(block, "source", "title", "context", "citations")
+        source = block.get("source")
+        known = isinstance(source, dict) and (
+            _is_data(source, "base64", {"application/pdf"})
+            or _is_data(source, "text", {"text/plain"})
+            or _is_named(source, "url", "file")
+        )
+        self.need(known, "the source of a document is malformed")
+        texts = (block.get("title"), block.get("context"))
+        self.need(all(text is None or is_text(text) for text in texts), "a title is malformed")
+        self.need(is_json(block.get("citations")), "citations are malformed")
+
+
+def _is_data(source: dict[str, Any], kind: str, media: set[str]) -> bool:
+    return (
+        source.keys() == {"type", "media_type", "data"}
+        and source["type"] == kind
+        and source["media_type"] in media
+        and is_text(source["data"])
+    )
+
+
+def _is_named(source: dict[str, Any], *kinds: str) -> bool:
+    kind = source.get("type")
+    if type(kind) is not str or kind not in kinds:
+        return False
+    member = "url" if kind == "url" else "file_id"
+    return source.keys() == {"type", member} and is_text(source[member])
+
+
+class NeutralRules(AnthropicRules):
+    """As Anthropic's, with room for what only one provider understands."""
+
+    signed_thinking = False
+    extra_members = frozenset({"thought_signature"})
+
+
+_Checks = dict[str, Callable[[AnthropicRules, dict[str, Any]], None]]
+
+_SERVER_CALLS = {"server_tool_use", "mcp_tool_use"}
+_THINKING = {"thinking", "redacted_thinking", "reasoning"}
+_USER_BLOCKS: _Checks = {
+    "text": AnthropicRules.check_text,
+    "image": AnthropicRules.check_image,
+    "document": AnthropicRules.check_document,
+}
+_RESULT_BLOCKS = _USER_BLOCKS
+_ASSISTANT_BLOCKS: _Checks = {
+    "text": AnthropicRules.check_text,
+    "thinking": AnthropicRules.check_thinking,
+    "redacted_thinking": AnthropicRules.check_redacted,
+    "reasoning": AnthropicRules.check_reasoning,
+}

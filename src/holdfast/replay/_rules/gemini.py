@@ -1,0 +1,116 @@
+"""Gemini's generateContent: contents of a user and a model in turn."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from holdfast.replay._rules._base import Rules, is_json, is_text
+
+__all__ = ["GeminiRules"]
+
+_NAMES = {
+    "function_call": "functionCall",
+    "function_response": "functionResponse",
+    "inline_data": "inlineData",
+    "file_data": "fileData",
+    "thought_signature": "thoughtSignature",
+    "mime_type": "mimeType",
+    "file_uri": "fileUri",
+}
+_DATA = {"text", "functionCall", "functionResponse", "inlineData", "fileData"}
+_PART = frozenset(_DATA | {"thought", "thoughtSignature"})
+
+
+class GeminiRules(Rules):
+    """As many responses as calls, right after them, for the same functions."""
+
+    id_pattern = re.compile(r"[!-~]{1,64}\Z")
+    name_pattern = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}\Z")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._role = "model"
+        self._calls: list[tuple[str, str]] = []
+        self._responses: list[tuple[str, str]] = []
+        self._unnamed = 0
+
+    def check(self, message: Any) -> None:
+        if not isinstance(message, dict) or message.keys() != {"role", "parts"}:
+            self.fail("a content has exactly a role and parts")
+            return
+        role, parts = message["role"], message["parts"]
+        if not self.need(role in ("user", "model"), "the role is user or model"):
+            return
+        self.begin(role, "user")
+        self.need(role != self._role or self.index == 0, f"two {role} turns in a row")
+        self._role = role
+        if not self.need(isinstance(parts, list) and parts, "a content has parts"):
+            return
+        for part in parts:
+            self._part(part)
+        if role == "user":
+            self._match()
+
+    def end(self) -> None:
+        self.need(not self._calls, "the list ends while calls have no response")
+
+    def _match(self) -> None:
+        """The responses of a user's turn answer the calls of the model's turn before it."""
+        calls, self._calls = self._calls, []
+        responses, self._responses = self._responses, []
+        self.need(sorted(calls) == sorted(responses), "responses do not match the calls before")
+
+    def _part(self, part: Any) -> None:
+        if not isinstance(part, dict):
+            self.fail("a part is no object")
+            return
+        part = {_NAMES.get(name, name): value for name, value in part.items()}
+        self.members(part, _PART, "a part")
+        kinds = _DATA & part.keys()
+        if not self.need(len(kinds) == 1, "a part holds exactly one thing"):
+            return
+        signature = part.get("thoughtSignature")
+        self.need(signature is None or is_text(signature), "the signature is malformed")
+        self.need(type(part.get("thought", False)) is bool, "thought is no boolean")
+        kind = kinds.pop()
+        value = part[kind]
+        if kind == "text":
+            text = is_text(value) or (value == "" and signature)
+            self.need(text, "a text is empty or broken")
+        elif self.need(isinstance(value, dict), f"{kind} is no object"):
+            self._check_value(kind, value)
+
+    def _check_value(self, kind: str, value: dict[str, Any]) -> None:
+        if kind == "functionCall":
+            self._call(value)
+        elif kind == "functionResponse":
+            self._response(value)
+        else:
+            value = {_NAMES.get(name, name): item for name, item in value.items()}
+            place = "data" if kind == "inlineData" else "fileUri"
+            self.need(is_text(value.get("mimeType")), "the media type is missing")
+            self.need(is_text(value.get(place)) and is_json(value), f"{place} is missing")
+
+    def _call(self, call: dict[str, Any]) -> None:
+        self.members(call, frozenset({"id", "name", "args"}), "a call")
+        self.need(self._role == "model", "only the model calls functions")
+        identity = call.get("id")
+        if identity is not None:
+            self.open_call(identity, call.get("name"))
+            self._open.clear()
+        args = call.get("args", {})
+        self.need(type(args) is dict and is_json(args), "the arguments are no JSON object")
+        self._calls.append(self._key(identity, call.get("name")))
+
+    def _response(self, answer: dict[str, Any]) -> None:
+        self.members(answer, frozenset({"id", "name", "response"}), "a response")
+        self.need(self._role == "user", "only the user answers calls")
+        response = answer.get("response")
+        self.need(type(response) is dict and response and is_json(response), "no JSON response")
+        self._responses.append(self._key(answer.get("id"), answer.get("name")))
+
+    def _key(self, identity: Any, name: Any) -> tuple[str, str]:
+        well = type(name) is str and self.name_pattern.match(name)
+        self.need(well, "the name of a function is malformed")
+        return (identity if type(identity) is str else "", name if well else "")

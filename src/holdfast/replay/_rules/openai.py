@@ -1,0 +1,156 @@
+"""OpenAI's chat completions, and Mistral's, which is like it and stricter."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import Any
+
+from holdfast.replay._rules._base import Rules, is_json, is_json_object, is_text
+
+__all__ = ["MistralRules", "OpenAIRules"]
+
+_SYSTEM = {"system", "developer"}
+_TEXT_ONLY = frozenset({"text"})
+
+
+class OpenAIRules(Rules):
+    """Each call is answered by a tool message before anything else is said."""
+
+    id_pattern = re.compile(r"[!-~]{1,40}\Z")
+    roles = frozenset({"system", "developer", "user", "assistant", "tool"})
+    user_parts = frozenset({"text", "image_url", "input_audio", "file"})
+    allowed = MappingProxyType(
+        {
+            "system": frozenset({"role", "content", "name"}),
+            "user": frozenset({"role", "content", "name"}),
+            "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+            "assistant": frozenset(
+                {"role", "content", "tool_calls", "name", "refusal", "audio", "annotations"}
+            ),
+        }
+    )
+
+    def check(self, message: Any) -> None:
+        role = message.get("role") if isinstance(message, dict) else None
+        if type(role) is not str or role not in self.roles:
+            self.fail("not a message of a known role")
+            return
+        self.members(message, self.allowed["system" if role in _SYSTEM else role], "a message")
+        self.need("name" not in message or is_text(message["name"]), "the name is malformed")
+        if role == "tool":
+            self._check_tool(message)
+            return
+        self.expect_no_open(f"the {role} goes on")
+        if role in _SYSTEM:
+            self.check_place_of_system()
+            self._content(message.get("content"), _TEXT_ONLY)
+            return
+        self.begin(role, "user")
+        if role == "user":
+            self._content(message.get("content"), self.user_parts)
+        else:
+            self.check_assistant(message)
+
+    def check_place_of_system(self) -> None:
+        """Where a system message may stand: anywhere but between a call and its result."""
+
+    def check_assistant(self, message: dict[str, Any]) -> None:
+        """Words, calls or both; content may be left out beside calls."""
+        calls = message.get("tool_calls")
+        content = message.get("content")
+        if calls is not None:
+            self._calls(calls)
+        said = is_text(message.get("refusal")) or isinstance(message.get("audio"), dict)
+        if content is None or content == "":
+            self.need(calls or said, "the message says nothing")
+        else:
+            self._content(content, frozenset({"text", "refusal"}))
+        self.need(is_json(message.get("annotations")), "annotations are malformed")
+        self.need(is_json([message.get("refusal"), message.get("audio")]), "malformed members")
+
+    def _calls(self, calls: Any) -> None:
+        if not self.need(isinstance(calls, list) and calls, "tool_calls is no list of calls"):
+            return
+        for call in calls:
+            function = call.get("function") if isinstance(call, dict) else None
+            if not isinstance(function, dict) or call.get("type", "") != "function":
+                self.fail("a call is no function call")
+                continue
+            self.members(call, frozenset({"id", "type", "function"}), "a call")
+            self.members(function, frozenset({"name", "arguments"}), "a function")
+            self.open_call(call.get("id"), function.get("name"))
+            self.need(is_json_object(function.get("arguments")), "arguments are no JSON object")
+
+    def _check_tool(self, message: dict[str, Any]) -> None:
+        self.close_call(message.get("tool_call_id"))
+        self._content(message.get("content"), _TEXT_ONLY)
+
+    def _content(self, content: Any, parts: frozenset[str]) -> None:
+        if not isinstance(content, list):
+            self.need(is_text(content), "the content is an empty or broken text")
+            return
+        self.need(content, "the content is empty")
+        for part in content:
+            kind = part.get("type") if isinstance(part, dict) else None
+            if type(kind) is not str or kind not in parts:
+                self.fail(f"a part of type {kind!r} cannot stand here")
+            else:
+                self._part(part, kind)
+
+    def _part(self, part: dict[str, Any], kind: str) -> None:
+        if kind in {"text", "refusal"}:
+            self.members(part, frozenset({"type", kind}), "a part")
+            self.need(is_text(part.get(kind)), "a text is empty or broken")
+            return
+        self.members(part, frozenset({"type", kind}), "a part")
+        inner = part.get(kind)
+        if kind == "image_url" and isinstance(inner, dict):
+            self.members(inner, frozenset({"url", "detail"}), "an image")
+            inner = inner.get("url")
+            self.need(is_text(inner), "the URL of an image is missing")
+        self.need(inner and is_json(inner), f"a {kind} part is malformed")
+
+
+class MistralRules(OpenAIRules):
+    """As mistral-common demands it for serving, versions 3 and 13 together."""
+
+    id_pattern = re.compile(r"[A-Za-z0-9]{9}\Z")
+    roles = frozenset({"system", "user", "assistant", "tool"})
+    user_parts = frozenset({"text", "image_url"})
+    allowed = MappingProxyType(
+        {
+            "system": frozenset({"role", "content"}),
+            "user": frozenset({"role", "content"}),
+            "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+            "assistant": frozenset({"role", "content", "tool_calls", "prefix"}),
+        }
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._prefixed = False
+
+    def check(self, message: Any) -> None:
+        self.need(not self._prefixed, "only the last message may be a prefix")
+        super().check(message)
+
+    def check_place_of_system(self) -> None:
+        self.need(not self._begun, "system messages stand at the beginning")
+
+    def check_assistant(self, message: dict[str, Any]) -> None:
+        calls, content = message.get("tool_calls"), message.get("content")
+        self.need(bool(calls) != bool(content), "either words or calls, not both and not neither")
+        prefix = message.get("prefix", False)
+        self.need(type(prefix) is bool, "prefix is no boolean")
+        self._prefixed = prefix is True
+        self.need(not (prefix and calls), "a prefix has words")
+        if calls is not None:
+            self._calls(calls)
+        if content:
+            self._content(content, _TEXT_ONLY)
+
+    def _check_tool(self, message: dict[str, Any]) -> None:
+        name = message.get("name", "unnamed")
+        self.need(type(name) is str and self.name_pattern.match(name), "malformed tool name")
+        super()._check_tool(message)

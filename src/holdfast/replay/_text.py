@@ -1,0 +1,137 @@
+"""Values that every provider's JSON reader takes: whole Unicode, finite numbers, bounded nesting.
+
+Everything here returns the very object it was given when nothing had to change, so that a caller
+can tell with ``is``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["DEPTH_MAX", "clean_json", "clean_text", "is_blank", "plain_text", "type_name"]
+
+DEPTH_MAX = 64
+"""Nesting of one value; deeper parts are cut off. The same bound as for recorded events."""
+
+_REPEATS_MAX = 10_000
+_INTEGER_BITS_MAX = 12_000  # Python writes integers of at most 4,300 digits as text
+_WHOLE = slice(None)
+_NAME_OF = type.__dict__["__name__"]  # a class may lie about its own name, or refuse to tell it
+_MARK = "\N{REPLACEMENT CHARACTER}"
+
+
+def clean_text(text: str) -> str:
+    """``text`` without NUL and lone surrogates; U+FFFD stands where they were."""
+    if type(text) is not str:
+        text = str.__getitem__(text, _WHOLE)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\0", _MARK) if "\0" in text else text
+
+
+def is_blank(text: str) -> bool:
+    """Whether a provider would call this an empty text."""
+    return not text or text.isspace()
+
+
+def type_name(value: object) -> str:
+    """The name of a value's type, for a message; never asks the value itself."""
+    return str(_NAME_OF.__get__(type(value)))
+
+
+def plain_text(value: Any) -> str | None:
+    """``value`` as clean text if it is a string, else None."""
+    return clean_text(value) if isinstance(value, str) else None
+
+
+def clean_json(value: Any) -> Any:
+    """``value`` as plain JSON data.
+
+    Cycles, too deep and too often repeated parts, NaN, infinities, huge integers and foreign
+    objects become short texts that say what was there; keys become strings.
+    """
+    return _Cleaner().clean(value, DEPTH_MAX)
+
+
+class _Cleaner:
+    """One walk over one value. Shared parts are walked again, but only so often."""
+
+    __slots__ = ("_path", "_repeats", "_seen")
+
+    def __init__(self) -> None:
+        self._path: set[int] = set()
+        self._seen: set[int] = set()
+        self._repeats = 0
+
+    def clean(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind is str:
+            return clean_text(value)
+        if value is None or kind is bool:
+            return value
+        if isinstance(value, (dict, list, tuple)):
+            return self._clean_container(value, depth)
+        return _clean_leaf(value)
+
+    def _clean_container(self, value: Any, depth: int) -> Any:
+        identity = id(value)
+        if identity in self._path:
+            return "(a cycle)"
+        if identity in self._seen:
+            self._repeats += 1
+        if depth <= 0 or self._repeats > _REPEATS_MAX:
+            return "(nested too deeply)"
+        self._seen.add(identity)
+        self._path.add(identity)
+        if isinstance(value, dict):
+            cleaned: Any = self._clean_dict(value, depth - 1)
+        else:
+            cleaned = self._clean_list(value, depth - 1)
+        self._path.discard(identity)
+        return cleaned
+
+    def _clean_dict(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        same = type(value) is dict
+        cleaned = {}
+        for key, item in dict.items(value):
+            name = _clean_key(key)
+            new = self.clean(item, depth)
+            same = same and name is key and new is item
+            cleaned[name] = new
+        return value if same else cleaned
+
+    def _clean_list(self, value: Any, depth: int) -> list[Any]:
+        same = type(value) is list
+        items = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+        cleaned = []
+        for item in items:
+            new = self.clean(item, depth)
+            same = same and new is item
+            cleaned.append(new)
+        return value if same else cleaned
+
+
+def _clean_key(key: Any) -> str:
+    if isinstance(key, str):
+        return clean_text(key)
+    leaf = _clean_leaf(key)
+    return leaf if isinstance(leaf, str) else str(leaf)
+
+
+def _clean_leaf(value: Any) -> Any:
+    """A value that holds no others, as JSON has it."""
+    if isinstance(value, int):
+        number = int.__index__(value)
+        return number if number.bit_length() <= _INTEGER_BITS_MAX else "(a huge integer)"
+    if isinstance(value, float):
+        real = float.__add__(value, 0.0)
+        return real if math.isfinite(real) else float.__repr__(value)
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, (bytes, bytearray)):
+        return clean_text(bytes(value).decode("utf-8", "replace"))
+    return "null" if value is None else f"({type_name(value)})"

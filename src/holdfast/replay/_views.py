@@ -1,0 +1,153 @@
+"""Lists of messages handed out at a cost that does not grow with their length.
+
+The caller gets a list of its own, yet nothing is copied: two buffers take turns, and a buffer is
+only written to while nobody else refers to it. A buffer that lags behind is brought up to date from
+the first message that changed. If both are in use, a fresh copy takes the place of the older one.
+"""
+
+from __future__ import annotations
+
+from sys import getrefcount
+
+from holdfast.replay._blocks import Block
+from holdfast.replay._dialects import Dialect, Message
+from holdfast.replay._pieces import Draft
+
+__all__ = ["View"]
+
+_LONG = 16  # blocks; shorter messages are simply written anew
+
+
+class _Buffer:
+    """A list that may be handed out, and how much of it is known to be right."""
+
+    __slots__ = ("items", "last", "length", "right", "tail")
+
+    def __init__(self) -> None:
+        self.items: list[Message] = []
+        self.right = 0
+        self.length = 0
+        self.last: Message | None = None
+        self.tail: _Tail | None = None
+
+    def references(self) -> int:
+        """How many hold the list, this call among them."""
+        return getrefcount(self.items)
+
+    def is_free(self) -> bool:
+        """Whether nobody else holds the list."""
+        return self.references() <= _OWN_REFERENCES
+
+    def is_intact(self) -> bool:
+        """Whether the list still has the length and the end it was handed out with."""
+        items = self.items
+        return len(items) == self.length and (not items or items[-1] is self.last)
+
+    def fill(self, flat: list[Message], tail: Draft | None, dialect: Dialect) -> list[Message]:
+        """Bring the list up to date."""
+        items = self.items
+        del items[self.right :]
+        items.extend(flat[self.right :])
+        self.right = len(flat)
+        if tail is None:
+            self.tail = None
+        else:
+            if self.tail is None or not self.tail.follow(tail, dialect):
+                self.tail = _Tail(tail, dialect)
+            items.append(self.tail.message)
+        self.length = len(items)
+        self.last = items[-1] if items else None
+        return items
+
+
+class _Tail:
+    """This buffer's own copy of a long last message, which grows with it."""
+
+    __slots__ = ("content", "count", "draft", "epoch", "message")
+
+    def __init__(self, draft: Draft, dialect: Dialect) -> None:
+        self.draft = draft
+        self.epoch = draft.epoch
+        self.count = 0
+        self.content: list[Block] = []
+        self.message: Message = {"role": draft.role, "content": self.content}
+        self._extend(dialect)
+
+    def follow(self, draft: Draft, dialect: Dialect) -> bool:
+        """Grow with the draft; False if it is another one, changed otherwise, or is held."""
+        if self.draft is not draft or self.epoch != draft.epoch:
+            return False
+        if getrefcount(self.content) > _TAIL_REFERENCES:
+            return False
+        if getrefcount(self.message) > _TAIL_REFERENCES:
+            return False
+        self._extend(dialect)
+        return True
+
+    def _extend(self, dialect: Dialect) -> None:
+        keep = dialect.keep_block
+        for block in self.draft.blocks[self.count :]:
+            own = keep(block) if keep else None
+            if own is not None:
+                self.content.append(own)
+        self.count = len(self.draft.blocks)
+
+
+class View:
+    """The messages of one conversation in one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._flat: list[Message] = []
+        self._starts: list[int] = []
+        self._fresh = 0
+        self._buffers = [_Buffer(), _Buffer()]
+
+    def spoil(self, index: int) -> None:
+        """The drafts from this one on have changed."""
+        self._fresh = min(self._fresh, index)
+
+    def hand_out(self, drafts: list[Draft]) -> list[Message]:
+        """The messages for these drafts, as a list that the caller may keep."""
+        tail = self._open_tail(drafts)
+        self._update(drafts, len(drafts) - (tail is not None))
+        return self._pick().fill(self._flat, tail, self._dialect)
+
+    def _open_tail(self, drafts: list[Draft]) -> Draft | None:
+        """The last draft, if it is so long that writing it anew each time would show."""
+        if self._dialect.keep_block is None or not drafts or len(drafts[-1].blocks) <= _LONG:
+            return None
+        return drafts[-1]
+
+    def _update(self, drafts: list[Draft], stop: int) -> None:
+        start = min(self._fresh, stop)
+        if start < len(self._starts):
+            cut = self._starts[start]
+            del self._flat[cut:], self._starts[start:]
+            for buffer in self._buffers:
+                buffer.right = min(buffer.right, cut)
+        for index in range(start, stop):
+            draft = drafts[index]
+            before = drafts[index - 1].blocks if index else []
+            self._starts.append(len(self._flat))
+            self._flat += self._dialect.write(draft.role, draft.blocks, before)
+        self._fresh = stop
+
+    def _pick(self) -> _Buffer:
+        """A buffer that may be written to; the one handed out longest ago first."""
+        buffers = self._buffers
+        for index, buffer in enumerate(buffers):
+            if buffer.is_free():
+                if not buffer.is_intact():
+                    buffer.items.clear()
+                    buffer.right = 0
+                    buffer.tail = None
+                buffers.append(buffers.pop(index))
+                return buffer
+        del buffers[0]
+        buffers.append(_Buffer())
+        return buffers[-1]
+
+
+_OWN_REFERENCES = _Buffer().references()
+_TAIL_REFERENCES = _OWN_REFERENCES + 1  # in the message or in the list as well
