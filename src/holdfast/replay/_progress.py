@@ -122,7 +122,8 @@ def _assistant(state: State, event: Event, data: Data) -> None:
         state.streaming.pop(event.run or "", None)
     if data is None:
         spent = _decode_spent(event.raw)
-        _spend(state, spent.usage, spent.model, spent.metadata)
+        if spent.usage is not None or spent.metadata is not None:
+            _spend(state, spent.usage, spent.model, spent.metadata)
     elif "usage" in data or "metadata" in data:
         _spend(state, data.get("usage"), data.get("model"), data.get("metadata"))
 
@@ -166,7 +167,8 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
         else:
             body = _decode_call(event.raw)
             call, tool = body.id, body.tool
-            _spend(state, body.usage, body.model, body.metadata)
+            if body.usage is not None or body.metadata is not None:
+                _spend(state, body.usage, body.model, body.metadata)
         state.pending_calls[call] = PendingCall(tool, event.seq)
         if tool.lower() in names:
             state.todos = read_todos(fresh_data(event).get("params"))
