@@ -19,6 +19,7 @@ from holdfast.model import (
     blob_name,
     encode_line,
     is_reference,
+    salvage,
 )
 from holdfast.session._clock import Clock, now_ms
 from holdfast.session._snapshots import Snapshots
@@ -84,7 +85,7 @@ def repair_log(log: Log, documents: Documents, epoch: int, clock: Clock = now_ms
     Returns what was missing. Killed at any moment, the log is the old one or the new one.
     """
     old = b"".join(log.read())
-    found = Salvage(old, START, chained=False)
+    found = salvage(old, START, chained=False)
     snapshots = Snapshots(documents)
     snapshots.drop_beyond(found.position.offset)
     if not found.gaps:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 _MS = 1000.0
+# What the session itself records of its life; nobody else may claim it.
+_OWN_TYPES = frozenset(["session_start", "opened", "closed"])
 # A conversation that nobody asks for is brought up to date in steps of this many events.
 _UNFED_MAX = 512
 
@@ -108,6 +110,8 @@ class Session(Recorder):
         if isinstance(event, Event):
             data, run, key = event.data, event.run, event.key
             timestamp, event = event.timestamp or None, event.type
+        if event in _OWN_TYPES:
+            raise _own_type(event)
         if data is None:
             data = {}
         with self._lock:
@@ -487,8 +491,10 @@ class Session(Recorder):
         return alive and save and self._opening.begun
 
     def _end(self) -> None:
-        self.append("closed", {})
-        self._hand_over()
+        with self._lock:
+            self._write_batch([Draft("closed", {})])
+            self._hand_over()
+        self._deliver()
 
     def _finish(self) -> None:
         self._closed = True
@@ -546,6 +552,16 @@ class Session(Recorder):
 
 def _draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:
     if isinstance(event, Event):
-        return Draft(event.type, event.data, event.run, event.key, event.timestamp or None)
-    type, data = event
-    return Draft(type, data)
+        draft = Draft(event.type, event.data, event.run, event.key, event.timestamp or None)
+    else:
+        draft = Draft(*event)
+    if draft.type in _OWN_TYPES:
+        raise _own_type(draft.type)
+    return draft
+
+
+def _own_type(type: str) -> UsageError:
+    return UsageError(
+        f"{type!r} is recorded by the session itself",
+        remedy="Choose another type for your event.",
+    )
