@@ -1,0 +1,321 @@
+"""Every state in which a crash can leave a disk, computed from what was done to it.
+
+The rules are those of a weak but honest file system. Bytes are safe after the sync of their file,
+names after the sync of their directory. What is not safe may be there or not: names in the order in
+which they were made, bytes cut at any place, or the file already as long as it will be and filled
+with zeros. A kill of the process alone loses nothing that a call has done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from holdfast.testing._effects import (
+    Acknowledged,
+    Cut,
+    DataChange,
+    Effect,
+    EntryChange,
+    Image,
+    Sync,
+    SyncDirectory,
+    Write,
+)
+
+if TYPE_CHECKING:
+    from holdfast.testing._sim_disk import SimDisk
+
+__all__ = ["ROOT", "CrashState", "kill_states", "power_states"]
+
+ROOT = 1
+_SUBSET_BITS_MAX = 6
+_UNSAFE_FILES_MAX = 4
+
+Paths = dict[str, tuple[int, bytes | None]]
+Entries = dict[int, dict[str, int]]
+
+
+class CrashState:
+    """A disk as a crash left it, and what had been acknowledged by then."""
+
+    __slots__ = ("acknowledged", "after", "how", "paths")
+
+    def __init__(self, paths: Paths, acknowledged: tuple[Any, ...], after: int, how: str) -> None:
+        self.paths = paths
+        """(inode, bytes) by path; the bytes of a directory are None."""
+        self.acknowledged = acknowledged
+        self.after = after
+        """How many effects had happened."""
+        self.how = how
+
+    @property
+    def key(self) -> frozenset[tuple[str, bytes | None]]:
+        """Equal for two states whose files are the same."""
+        return frozenset((path, data) for path, (_, data) in self.paths.items())
+
+    def content(self, path: str) -> bytes | None:
+        """The bytes of a file; None if it is not there."""
+        return self.paths.get(path, (0, None))[1]
+
+    def disk(self) -> SimDisk:
+        """The disk in this state, on which to run recovery."""
+        from holdfast.testing._sim_disk import SimDisk
+
+        return SimDisk(self.image())
+
+    def image(self) -> Image:
+        """The same as inodes, to make a disk of."""
+        entries: Entries = {ROOT: {}}
+        contents: dict[int, bytes] = {}
+        numbers = {"": ROOT}
+        for path, (inode, data) in sorted(self.paths.items()):
+            above, _, name = path.rpartition("/")
+            numbers[path] = inode
+            entries[numbers[above]][name] = inode
+            if data is None:
+                entries[inode] = {}
+            else:
+                contents[inode] = data
+        return Image(entries, contents)
+
+    def __repr__(self) -> str:
+        return f"<CrashState after {self.after} effects, {self.how}, {len(self.paths)} paths>"
+
+
+class _Medium:
+    """What is safe on the disk, and what is not yet."""
+
+    def __init__(self, image: Image, settled: Collection[str] = ()) -> None:
+        self.settled: set[int] = set()
+        self._settled_names = settled
+        self.entries: Entries = {inode: dict(names) for inode, names in image.entries.items()}
+        self.contents = dict(image.contents)
+        self.changes: list[EntryChange] = []
+        self.unsafe: dict[int, list[DataChange]] = {}
+
+    def take(self, effect: Effect) -> None:
+        """Let one effect happen."""
+        if isinstance(effect, (Write, Cut)):
+            self.unsafe.setdefault(effect.inode, []).append(effect)
+        elif isinstance(effect, Sync):
+            for change in self.unsafe.pop(effect.inode, ()):
+                content = self.contents.get(effect.inode, b"")
+                self.contents[effect.inode] = change.on(content)
+        elif isinstance(effect, SyncDirectory):
+            safe = [change for change in self.changes if change.directory == effect.inode]
+            self.changes = [change for change in self.changes if change.directory != effect.inode]
+            for made in safe:
+                _change(self.entries, made)
+        elif isinstance(effect, EntryChange):
+            self.changes.append(effect)
+            if effect.added is not None and not effect.is_directory:
+                self.contents.setdefault(effect.added[2], b"")
+                if effect.added[1] in self._settled_names:
+                    self.settled.add(effect.added[2])
+
+    def entry_choices(self, *, subsets: bool) -> Iterator[Entries]:
+        """The names that a crash may leave: the unsafe changes up to any one, or any of them."""
+        if subsets and len(self.changes) <= _SUBSET_BITS_MAX:
+            for mask in range(1 << len(self.changes)):
+                yield self._with(c for bit, c in enumerate(self.changes) if mask >> bit & 1)
+            return
+        for count in range(len(self.changes), -1, -1):
+            yield self._with(self.changes[:count])
+
+    def _with(self, changes: Iterable[EntryChange]) -> Entries:
+        entries = {inode: dict(names) for inode, names in self.entries.items()}
+        for change in changes:
+            _change(entries, change)
+        return entries
+
+    def volatile(self, inode: int) -> bytes:
+        """A file's bytes as programs see them."""
+        content = self.contents.get(inode, b"")
+        for change in self.unsafe.get(inode, ()):
+            content = change.on(content)
+        return content
+
+
+def _change(entries: Entries, change: EntryChange) -> None:
+    added = change.added
+    if change.removed is not None:
+        directory, name = change.removed
+        names = entries.setdefault(directory, {})
+        # Of a rename only its own file is moved: with an older change left out it may be another.
+        if added is None or names.get(name) == added[2]:
+            names.pop(name, None)
+    if added is not None:
+        directory, name, inode = added
+        entries.setdefault(directory, {})[name] = inode
+
+
+def power_states(
+    image: Image,
+    effects: list[Effect],
+    *,
+    step: int = 1,
+    subsets: bool = False,
+    holes: bool = False,
+    settled: Collection[str] = (),
+) -> Iterator[CrashState]:
+    """The states that power loss can leave, each once for each thing acknowledged.
+
+    ``step`` thins the bytes at which a write is cut; ``subsets`` lets unsafe names come in any
+    combination instead of in order; ``holes`` lets a later write reach the medium before an
+    earlier one. Files with a name in ``settled`` are taken whole or as they were, not cut.
+    """
+    medium = _Medium(image, settled)
+    told: list[Any] = []
+    seen: set[Any] = set()
+    for index, effect in enumerate([None, *effects]):
+        if effect is not None:
+            medium.take(effect)
+        if isinstance(effect, (Sync, SyncDirectory)):
+            continue  # fewer states than before
+        if isinstance(effect, Acknowledged):
+            if not effect.survives_power_loss:
+                continue
+            told.append(effect.what)
+            seen.clear()
+        acknowledged = tuple(told)
+        written = effect.inode if isinstance(effect, (Write, Cut)) else None
+        for paths, how in _states_at(medium, written, step, subsets=subsets, holes=holes):
+            state = CrashState(paths, acknowledged, index, how)
+            if state.key not in seen:
+                seen.add(state.key)
+                yield state
+
+
+def kill_states(image: Image, effects: list[Effect], *, step: int = 1) -> Iterator[CrashState]:
+    """The states that a kill can leave: all that was done, and the last write cut at any byte."""
+    medium = _Medium(image)
+    told: list[Any] = []
+    yield CrashState(_tree(medium.entries, medium.contents), (), 0, "killed")
+    for index, effect in enumerate(effects, 1):
+        if isinstance(effect, (Sync, SyncDirectory)):
+            continue
+        if isinstance(effect, Acknowledged):
+            told.append(effect.what)
+        if isinstance(effect, Write):
+            paths = _tree(medium.entries, medium.contents)
+            before = medium.contents.get(effect.inode, b"")
+            for size in range(step, len(effect.data), step):
+                cut = _replaced(paths, effect.inode, effect.on(before, size))
+                yield CrashState(cut, tuple(told), index, f"killed in a write at {size}")
+        _take_at_once(medium, effect)
+        paths = _tree(medium.entries, medium.contents)
+        yield CrashState(paths, tuple(told), index, "killed")
+
+
+def _take_at_once(medium: _Medium, effect: Effect) -> None:
+    """Let an effect happen and be safe, as it is for a system that goes on."""
+    medium.take(effect)
+    if isinstance(effect, (Write, Cut)):
+        medium.take(Sync(effect.inode))
+    elif isinstance(effect, EntryChange):
+        medium.take(SyncDirectory(effect.directory))
+
+
+def _states_at(
+    medium: _Medium, written: int | None, step: int, *, subsets: bool, holes: bool
+) -> Iterator[tuple[Paths, str]]:
+    if written in medium.settled:
+        step = len(medium.volatile(written))
+    for entries in medium.entry_choices(subsets=subsets):
+        base = _tree(entries, medium.contents)
+        for inode in medium.settled:
+            base = _replaced(base, inode, medium.volatile(inode))
+        present = {inode for inode, _ in base.values()}
+        settled = {written, *medium.settled}
+        unsafe = [inode for inode in medium.unsafe if inode in present and inode not in settled]
+        for paths in _with_unsafe_files(base, medium, unsafe, holes=holes):
+            yield paths, "some unsafe bytes lost"
+            if written in present:
+                for content in _every_cut(medium, written, step):
+                    yield _replaced(paths, written, content), "the last write cut"
+
+
+def _with_unsafe_files(
+    base: Paths, medium: _Medium, unsafe: list[int], *, holes: bool
+) -> Iterator[Paths]:
+    """Each combination of what may have become of the files that were not synced."""
+    options = [_coarse(medium, inode, holes=holes) for inode in unsafe]
+    if len(unsafe) > _UNSAFE_FILES_MAX:  # all or nothing, or there would be too many
+        options = [[choices[0], choices[-1]] for choices in options]
+    for choice in product(*options):
+        paths = base
+        for inode, content in zip(unsafe, choice, strict=True):
+            paths = _replaced(paths, inode, content)
+        yield paths
+
+
+def _coarse(medium: _Medium, inode: int, *, holes: bool) -> list[bytes]:
+    """The telling ones of the contents that a file may have: absent, zeros, half, whole."""
+    safe, whole = medium.contents.get(inode, b""), medium.volatile(inode)
+    half = whole[: (len(safe) + len(whole)) // 2]
+    found = [safe, safe.ljust(len(whole), b"\0"), half, *_boundaries(medium, inode)]
+    if holes:
+        found += _with_holes(medium, inode)
+    return list(dict.fromkeys([*found, whole]))
+
+
+def _boundaries(medium: _Medium, inode: int) -> Iterator[bytes]:
+    content = medium.contents.get(inode, b"")
+    for change in medium.unsafe[inode]:
+        content = change.on(content)
+        yield content
+
+
+def _with_holes(medium: _Medium, inode: int) -> Iterator[bytes]:
+    """One of the unsafe writes is lost, those after it are not."""
+    changes = medium.unsafe[inode]
+    for lost in range(len(changes)):
+        content = medium.contents.get(inode, b"")
+        for number, change in enumerate(changes):
+            if number != lost:
+                content = change.on(content)
+        yield content
+
+
+def _every_cut(medium: _Medium, inode: int, step: int) -> Iterator[bytes]:
+    """The file with its last change cut at each byte, and with zeros up to its new size."""
+    *earlier, last = medium.unsafe[inode]
+    content = medium.contents.get(inode, b"")
+    yield content
+    for change in earlier:
+        content = change.on(content)
+    whole = last.on(content)
+    yield content
+    yield content.ljust(len(whole), b"\0")
+    if isinstance(last, Write):
+        for size in range(step, len(last.data), step):
+            yield last.on(content, size)
+        half = last.on(content, len(last.data) // 2)
+        yield half.ljust(len(whole), b"\0")
+    yield whole
+
+
+def _tree(entries: Entries, contents: dict[int, bytes]) -> Paths:
+    """Everything that can be reached from the top, by path."""
+    paths: Paths = {}
+    todo = [("", ROOT)]
+    while todo:
+        above, directory = todo.pop()
+        for name, inode in entries.get(directory, {}).items():
+            path = f"{above}/{name}"
+            if inode in contents:
+                paths[path] = (inode, contents[inode])
+            else:
+                paths[path] = (inode, None)
+                todo.append((path, inode))
+    return paths
+
+
+def _replaced(paths: Paths, inode: int, content: bytes) -> Paths:
+    """The same with other bytes in one file, under each of its names."""
+    return {
+        path: (found, content) if found == inode else (found, data)
+        for path, (found, data) in paths.items()
+    }

@@ -1,0 +1,335 @@
+"""A file system in memory that remembers what was done to it, to tell what a crash would leave."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.storage.disk import Disk, Node
+from holdfast.testing._crash_states import ROOT, CrashState, kill_states, power_states
+from holdfast.testing._effects import (
+    Acknowledged,
+    Cut,
+    Effect,
+    EntryChange,
+    Image,
+    Sync,
+    SyncDirectory,
+    Write,
+)
+
+__all__ = ["SimDisk"]
+
+_DESCRIPTOR_MIN = 100_000  # far from any real one, so that a mix-up is an error
+_BIRTH_NS = 1_600_000_000_000_000_000
+
+
+class _Open:
+    """An open file or directory."""
+
+    __slots__ = ("appends", "inode", "offset")
+
+    def __init__(self, inode: int, *, appends: bool = False) -> None:
+        self.inode = inode
+        self.appends = appends
+        self.offset = 0
+
+
+class SimDisk(Disk):
+    """The recording disk: give it to a FileStore in place of the real one.
+
+    ``calls`` is everything that was called, in order. ``crash_states`` gives each state in which a
+    crash during those calls could have left the disk; ``state.disk()`` is that disk, on which to
+    run recovery (and whose own crash states are the crashes during recovery).
+    """
+
+    def __init__(self, image: Image | None = None) -> None:
+        image = image or Image({ROOT: {}}, {})
+        self._start = image
+        self._entries = {inode: dict(names) for inode, names in image.entries.items()}
+        self._contents = {inode: bytearray(data) for inode, data in image.contents.items()}
+        self._times: dict[int, int] = {}
+        self._open: dict[int, _Open] = {}
+        self._locks: dict[int, int] = {}
+        self._inodes = itertools.count(max([ROOT, *self._entries, *self._contents]) + 1)
+        self._descriptors = itertools.count(_DESCRIPTOR_MIN)
+        self._ticks = itertools.count(_BIRTH_NS, 1_000_000)
+        self._effects: list[Effect] = []
+        self.calls: list[tuple[str, Any]] = []
+
+    # -- what a crash leaves -------------------------------------------------------------------
+
+    def acknowledge(self, what: Any, *, survives_power_loss: bool = False) -> None:
+        """Note that the program under test has said that ``what`` is safe."""
+        self._effects.append(Acknowledged(what, survives_power_loss))
+
+    def crash_states(self, mode: str = "power", **options: Any) -> Iterator[CrashState]:
+        """Every state that a crash in the calls so far can leave; mode is "power" or "kill".
+
+        Options thin or widen the states: see ``power_states`` and ``kill_states``.
+        """
+        effects = list(self._effects)
+        if mode == "kill":
+            return kill_states(self._start, effects, **options)
+        return power_states(self._start, effects, **options)
+
+    def image(self) -> Image:
+        """The disk as programs see it now."""
+        entries = {inode: dict(names) for inode, names in self._entries.items()}
+        return Image(entries, {inode: bytes(data) for inode, data in self._contents.items()})
+
+    @property
+    def open_count(self) -> int:
+        """How many descriptors are open: none may be left when everything is closed."""
+        return len(self._open)
+
+    def effects_count(self) -> int:
+        """How many calls changed something so far."""
+        return len(self._effects)
+
+    # -- directories ---------------------------------------------------------------------------
+
+    def open_root(self) -> int:
+        """The top directory."""
+        self.calls.append(("open_root", None))
+        return self._opened(ROOT)
+
+    def open_passage(self, name: str, parent: int) -> int:
+        """The same as a directory."""
+        self.calls.append(("open_passage", name))
+        return self._open_directory(name, parent)
+
+    def open_directory(self, name: str, parent: int) -> int:
+        """A directory."""
+        self.calls.append(("open_directory", name))
+        return self._open_directory(name, parent)
+
+    def make_directory(self, name: str, parent: int) -> None:
+        """A new directory."""
+        self.calls.append(("make_directory", name))
+        directory = self._inode(parent)
+        if name in self._entries[directory]:
+            raise _error(errno.EEXIST, name)
+        inode = next(self._inodes)
+        self._entries[inode] = {}
+        self._change(EntryChange(None, (directory, name, inode), is_directory=True))
+
+    def remove_directory(self, name: str, parent: int) -> None:
+        """An empty directory goes."""
+        self.calls.append(("remove_directory", name))
+        directory, inode = self._find(name, parent)
+        if inode in self._contents:
+            raise _error(errno.ENOTDIR, name)
+        if self._entries[inode]:
+            raise _error(errno.ENOTEMPTY, name)
+        self._change(EntryChange((directory, name), None, is_directory=True))
+
+    def sync_directory(self, descriptor: int) -> None:
+        """The names in it are safe."""
+        self.calls.append(("sync_directory", descriptor))
+        self._effects.append(SyncDirectory(self._inode(descriptor)))
+
+    def scan(self, descriptor: int) -> list[str]:
+        """The names in it."""
+        self.calls.append(("scan", descriptor))
+        return list(self._entries[self._inode(descriptor)])
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def open_log(self, name: str, parent: int, *, create: bool) -> int:
+        """A file whose writes go to its end."""
+        self.calls.append(("open_log", name))
+        return self._open_file(name, parent, create=create, appends=True)
+
+    def open_new(self, name: str, parent: int) -> int:
+        """A file that was not there."""
+        self.calls.append(("open_new", name))
+        if name in self._entries[self._inode(parent)]:
+            raise _error(errno.EEXIST, name)
+        return self._open_file(name, parent, create=True)
+
+    def open_read(self, name: str, parent: int) -> int:
+        """A file to read."""
+        self.calls.append(("open_read", name))
+        return self._open_file(name, parent, create=False)
+
+    def open_lock(self, name: str, parent: int) -> int:
+        """A file to lock, or to write over."""
+        self.calls.append(("open_lock", name))
+        return self._open_file(name, parent, create=True)
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        """All of the bytes, at once."""
+        self.calls.append(("write", len(data)))
+        opened = self._get(descriptor)
+        content = self._contents[opened.inode]
+        offset = len(content) if opened.appends else opened.offset
+        taken = bytes(data)
+        if offset > len(content):
+            content.extend(bytes(offset - len(content)))
+        content[offset : offset + len(taken)] = taken
+        opened.offset = offset + len(taken)
+        self._touch(opened.inode)
+        self._effects.append(Write(opened.inode, offset, taken))
+        return len(taken)
+
+    def read_at(self, descriptor: int, size: int, offset: int) -> bytes:
+        """Some bytes."""
+        self.calls.append(("read_at", offset))
+        return bytes(self._contents[self._inode(descriptor)][offset : offset + size])
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Another size."""
+        self.calls.append(("truncate", size))
+        inode = self._inode(descriptor)
+        content = self._contents[inode]
+        if size == len(content):
+            return
+        del content[size:]
+        content.extend(bytes(size - len(content)))
+        self._touch(inode)
+        self._effects.append(Cut(inode, size))
+
+    def sync(self, descriptor: int) -> None:
+        """The bytes are safe."""
+        self.calls.append(("sync", descriptor))
+        self._effects.append(Sync(self._inode(descriptor)))
+
+    def unlink(self, name: str, parent: int) -> None:
+        """A file's name goes."""
+        self.calls.append(("unlink", name))
+        directory, inode = self._find(name, parent)
+        if inode not in self._contents:
+            raise _error(errno.EISDIR, name)
+        self._change(EntryChange((directory, name), None))
+
+    def link(self, name: str, parent: int, to: str, to_parent: int) -> None:
+        """A second name."""
+        self.calls.append(("link", to))
+        _, inode = self._find(name, parent)
+        target = self._inode(to_parent)
+        if to in self._entries[target]:
+            raise _error(errno.EEXIST, to)
+        self._change(EntryChange(None, (target, to, inode)))
+
+    def rename(self, name: str, parent: int, to: str, to_parent: int) -> None:
+        """Another name, in place of a file or an empty directory that has it."""
+        self.calls.append(("rename", to))
+        directory, inode = self._find(name, parent)
+        target = self._inode(to_parent)
+        replaced = self._entries[target].get(to)
+        if replaced is not None and self._entries.get(replaced):
+            raise _error(errno.ENOTEMPTY, to)
+        is_directory = inode not in self._contents
+        self._change(EntryChange((directory, name), (target, to, inode), is_directory))
+
+    # -- either --------------------------------------------------------------------------------
+
+    def lock(self, descriptor: int, *, wait: bool = False) -> bool:
+        """The file's lock, which belongs to the descriptor."""
+        self.calls.append(("lock", descriptor))
+        holder = self._locks.setdefault(self._inode(descriptor), descriptor)
+        if holder != descriptor and wait:
+            raise _error(errno.EDEADLK, "the lock is held, and nobody will give it back")
+        return holder == descriptor
+
+    def node(self, descriptor: int) -> Node:
+        """What is open."""
+        self.calls.append(("node", descriptor))
+        return self._node(self._inode(descriptor))
+
+    def node_at(self, name: str, parent: int) -> Node | None:
+        """What has a name."""
+        self.calls.append(("node_at", name))
+        inode = self._entries[self._inode(parent)].get(name)
+        return None if inode is None else self._node(inode)
+
+    def close(self, descriptor: int) -> None:
+        """Give back a descriptor and its lock."""
+        self.calls.append(("close", descriptor))
+        inode = self._inode(descriptor)
+        if self._locks.get(inode) == descriptor:
+            del self._locks[inode]
+        del self._open[descriptor]
+
+    def network_name(self, descriptor: int) -> str | None:
+        """Memory is local."""
+        self.calls.append(("network_name", descriptor))
+        return None
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _opened(self, inode: int, *, appends: bool = False) -> int:
+        descriptor = next(self._descriptors)
+        self._open[descriptor] = _Open(inode, appends=appends)
+        return descriptor
+
+    def _get(self, descriptor: int) -> _Open:
+        found = self._open.get(descriptor)
+        if found is None:
+            raise _error(errno.EBADF, str(descriptor))
+        return found
+
+    def _inode(self, descriptor: int) -> int:
+        return self._get(descriptor).inode
+
+    def _find(self, name: str, parent: int) -> tuple[int, int]:
+        directory = self._inode(parent)
+        inode = self._entries[directory].get(name)
+        if inode is None:
+            raise _error(errno.ENOENT, name)
+        return directory, inode
+
+    def _open_directory(self, name: str, parent: int) -> int:
+        if name == ".":
+            return self._opened(self._inode(parent))
+        _, inode = self._find(name, parent)
+        if inode in self._contents:
+            raise _error(errno.ENOTDIR, name)
+        return self._opened(inode)
+
+    def _open_file(self, name: str, parent: int, *, create: bool, appends: bool = False) -> int:
+        directory = self._inode(parent)
+        inode = self._entries[directory].get(name)
+        if inode is None:
+            if not create:
+                raise _error(errno.ENOENT, name)
+            inode = next(self._inodes)
+            self._contents[inode] = bytearray()
+            self._change(EntryChange(None, (directory, name, inode)))
+        elif inode not in self._contents:
+            raise _error(errno.EISDIR, name)
+        return self._opened(inode, appends=appends)
+
+    def _change(self, change: EntryChange) -> None:
+        for place, act in ((change.removed, self._remove), (change.added, self._add)):
+            if place is not None:
+                act(place)
+                self._touch(place[0])
+        self._effects.append(change)
+
+    def _remove(self, place: tuple[Any, ...]) -> None:
+        del self._entries[place[0]][place[1]]
+
+    def _add(self, place: tuple[Any, ...]) -> None:
+        directory, name, inode = place
+        self._entries[directory][name] = inode
+
+    def _touch(self, inode: int) -> None:
+        self._times[inode] = next(self._ticks)
+
+    def _node(self, inode: int) -> Node:
+        content = self._contents.get(inode)
+        is_directory = content is None
+        size = 0 if content is None else len(content)
+        mode = 0o700 if is_directory else 0o600
+        modified = self._times.get(inode, _BIRTH_NS)
+        return Node(inode, size, modified, is_directory, False, os.geteuid(), mode)
+
+
+def _error(number: int, what: str) -> OSError:
+    """The error that the real system would raise, of the right class for its number."""
+    return OSError(number, os.strerror(number), what)

@@ -1,0 +1,307 @@
+"""Each backend, driven at random, beside a model that is a few dicts."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from holdfast.errors import Conflict, Locked, NotFound
+from holdfast.storage import MUST_NOT_EXIST, FileStore, MemoryStore, NoStore
+from holdfast.testing import DeferredStore, SimDisk
+
+KEYS = ("sessions/a", "sessions/b", "trash/a")
+NAMES = ("memory.json", "blobs/x", "snapshots/1.json")
+keys = st.sampled_from(KEYS)
+names = st.sampled_from(NAMES)
+payloads = st.binary(max_size=40)
+lines = st.binary(min_size=1, max_size=30).map(lambda data: data + b"\n")
+
+
+class Shelf:
+    """What the model knows of one key."""
+
+    def __init__(self):
+        self.log = None
+        self.documents = {}
+        self.quarantined = 0
+
+
+class Machine(RuleBasedStateMachine):
+    """Every operation of a store, and after each the store must look like the model."""
+
+    def make(self):
+        raise NotImplementedError
+
+    def reopened(self):
+        return self.store
+
+    @initialize()
+    def start(self):
+        self.store = self.make()
+        self.shelves = {key: Shelf() for key in KEYS}
+        self.leases = {}
+        self.logs = {}
+        self.epochs = dict.fromkeys(KEYS, 0)
+
+    def teardown(self):
+        if hasattr(self, "store"):
+            self.let_go()
+            self.store.close()
+
+    def let_go(self):
+        for log in self.logs.values():
+            log.close()
+        for lease in self.leases.values():
+            lease.release()
+        self.leases, self.logs = {}, {}
+
+    def hold(self, key):
+        if key not in self.leases:
+            lease = self.store.lease(key)
+            epoch = lease.acquire("machine", 60_000)
+            if self.stores:
+                assert epoch > self.epochs[key]
+            self.epochs[key] = epoch
+            self.leases[key] = lease
+            self.logs[key] = self.store.log(key)
+        return self.logs[key]
+
+    @property
+    def stores(self):
+        return self.store.capabilities.stores
+
+    def put_aside(self, key, data):
+        if data:
+            self.shelves[key].quarantined += 1
+
+    @rule(key=keys, batch=st.lists(lines, min_size=1, max_size=4))
+    def append(self, key, batch):
+        shelf = self.shelves[key]
+        self.hold(key).append(b"".join(batch), 0, len(batch), self.epochs[key])
+        shelf.log = (shelf.log or b"") + b"".join(batch)
+
+    @rule(key=keys)
+    def sync(self, key):
+        self.hold(key).sync()
+        assert self.logs[key].unsaved() == b""
+
+    @rule()
+    def sync_all(self):
+        self.store.sync(dict(self.logs)).result(timeout=10)
+
+    @rule(key=keys, part=st.floats(0, 1))
+    def cut(self, key, part):
+        shelf, log = self.shelves[key], self.hold(key)
+        if shelf.log is None:
+            return
+        offset = int(len(shelf.log) * part)
+        self.put_aside(key, shelf.log[offset:])
+        log.cut(offset, self.epochs[key])
+        shelf.log = shelf.log[:offset]
+
+    @rule(key=keys, chunks=st.lists(payloads, max_size=3))
+    def replace(self, key, chunks):
+        shelf, log = self.shelves[key], self.hold(key)
+        before = log.generation()
+        log.replace(iter(chunks), self.epochs[key])
+        assert (log.generation() != before) == self.stores
+        if shelf.log is not None:
+            shelf.quarantined += 1
+        shelf.log = b"".join(chunks)
+
+    @rule(key=keys)
+    def close_log(self, key):
+        if key in self.logs:
+            self.logs[key].close()
+
+    @rule(key=keys, name=names, data=payloads, sync=st.booleans())
+    def put(self, key, name, data, sync):
+        self.store.documents(key).put(name, data, sync=sync)
+        self.shelves[key].documents[name] = data
+
+    @rule(key=keys, name=names, data=payloads, right=st.booleans())
+    def swap(self, key, name, data, right):
+        documents, model = self.store.documents(key), self.shelves[key].documents
+        found = documents.get(name)
+        etag = found[1] if found else MUST_NOT_EXIST
+        if right or not self.stores:
+            documents.put(name, data, if_match=etag)
+            model[name] = data
+        else:
+            with pytest.raises(Conflict):
+                documents.put(name, data, if_match=etag + "x")
+
+    @rule(key=keys, name=names)
+    def delete(self, key, name):
+        there = self.shelves[key].documents.pop(name, None) is not None
+        assert self.store.documents(key).delete(name) == (there and self.stores)
+
+    @rule(key=keys, to=keys)
+    def move(self, key, to):
+        source, target = self.shelves[key], self.shelves[to]
+        if key == to:
+            return
+        if not (self.stores and self.has_content(source)):
+            with pytest.raises(NotFound):
+                self.store.move(key, to)
+        elif key in self.leases:
+            with pytest.raises(Locked):
+                self.store.move(key, to)
+        elif self.has_content(target) or to in self.leases:
+            with pytest.raises((Conflict, Locked)):
+                self.store.move(key, to)
+        else:
+            self.store.move(key, to)
+            self.shelves[key], self.shelves[to] = Shelf(), source
+            self.epochs[to], self.epochs[key] = self.epochs[key], 0
+
+    @rule(key=keys)
+    def drop(self, key):
+        shelf = self.shelves[key]
+        if not (self.stores and self.has_content(shelf)):
+            with pytest.raises(NotFound):
+                self.store.drop(key)
+        elif key in self.leases:
+            with pytest.raises(Locked):
+                self.store.drop(key)
+        else:
+            self.store.drop(key)
+            self.shelves[key] = Shelf()
+            self.epochs[key] = 0
+
+    @rule(key=keys)
+    def second_lease(self, key):
+        if key in self.leases and self.stores:
+            with pytest.raises(Locked):
+                self.store.lease(key).acquire("other", 60_000)
+
+    @precondition(lambda self: self.leases)
+    @rule()
+    def release_all(self):
+        for log in self.logs.values():
+            log.sync()
+        self.let_go()
+
+    @rule()
+    def reopen(self):
+        self.release_all()
+        self.store = self.reopened()
+
+    def has_content(self, shelf):
+        return shelf.log is not None or bool(shelf.documents) or bool(shelf.quarantined)
+
+    @invariant()
+    def logs_are_the_same(self):
+        for key, shelf in getattr(self, "shelves", {}).items():
+            log = self.logs.get(key) or self.store.log(key)
+            expected = (shelf.log or b"") if self.stores else b""
+            assert b"".join(log.read()) == expected
+            assert log.size() == len(expected)
+            middle = len(expected) // 2
+            assert log.read_tail(len(expected) - middle) == (middle, expected[middle:])
+
+    @invariant()
+    def documents_are_the_same(self):
+        for key, shelf in getattr(self, "shelves", {}).items():
+            documents = self.store.documents(key)
+            found = documents.names()
+            asides = [name for name in found if name.startswith("quarantine/")]
+            kept = [name for name in found if name not in asides]
+            assert kept == (sorted(shelf.documents) if self.stores else [])
+            for name in kept:
+                assert documents.get(name)[0] == shelf.documents[name]
+            assert bool(asides) == (shelf.quarantined > 0 and self.stores)
+
+    @invariant()
+    def lists_are_the_same(self):
+        if not hasattr(self, "shelves"):
+            return
+        for key in self.logs:
+            if self.store.capabilities.defers:
+                self.logs[key].sync()
+        expected = {k: len(s.log) for k, s in self.shelves.items() if s.log is not None}
+        for folder in ("sessions/", "trash/"):
+            found = {entry.key: entry.size for entry in self.store.entries(folder)}
+            inside = {k: size for k, size in expected.items() if k.startswith(folder)}
+            assert found == (inside if self.stores else {})
+        for key, shelf in self.shelves.items():
+            assert self.store.exists(key) == (shelf.log is not None and self.stores)
+
+
+class NoMachine(Machine):
+    make = staticmethod(NoStore)
+
+
+class MemoryMachine(Machine):
+    make = staticmethod(MemoryStore)
+
+
+class DeferredMachine(Machine):
+    make = staticmethod(DeferredStore)
+
+
+class RecordingDiskMachine(Machine):
+    def make(self):
+        self.disk = SimDisk()
+        return FileStore("/store", disk=self.disk)
+
+    def reopened(self):
+        self.store.close()
+        assert self.disk.open_count == 0
+        return FileStore("/store", disk=self.disk)
+
+
+class FilesMachine(Machine):
+    def make(self):
+        self.place = tempfile.mkdtemp()
+        return FileStore(Path(self.place) / "store")
+
+    def reopened(self):
+        self.store.close()
+        return FileStore(self.store.path)
+
+    def teardown(self):
+        super().teardown()
+        shutil.rmtree(getattr(self, "place", ""), ignore_errors=True)
+
+
+class TestNone(NoMachine.TestCase):
+    """The store that stores nothing behaves as nothing, whatever is done to it."""
+
+    settings = settings(max_examples=15, stateful_step_count=25)
+
+
+class TestMemory(MemoryMachine.TestCase):
+    """The memory store behaves as the model, whatever is done to it."""
+
+    settings = settings(max_examples=100, stateful_step_count=50)
+
+
+class TestDeferred(DeferredMachine.TestCase):
+    """The deferring store behaves as the model, whatever is done to it."""
+
+    settings = settings(max_examples=100, stateful_step_count=50)
+
+
+class TestRecordingDisk(RecordingDiskMachine.TestCase):
+    """The file store behaves as the model on the recording disk and leaves no descriptor open."""
+
+    settings = settings(max_examples=100, stateful_step_count=50)
+
+
+class TestFiles(FilesMachine.TestCase):
+    """The file store behaves as the model, whatever is done to it."""
+
+    settings = settings(max_examples=50, stateful_step_count=40)
