@@ -93,6 +93,7 @@ class Salvage:
         self._unread_lines = 0
         # The running value over all bytes since the last believed event, as far as it was computed.
         self._span_at, self._span_crc, self._span_start_crc = 0, position.crc, position.crc
+        self._span_is_open = True
         # The running value that follows from the digits nearest before the place looked at.
         self._before = position.crc
         self._tries: list[_Try] = []
@@ -140,8 +141,9 @@ class Salvage:
 
     def _is_cut_short(self) -> bool:
         """Whether the last record lacks its newline as after a crash: only zeros follow."""
-        after = self._rest[self.position.offset - self._origin :]
-        return not self._marks[-1].ended and not after.strip(b"\0")
+        if self._marks[-1].ended:
+            return False
+        return not self._rest[self.position.offset - self._origin :].strip(b"\0")
 
     # --- lines without checksum ---
 
@@ -253,11 +255,13 @@ class Salvage:
         """Believe the record that ends here, if there is one."""
         self._span_crc = crc32(self._view[self._span_at : digits_at], self._span_crc)
         self._span_at = digits_at
-        if self._span_crc == value:
+        if self._span_crc == value and self._span_is_open:
+            self._span_is_open = False  # one chance, or hostile digits would make this quadratic
             self._take_span(digits_at, end)
             return
         for attempt in self._tries:
             if attempt.fits(self._view, digits_at, value):
+                self._tries.remove(attempt)
                 self._take(attempt.start, digits_at, end)
                 return
 
@@ -322,6 +326,7 @@ class Salvage:
         """Look further from here; ``crc`` is the running value over the bytes as they are."""
         self._end = stop
         self._span_at, self._span_crc, self._span_start_crc = stop, crc, crc
+        self._span_is_open = True
         self._unread_lines = 0
         self._tries = []
 
