@@ -1,0 +1,5 @@
+"""How fast Holdfast is, as ratios to what the machine can do at all.
+
+``python -m bench`` measures, prints and writes RESULTS.md; ``python -m bench.recovery`` compares
+the repair of broken histories with that of other frameworks.
+"""

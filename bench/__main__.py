@@ -1,0 +1,51 @@
+"""``python -m bench [--quick] [--rounds N] [--only NAME…] [--check]``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+
+from bench.child import ROOT
+from bench.fresh import Bytes, Imports, Load, Memory, Syncs
+from bench.live import Append, Flush, Growth
+from bench.table import show, write
+
+# In the checkout and ignored by git: a temporary directory of the system may be memory.
+_SCRATCH = os.path.join(ROOT, ".cache")
+CASES = (Append, Flush, Syncs, Growth, Bytes, Load, Memory, Imports)
+
+
+def main() -> int:
+    """Measure, print, and write the table; 1 with ``--check`` if a mark was missed."""
+    names = {case.__name__.lower(): case for case in CASES}
+    parser = argparse.ArgumentParser(prog="bench", description="Ratios to the machine's floor.")
+    parser.add_argument("--quick", action="store_true", help="less of everything, under a minute")
+    parser.add_argument("--rounds", type=int, default=0, help="5, or 3 with --quick")
+    parser.add_argument("--only", nargs="+", choices=names, help="some lines; nothing is written")
+    parser.add_argument("--check", action="store_true", help="fail if a mark is missed")
+    chosen = parser.parse_args()
+    rounds = chosen.rounds or (3 if chosen.quick else 5)
+    cases = [names[name](quick=chosen.quick) for name in chosen.only or names]
+    run(cases, rounds)
+    lines = [line for case in cases for line in case.lines()]
+    print(show(lines))
+    if not chosen.only:
+        write(lines, rounds, quick=chosen.quick)
+    return int(chosen.check and any(line.met is False for line in lines))
+
+
+def run(cases: list, rounds: int) -> None:
+    """Every case in every round, so that a slow minute of the machine hits all of them."""
+    os.makedirs(_SCRATCH, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=_SCRATCH) as folder:
+        for number in range(rounds):
+            print(f"round {number + 1} of {rounds}", file=sys.stderr)
+            for case in cases:
+                with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                    case.measure(scratch)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

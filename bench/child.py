@@ -1,0 +1,195 @@
+"""Work that is measured in a process of its own: ``python -m bench.child JOB ARGUMENT…``.
+
+Each job prints one JSON value. What is not to be measured (imports, the interpreter's start) is
+done before the clock starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["ask"]
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SESSION = "bench"
+
+
+def ask(job: str, *arguments: str, prefix: tuple[str, ...] = ()) -> Any:
+    """What a job in a fresh process says. Raises CalledProcessError if it fails."""
+    command = [*prefix, sys.executable, "-m", "bench.child", job, *arguments]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def log_path(store: str) -> str:
+    """Where the session's events are."""
+    return os.path.join(store, "sessions", SESSION, "events.jsonl")
+
+
+def _timed(work: Callable[[], Any]) -> int:
+    begin = time.perf_counter_ns()
+    kept = work()
+    spent = time.perf_counter_ns() - begin
+    del kept
+    return spent
+
+
+def floor_typed(store: str) -> int:
+    """Read and decode the log into typed structs."""
+    from bench.floor import decode_typed
+
+    return _timed(lambda: decode_typed(log_path(store)))
+
+
+def floor_raw(store: str) -> int:
+    """Read and decode the envelopes of the log."""
+    from bench.floor import decode_raw
+
+    return _timed(lambda: decode_raw(log_path(store)))
+
+
+def load_events(store: str) -> int:
+    """Every event of the session, verified."""
+    import holdfast
+
+    return _timed(lambda: list(holdfast.open(store).events(SESSION)))
+
+
+def load_data(store: str) -> int:
+    """Every event of the session, verified, with its data decoded."""
+    import holdfast
+
+    return _timed(lambda: [event.data for event in holdfast.open(store).events(SESSION)])
+
+
+def open_session(store: str) -> int:
+    """The session open for writing: verified, folded, lease held."""
+    import holdfast
+
+    return _timed(lambda: holdfast.open(store).session(SESSION))
+
+
+def open_messages(store: str) -> int:
+    """The session open for writing, and its conversation."""
+    import holdfast
+
+    def work() -> Any:
+        session = holdfast.open(store).session(SESSION)
+        return session, session.messages("anthropic")
+
+    return _timed(work)
+
+
+def memory_floor(store: str) -> dict[str, int]:
+    """What typed structs of the log take."""
+    from bench.floor import decode_typed
+
+    return _grown(lambda: decode_typed(log_path(store)))
+
+
+def memory_session(store: str) -> dict[str, int]:
+    """What an open session with its messages takes."""
+    import holdfast
+    from holdfast.replay import Conversation
+
+    Conversation().messages("anthropic")
+
+    def work() -> Any:
+        session = holdfast.open(store).session(SESSION)
+        return session, session.messages("anthropic")
+
+    return _grown(work)
+
+
+def _grown(work: Callable[[], Any]) -> dict[str, int]:
+    before = _resident()
+    kept = work()
+    after, peak = _resident(), _peak()
+    del kept
+    return {"held": after - before, "peak": peak - before}
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _peak() -> int:
+    with open("/proc/self/status", "rb") as file:
+        rows = dict(row.split(b":", 1) for row in file)
+    return int(rows[b"VmHWM"].split()[0]) * 1024
+
+
+def write_session(store: str, count: str) -> dict[str, int]:
+    """Record a session with default settings; the bytes that were written, and their payload."""
+    import holdfast
+    from bench.workload import plain_bytes, record, step
+
+    before = _written()
+    call = None
+    with holdfast.open(store) as hf, hf.session(SESSION) as session:
+        for index in range(int(count)):
+            call = record(session, step(index), call)
+    after = _written()
+    plain = sum(plain_bytes(step(index)) for index in range(int(count)))
+    return {
+        "plain": plain,
+        "written": after - before,
+        "log": os.path.getsize(log_path(store)),
+        "disk": _tree_bytes(store),
+    }
+
+
+def _written() -> int:
+    """The bytes that this process has given to write calls."""
+    with open("/proc/self/io", "rb") as file:
+        rows = dict(row.split(b":") for row in file)
+    return int(rows[b"wchar"])
+
+
+def _tree_bytes(folder: str) -> int:
+    sizes = 0
+    for path, _, names in os.walk(folder):
+        sizes += sum(os.path.getsize(os.path.join(path, name)) for name in names)
+    return sizes
+
+
+def flush_often(store: str, count: str) -> int:
+    """Append and flush so many times, after one that is not counted; marks both ends for strace."""
+    import holdfast
+
+    with holdfast.open(store) as hf, hf.session(SESSION) as session:
+        session.user("first")
+        session.flush()
+        os.getppid()
+        for number in range(int(count)):
+            session.user(f"message {number}")
+            session.flush()
+        os.getppid()
+    return int(count)
+
+
+JOBS = {
+    job.__name__: job
+    for job in (
+        floor_typed,
+        floor_raw,
+        load_events,
+        load_data,
+        open_session,
+        open_messages,
+        memory_floor,
+        memory_session,
+        write_session,
+        flush_often,
+    )
+}
+
+if __name__ == "__main__":
+    print(json.dumps(JOBS[sys.argv[1]](*sys.argv[2:])))

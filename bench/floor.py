@@ -1,0 +1,63 @@
+"""The least that any store must do: encode a typed struct, write the line; read and decode it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import msgspec
+
+from bench.workload import AssistantLine, CallLine, ResultLine, UserLine, step, typed_event
+
+__all__ = ["append_floor", "decode_raw", "decode_typed", "open_plain"]
+
+
+class _Envelope(msgspec.Struct):
+    type: str
+    timestamp: int
+    data: msgspec.Raw
+
+
+_typed = msgspec.json.Decoder(UserLine | AssistantLine | CallLine | ResultLine)
+_raw = msgspec.json.Decoder(_Envelope)
+
+
+def open_plain(folder: str) -> int:
+    """A fresh file to append to."""
+    path = os.path.join(folder, f"floor-{time.monotonic_ns()}")
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600)
+
+
+def append_floor(folder: str, count: int) -> list[int]:
+    """Nanoseconds for each of ``count`` appends: encode a struct that is there, one write."""
+    encode = msgspec.json.Encoder().encode
+    clock = time.perf_counter_ns
+    write = os.write
+    descriptor = open_plain(folder)
+    spent = []
+    for index in range(count):
+        event = typed_event(step(index))
+        begin = clock()
+        write(descriptor, encode(event) + b"\n")
+        spent.append(clock() - begin)
+    os.close(descriptor)
+    return spent
+
+
+def decode_typed(path: str) -> list[Any]:
+    """Read a log and decode its lines into typed structs. Nothing is verified."""
+    with open(path, "rb") as file:
+        content = file.read()
+    # The few events that a session records about itself are not of the four types.
+    begin = content.rindex(b"\n", 0, content.index(b'"type":"user"')) + 1
+    end = content.rindex(b"\n", 0, -1) + 1
+    lines: list[Any] = _typed.decode_lines(memoryview(content)[begin:end])
+    return lines
+
+
+def decode_raw(path: str) -> list[Any]:
+    """Read a log and decode its envelopes; the data of each line is left as it is."""
+    with open(path, "rb") as file:
+        lines: list[Any] = _raw.decode_lines(file.read())
+    return lines

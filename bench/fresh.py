@@ -1,0 +1,236 @@
+"""What is measured in fresh processes: bytes, syncs, loads, memory, imports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, ClassVar
+
+import holdfast
+from bench.child import SESSION, ask, log_path
+from bench.figures import Line, line_of, median, millis
+from bench.workload import record, step
+
+__all__ = ["Bytes", "Imports", "Load", "Memory", "Syncs"]
+
+
+class Bytes:
+    """What a session leaves on disk and what it writes, against its plain lines."""
+
+    DISK_MARK = 1.08
+    WRITTEN_MARK = 1.15
+
+    def __init__(self, *, quick: bool) -> None:
+        self._count = 2_000 if quick else 10_000
+        self._found: list[dict[str, int]] = []
+
+    def measure(self, folder: str) -> None:
+        """One round."""
+        store = os.path.join(folder, "bytes")
+        self._found.append(ask("write_session", store, str(self._count)))
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        return [
+            self._line("bytes on disk, snapshots included", "disk", self.DISK_MARK),
+            self._line("bytes written", "written", self.WRITTEN_MARK),
+        ]
+
+    def _line(self, what: str, name: str, mark: float) -> Line:
+        one = self._found[-1]
+        return line_of(
+            f"{what} (plain lines)",
+            [found[name] / found["plain"] for found in self._found],
+            mark,
+            ours=f"{one[name] / self._count:,.0f} B per event",
+            floor=f"{one['plain'] / self._count:,.0f} B per event",
+        )
+
+
+class Syncs:
+    """How many syncs one flush takes, counted by strace where there is one."""
+
+    MARK = 1.0
+    _COUNT = 50
+
+    def __init__(self, *, quick: bool) -> None:
+        self._ratios: list[float] = []
+
+    def measure(self, folder: str) -> None:
+        """Once is enough: it is a count."""
+        if self._ratios or shutil.which("strace") is None:
+            return
+        with tempfile.NamedTemporaryFile("r", dir=folder) as trace:
+            calls = "trace=fsync,fdatasync,sync_file_range,sync,msync,getppid"
+            strace = ("strace", "-f", "-qq", "-o", trace.name, "-e", calls)
+            store = os.path.join(folder, "syncs")
+            count = ask("flush_often", store, str(self._COUNT), prefix=strace)
+            inside = trace.read().split("getppid(")[1]
+        self._ratios.append(inside.count("sync(") / count)
+
+    def lines(self) -> list[Line]:
+        """The table's lines; none without strace."""
+        if not self._ratios:
+            return []
+        return [line_of("syncs per flush (counted)", self._ratios, self.MARK, ours="", floor="1")]
+
+
+class Load:
+    """A verified load in a fresh process against bare decoding of the same file."""
+
+    MARK = 1.4
+    _JOBS: ClassVar = {
+        "load_events": ("list(hf.events(id))", "plain"),
+        "open_session": ("open a session, no snapshot", "plain"),
+        "open_snapshot": ("open a session, snapshot", "snapshot"),
+        "open_messages": ("open a session and its messages", "plain"),
+        "load_data": ("list(hf.events(id)), all data decoded", "plain"),
+    }
+    _TOLD = ("open_messages", "load_data")
+
+    def __init__(self, *, quick: bool) -> None:
+        self._count = 10_000
+        self._floors: list[float] = []
+        self._raw: list[float] = []
+        self._ours: dict[str, list[float]] = {job: [] for job in self._JOBS}
+        self._ratios: dict[str, list[float]] = {job: [] for job in self._JOBS}
+
+    def measure(self, folder: str) -> None:
+        """One round: floor, each load, floor."""
+        stores = _stores(folder, self._count)
+        before = ask("floor_typed", stores["plain"])
+        self._raw.append(ask("floor_raw", stores["plain"]))
+        for job, (_, kind) in self._JOBS.items():
+            name = "open_session" if job == "open_snapshot" else job
+            self._ours[job].append(_on_copy(name, stores[kind]))
+        floor = (before + ask("floor_typed", stores["plain"])) / 2
+        self._floors.append(floor)
+        for job in self._JOBS:
+            self._ratios[job].append(self._ours[job][-1] / floor)
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        floor = millis(median(self._floors))
+        found = [
+            line_of(
+                f"load {self._count:,}: {what} (decode_lines, typed)",
+                self._ratios[job],
+                None if job in self._TOLD else self.MARK,
+                ours=millis(median(self._ours[job])),
+                floor=floor,
+            )
+            for job, (what, _) in self._JOBS.items()
+        ]
+        pairs = zip(self._ours["load_events"], self._raw, strict=True)
+        what = f"load {self._count:,}: list(hf.events(id)) (decode_lines, data left raw)"
+        ours, raw = millis(median(self._ours["load_events"])), millis(median(self._raw))
+        ratios = [events / floor for events, floor in pairs]
+        return [*found, line_of(what, ratios, None, ours=ours, floor=raw)]
+
+
+class Memory:
+    """What a loaded session with its messages holds, against the bytes of its log."""
+
+    MARK = 1.4
+
+    def __init__(self, *, quick: bool) -> None:
+        self._count = 10_000
+        self._payload = 0
+        self._held: list[int] = []
+        self._peak: list[int] = []
+        self._floor: list[int] = []
+
+    def measure(self, folder: str) -> None:
+        """One round."""
+        store = _stores(folder, self._count)["plain"]
+        self._payload = os.path.getsize(log_path(store))
+        found = _on_copy("memory_session", store)
+        self._held.append(found["held"])
+        self._peak.append(found["peak"])
+        self._floor.append(ask("memory_floor", store)["held"])
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        payload = f"{self._payload / 1e6:.1f} MB"
+        return [
+            self._line("a loaded session with its messages", self._held, self.MARK, payload),
+            self._line("the same, at its highest", self._peak, None, payload),
+            self._line("typed structs of the log, for comparison", self._floor, None, payload),
+        ]
+
+    def _line(self, what: str, found: list[int], mark: float | None, payload: str) -> Line:
+        ratios = [size / self._payload for size in found]
+        ours = f"{median(found) / 1e6:.1f} MB"
+        return line_of(f"memory: {what} (payload)", ratios, mark, ours=ours, floor=payload)
+
+
+class Imports:
+    """What importing adds to a bare interpreter."""
+
+    MARK = 1.4
+
+    def __init__(self, *, quick: bool) -> None:
+        self._each = 3 if quick else 5
+        self._spent: dict[str, list[list[int]]] = {}
+
+    def measure(self, folder: str) -> None:
+        """One round: the three in turn."""
+        samples: dict[str, list[int]] = {"pass": [], "import msgspec, orjson": [], _OURS: []}
+        for _ in range(self._each):
+            for code, spent in samples.items():
+                spent.append(_run(code))
+        for code, spent in samples.items():
+            self._spent.setdefault(code, []).append(spent)
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        bare, floor, ours = ([median(one) for one in each] for each in self._spent.values())
+        over = [
+            (one - nothing) / (least - nothing)
+            for one, least, nothing in zip(ours, floor, bare, strict=True)
+        ]
+        added = [median(each) - median(bare) for each in (ours, floor)]
+        what = "import holdfast, above a bare interpreter (msgspec and orjson)"
+        return [line_of(what, over, self.MARK, ours=millis(added[0]), floor=millis(added[1]))]
+
+
+_OURS = "import holdfast"
+
+
+def _run(code: str) -> int:
+    command = [sys.executable, "-P", "-c", code]
+    begin = time.perf_counter_ns()
+    subprocess.run(command, check=True)
+    return time.perf_counter_ns() - begin
+
+
+def _stores(folder: str, count: int) -> dict[str, str]:
+    """Two stores with the same session, one of them with a snapshot near its end."""
+    found = {kind: os.path.join(folder, f"{kind}-{count}") for kind in ("plain", "snapshot")}
+    for kind, store in found.items():
+        if not os.path.exists(store):
+            _fill(store, count, snapshot=kind == "snapshot")
+    return found
+
+
+def _fill(store: str, count: int, *, snapshot: bool) -> None:
+    call: Any = None
+    limits = holdfast.Limits(snapshot_growth_bytes_min=1 << 40)
+    with holdfast.open(store, limits=limits) as hf, hf.session(SESSION) as session:
+        for index in range(count):
+            call = record(session, step(index), call)
+            if snapshot and index == count - 50:
+                session.snapshot()
+
+
+def _on_copy(job: str, store: str) -> Any:
+    """A job on a copy: a process that ends without closing must leave nothing to the next one."""
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(store)) as folder:
+        copy = os.path.join(folder, "store")
+        shutil.copytree(store, copy)
+        os.chmod(copy, 0o700)
+        return ask(job, copy)
