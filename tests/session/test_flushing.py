@@ -47,11 +47,13 @@ class FailingDisk(Disk):
 
 @pytest.fixture
 def disk():
+    """A disk that can be told to fail."""
     return FailingDisk()
 
 
 @pytest.fixture
 def failing(store_root, disk):
+    """A Holdfast on that disk."""
     library = Holdfast(FileStore(store_root, disk=disk), timers=False)
     yield library
     disk.write_error = disk.sync_error = 0
@@ -59,6 +61,7 @@ def failing(store_root, disk):
 
 
 def contents(hf, session_id="a"):
+    """What the user said, by the log."""
     return [event.data["content"] for event in hf.events(session_id, types=["user"])]
 
 

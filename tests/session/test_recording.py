@@ -9,7 +9,8 @@ import pytest
 
 import holdfast
 from holdfast.errors import InvalidData, TooLarge, UsageError
-from holdfast.model import Event
+from holdfast.model import Event, read_events
+from holdfast.session import resolve_blobs
 
 
 def types(hf, session_id):
@@ -72,7 +73,7 @@ def test_the_first_append_says_who_opened_the_session(hf):
     ]
     assert start.data["format"] == 1
     assert start.data["agent_id"] == "helper"
-    assert set(opened.data) == {"epoch", "version", "pid", "host", "salt"}
+    assert set(opened.data) == {"format", "epoch", "version", "pid", "host", "salt"}
     assert start.more
     assert opened.more
     assert not user.more
@@ -213,10 +214,18 @@ def test_a_payload_of_many_small_parts_is_kept_beside_the_log(hf):
 
 def test_user_data_that_looks_like_a_blob_reference_is_not_one(hf):
     """A dict with the key $blob comes back as it was, at any level of escaping."""
-    data = {"a": {"$blob": "x", "bytes": 1}, "b": {"$$blob": [{"$blob": 2}]}}
+    forged = {"$blob": "0" * 64, "bytes": 1, "media": "text/plain"}
+    data = {"a": forged, "b": {"$$blob": [{"$blob": 2}]}}
     with hf.session("a") as s:
         s.append("custom", data)
+        s.tool_result("c", [data, "x" * 300_000])
+        s.user([{"type": "text", "text": "t"}, {"type": "custom", "value": forged}])
+        assert s.history[0]["content"][1] == {"type": "custom", "value": forged}
     assert next(hf.events("a", types=["custom"])).data == data
+    log, documents = hf.store.log("sessions/a"), hf.store.documents("sessions/a")
+    whole = {e.type: e.data for e in resolve_blobs(read_events(log.read()), documents)}
+    assert whole["custom"] == data
+    assert whole["tool_result"]["result"] == [data, "x" * 300_000]
 
 
 @pytest.mark.req("S2-78")

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.model import BLOB_KEY, Event, blob_name, is_reference, read_blob
+from holdfast.model import (
+    BLOB_KEY,
+    Event,
+    blob_name,
+    decode_json,
+    is_reference,
+    read_blob,
+    restore_keys,
+)
 from holdfast.replay import LoadBlob
 from holdfast.storage import Documents
 
@@ -31,13 +39,14 @@ def blob_loader(documents: Documents) -> LoadBlob:
 
 def _resolve(event: Event, documents: Documents) -> Event:
     whole = Event(event.type, event.seq, event.timestamp, event.raw, event.run, event.key)
-    whole.__dict__["data"] = _fill(event.data, documents)
+    # From the recorded bytes: only there a reference and user data that looks like one differ.
+    whole.__dict__["data"] = restore_keys(_fill(decode_json(event.raw), documents))
     return whole
 
 
 def _fill(value: Any, documents: Documents) -> Any:
     if is_reference(value):
-        return _payload(value, documents)
+        return _fill(_payload(value, documents), documents)
     if isinstance(value, dict):
         return {key: _fill(item, documents) for key, item in value.items()}
     if isinstance(value, list):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from holdfast.errors import UsageError
 from holdfast.model import Limits, encode_data
-from holdfast.replay import MemoryEntry
+from holdfast.replay import LoadBlob, MemoryEntry
 from holdfast.session._agent_memory import AgentMemory
 from holdfast.session._variables import Owner
 
@@ -19,9 +20,12 @@ _PRIORITIES = ("low", "normal", "high", "critical")
 class Memory:
     """Entries of scope ``session`` are events; ``persistent`` ones belong to the agent."""
 
-    def __init__(self, owner: Owner, agent: AgentMemory | None) -> None:
+    def __init__(
+        self, owner: Owner, agent: AgentMemory | None = None, load: LoadBlob | None = None
+    ) -> None:
         self._owner = owner
         self._agent = agent
+        self._load = load
 
     def set(
         self,
@@ -57,11 +61,14 @@ class Memory:
     def get(self, key: str, default: Any = None) -> Any:
         """The value under ``key``: of the session if it has one, else of the agent."""
         entry = self.entry(key)
-        return default if entry is None else entry.value
+        return default if entry is None else entry.read(self._load)
 
     def entry(self, key: str) -> MemoryEntry | None:
         """The whole entry under ``key``."""
-        return self.entries().get(key)
+        found = self._owner.live_state.memory.get(key)
+        if found is None and self._agent is not None:
+            found = self._agent.entries().get(key)
+        return None if found is None else copy(found)
 
     def entries(self, scope: str | None = None) -> dict[str, MemoryEntry]:
         """All entries by key; copies."""
@@ -69,7 +76,8 @@ class Memory:
         if scope in (None, "persistent") and self._agent is not None:
             found.update(self._agent.entries())
         if scope in (None, "session"):
-            found.update(self._owner.live_state.copy().memory)
+            memory = self._owner.live_state.memory
+            found.update((key, copy(entry)) for key, entry in list(memory.items()))
         return found
 
     def delete(self, key: str) -> bool:

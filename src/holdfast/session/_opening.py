@@ -222,6 +222,7 @@ class Opening:
 
     def _opened(self) -> dict[str, Any]:
         return {
+            "format": FORMAT_VERSION,
             "epoch": self.epoch,
             "version": VERSION,
             "pid": os.getpid(),

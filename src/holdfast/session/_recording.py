@@ -33,6 +33,10 @@ class Recorder(ABC):
     ) -> Event:
         """Record one event."""
 
+    def _record(self, type: str, data: dict[str, Any], run: str | None) -> Event:
+        """``append`` for the verbs below, which know what they give."""
+        return self.append(type, data, run=run)
+
     @abstractmethod
     def barrier(self) -> None:
         """Do not go on before what was recorded is safe."""
@@ -43,11 +47,17 @@ class Recorder(ABC):
 
     def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the user said: text or blocks. ``extra`` members are recorded with it."""
-        return self.append("user", {"role": "user", "content": content, **extra}, run=run)
+        data = {"role": "user", "content": content}
+        if extra:
+            data.update(extra)
+        return self._record("user", data, run)
 
     def assistant(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving."""
-        return self.append("assistant", {"role": "assistant", "content": content, **extra}, run=run)
+        data = {"role": "assistant", "content": content}
+        if extra:
+            data.update(extra)
+        return self._record("assistant", data, run)
 
     def system(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """The system prompt, from here on."""
@@ -77,7 +87,7 @@ class Recorder(ABC):
     ) -> Event:
         """The agent's intent to use a tool. The returned event's ``id`` names the call."""
         data = {"id": id or new_call_id(), "tool": tool, "params": params, **extra}
-        return self.append("tool_call", data, run=run)
+        return self._record("tool_call", data, run)
 
     def tool_result(
         self,
@@ -95,7 +105,7 @@ class Recorder(ABC):
         data = {"toolCallId": call, "result": result, **extra}
         if is_error:
             data["is_error"] = True
-        return self.append("tool_result", data, run=run)
+        return self._record("tool_result", data, run)
 
     def tool(
         self,

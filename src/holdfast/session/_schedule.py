@@ -25,18 +25,24 @@ class SnapshotSchedule:
         """The seq that the newest snapshot covers; -1 if there is none."""
         self._offset = 0 if newest is None else newest.offset
         self._state_bytes = 0
+        self._asked = False
 
     def due_at(self) -> int:
         """The size of the log at which the next one is due."""
         grown = self._limits.snapshot_growth_factor * self._state_bytes
         return self._offset + max(self._limits.snapshot_growth_bytes_min, grown)
 
-    def postpone(self, offset: int) -> None:
+    def is_due(self, offset: int) -> bool:
+        """Whether a log of this size should have one that it has not."""
+        return self._asked or offset >= self.due_at()
+
+    def ask(self, offset: int) -> None:
         """One has been asked for: the next is due after as much growth again."""
-        self._offset = offset
+        self._asked, self._offset = True, offset
 
     def save(self, state: bytes, position: Position) -> int:
         """Store the state; the size of the snapshot."""
         size = self._snapshots.save(state, position, self._clock())
         self.seq, self._offset, self._state_bytes = position.seq - 1, position.offset, len(state)
+        self._asked = False
         return size

@@ -76,14 +76,15 @@ class Session(Recorder):
         self._writer = opening.writer(seal)
         self._schedule = SnapshotSchedule(opening)
         self._always = options.durability == "always" and not options.staged
-        self._flushed = self._writer.position.offset
+        self._flushed = self._writer.offset
         self._keyed: dict[str, Event] = {}
         self._conversations: dict[str, Conversation] = {}
         self._unfed: list[Event] = []
         self._told_of_size = False
         self._set_watermark()
-        self.variables = Variables(self, blob_loader(opening.documents), self._variable_lost)
-        self.memory = Memory(self, opening.agent_memory())
+        load = blob_loader(opening.documents)
+        self.variables = Variables(self, load, self._variable_lost)
+        self.memory = Memory(self, opening.agent_memory(), load)
         self.todos = Todos(self)
         if not store.capabilities.stores:
             # Nothing can be read back later, so the conversation is kept as it goes.
@@ -112,16 +113,33 @@ class Session(Recorder):
             timestamp, event = event.timestamp or None, event.type
         if event in _OWN_TYPES:
             raise _own_type(event)
-        if data is None:
-            data = {}
+        return self._record(event, {} if data is None else data, run, key, timestamp)
+
+    def _record(
+        self,
+        type: str,
+        data: dict[str, Any],
+        run: str | None = None,
+        key: str | None = None,
+        timestamp: int | None = None,
+    ) -> Event:
+        # Every append comes through here: what is rare is asked for at once and done elsewhere.
         with self._lock:
             if not self._opening.begun or self._closed or self._forks != forks.count:
-                return self._append_first(Draft(event, data, run, key, timestamp))
-            if key is not None and key in self._fold.state.keys:
+                recorded = self._record_first(Draft(type, data, run, key, timestamp))
+            elif key is not None and key in self._fold.state.keys:
                 return self._event_of_key(key)
-            recorded = self._writer.append(event, data, run, key, timestamp)
-            self._fold.apply(recorded, data)
-            self._after(recorded)
+            else:
+                writer = self._writer
+                recorded = writer.append(type, data, run, key, timestamp)
+                self._fold.apply(recorded, data)
+                if (
+                    self._conversations
+                    or writer.offset >= self._watermark
+                    or self._hub.listeners
+                    or key is not None
+                ):
+                    self._after(recorded)
         if self._outbox:
             self._deliver()
         if self._always:
@@ -152,7 +170,7 @@ class Session(Recorder):
         with self._lock:
             self._check_usable()
             self._hand_over()
-            offset = self._writer.position.offset
+            offset = self._writer.offset
         self._writer.sync()
         self._flushed = max(self._flushed, offset)
 
@@ -163,7 +181,7 @@ class Session(Recorder):
         with self._lock:
             self._check_usable()
             self._hand_over()
-            offset = self._writer.position.offset
+            offset = self._writer.offset
             future: Future[None] = self._store.sync({self._opening.key: self._writer.log})
         try:
             await uncancelled(asyncio.wrap_future(future))
@@ -175,6 +193,8 @@ class Session(Recorder):
         """Flush, unless the session was opened with ``durability="os"`` or is staged."""
         if self._options.durability != "os" and not self._options.staged:
             self.flush()
+        if self._timers is None:
+            self._snapshot_if_due()
 
     async def abarrier(self) -> None:
         """The same without blocking the event loop."""
@@ -186,7 +206,7 @@ class Session(Recorder):
     @property
     def seq(self) -> int:
         """The seq of the newest event; -1 if there is none."""
-        return self._writer.position.seq - 1
+        return self._writer.seq - 1
 
     @property
     def live_state(self) -> State:
@@ -294,6 +314,7 @@ class Session(Recorder):
                 if self._must_end(save=save):
                     self._end()
                     self._writer.sync()
+                    self._snapshot_if_due()
             finally:
                 self._finish()
 
@@ -310,6 +331,7 @@ class Session(Recorder):
             if ending:
                 self._end()
                 await self.aflush()
+                self._snapshot_if_due()
         finally:
             self._finish()
 
@@ -383,15 +405,12 @@ class Session(Recorder):
                 session_id=self.id,
             )
 
-    def _append_first(self, draft: Draft) -> Event:
+    def _record_first(self, draft: Draft) -> Event:
         """The first append of an opening, and every append that must not happen."""
         self._check_usable()
         if draft.key is not None and draft.key in self._fold.state.keys:
             return self._event_of_key(draft.key)
-        event = self._write_batch([draft])[0]
-        if self._always:
-            self.flush()
-        return event
+        return self._write_batch([draft])[0]
 
     def _write_batch(self, drafts: list[Draft]) -> list[Event]:
         if not drafts:
@@ -429,7 +448,7 @@ class Session(Recorder):
             self._unfed.append(event)
             if len(self._unfed) > _UNFED_MAX:
                 self._feed()
-        if self._writer.position.offset >= self._watermark:
+        if self._writer.offset >= self._watermark:
             self._pass_watermark()
         if self._hub.listeners:
             self._outbox.append(event)
@@ -518,7 +537,7 @@ class Session(Recorder):
         self._watermark = min(notice_at, self._schedule.due_at())
 
     def _pass_watermark(self) -> None:
-        offset = self._writer.position.offset
+        offset = self._writer.offset
         if not self._told_of_size and offset >= self._writer.notice_at():
             self._told_of_size = True
             limit = self._options.limits.session_bytes_max
@@ -526,12 +545,12 @@ class Session(Recorder):
                 Notice("session_near_limit", self.id, {"bytes": offset, "limit": limit})
             )
         if offset >= self._schedule.due_at() and self._timers is not None:
-            self._schedule.postpone(offset)
+            self._schedule.ask(offset)
             self._timers.soon(self._autosnapshot)
         self._set_watermark()
 
     def _autosave(self) -> None:
-        if self._idle() or self._flushed >= self._writer.position.offset:
+        if self._idle() or self._flushed >= self._writer.offset:
             return
         try:
             self.flush()
@@ -545,6 +564,11 @@ class Session(Recorder):
             self.snapshot()
         except HoldfastError as error:
             self._notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
+
+    def _snapshot_if_due(self) -> None:
+        """At the end of a turn or of the session, what no timer has done yet."""
+        if self._schedule.is_due(self._writer.position.offset):
+            self._autosnapshot()
 
     def _idle(self) -> bool:
         return self._closed or not self._opening.begun or self._writer.dead is not None

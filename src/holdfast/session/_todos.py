@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from holdfast.errors import UsageError
@@ -46,7 +47,7 @@ class Todos(Sequence[dict[str, Any]]):
         return f"Todos({self._list()!r})"
 
     def _list(self) -> list[dict[str, Any]]:
-        return self._owner.live_state.copy().todos
+        return deepcopy(self._owner.live_state.todos)
 
 
 def _checked(item: Any, index: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from holdfast.model import (
     Limits,
     Position,
     encode_data,
+    encode_event_line,
     encode_line,
     encode_sealed_line,
     encode_with_blobs,
@@ -68,7 +69,7 @@ class Writer:
         defers: bool = False,
     ) -> None:
         self.log = log
-        self.position = position
+        self.seq, self.offset, self.crc = position
         self.epoch = epoch
         self.limits = limits or Limits()
         self.staged = staged
@@ -82,6 +83,15 @@ class Writer:
         """Up to here the log has been given what was written."""
         self._waiting: list[bytes] = []
         self._waiting_blobs: dict[str, bytes] = {}
+
+    @property
+    def position(self) -> Position:
+        """Where the next event will stand."""
+        return Position(self.seq, self.offset, self.crc)
+
+    @position.setter
+    def position(self, position: Position) -> None:
+        self.seq, self.offset, self.crc = position
 
     def end_open_line(self) -> None:
         """A plain log whose last line lacks its newline gets it with the first append."""
@@ -102,18 +112,19 @@ class Writer:
         raw = encode_data(data, limits)
         if len(raw) > limits.blob_bytes_min:
             raw = self._slim(type, data)
-        seq, offset, crc = self.position
         if timestamp is None:
             timestamp = self._clock()
-        line, crc = encode_line(
-            seq, b'"type":"%b","timestamp":%d,"data":%b' % (type_bytes(type), timestamp, raw), crc
-        )
-        end = offset + len(line)
+        seq = self.seq
+        line, crc = encode_event_line(seq, type_bytes(type), timestamp, raw, self.crc)
+        end = self.offset + len(line)
         if end > limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
             raise self._too_large(end)
+        event = Event(type, seq, timestamp, raw)
         self._put(line, seq, 1)
-        self.position = Position(seq + 1, end, crc)
-        return Event(type, seq, timestamp, raw)
+        # Nothing is called from here on: a key press that interrupts the program is noticed after
+        # calls, and must not come between the line in the log and its number being taken.
+        self.seq, self.offset, self.crc = seq + 1, end, crc
+        return event
 
     def extend(self, drafts: Sequence[Draft]) -> list[Event]:
         """Write a batch with one append: a reader sees all of it or nothing."""
@@ -133,9 +144,10 @@ class Writer:
         if offset + size > self.limits.session_bytes_max and not _may_exceed(drafts):
             raise self._too_large(offset + size)
         if events:
+            seq_after, offset_after = seq + len(events), offset + size
             self._put(self._lead + b"".join(lines), seq, len(events))
             self._lead = b""
-            self.position = Position(seq + len(events), offset + size, crc)
+            self.seq, self.offset, self.crc = seq_after, offset_after, crc
         return events
 
     def write_staged(self) -> None:
@@ -145,7 +157,7 @@ class Writer:
         for name, payload in self._waiting_blobs.items():
             self._documents.put(f"blobs/{name}", payload, sync=False)
         if self._waiting:
-            count = self.position.seq - self.saved.seq
+            count = self.seq - self.saved.seq
             self._append(b"".join(self._waiting), self.saved.seq, count)
         self._waiting, self._waiting_blobs, self.saved = [], {}, self.position
 

@@ -1,0 +1,128 @@
+"""Following a session that anyone writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from holdfast.errors import NotFound
+
+
+def test_a_follower_gives_what_is_there_then_what_comes(hf):
+    """Every event arrives once and in order, wherever the follower began."""
+    with hf.session("a") as s:
+        s.user("0")
+        follower = hf.follow("a")
+        assert [next(follower).type for _ in range(3)] == ["session_start", "opened", "user"]
+        s.user("1")
+        s.extend([("user", {"content": "2"}), ("user", {"content": "3"})])
+        assert [next(follower).data["content"] for _ in range(3)] == ["1", "2", "3"]
+        assert next(hf.follow("a", start=4)).data["content"] == "2"
+
+
+def test_following_across_processes(hf, store_root):
+    """Events of another process arrive while it writes."""
+    with hf.session("a") as s:
+        s.user("first")
+    source = """
+        import sys, time, holdfast
+        with holdfast.open(sys.argv[1]).session("a") as s:
+            for n in range(20):
+                s.user(str(n))
+                time.sleep(0.005)
+    """
+    follower = hf.follow("a", start=4)
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(source), str(store_root)])
+    found = []
+    for event in follower:
+        found.append(event)
+        if event.type == "closed":
+            break
+    assert child.wait(timeout=30) == 0
+    assert [e.data["content"] for e in found if e.type == "user"] == [str(n) for n in range(20)]
+    assert [e.seq for e in found] == list(range(4, 4 + len(found)))
+
+
+async def test_following_under_asyncio(hf):
+    """The same object is an async iterator that leaves the loop free."""
+    async with hf.session("a") as s:
+        s.user("0")
+        follower = hf.follow("a", start=2)
+        assert (await anext(follower)).data["content"] == "0"
+
+        async def later():
+            await asyncio.sleep(0.05)
+            s.user("1")
+
+        task = asyncio.create_task(later())
+        assert (await anext(follower)).data["content"] == "1"
+        await task
+        follower.close()
+        assert [e async for e in follower] == []
+
+
+def test_closing_ends_the_iteration_from_another_thread(hf):
+    """A follower that waits is ended by close()."""
+    with hf.session("a") as s:
+        s.user("0")
+    follower = hf.follow("a")
+    timer = threading.Timer(0.1, follower.close)
+    timer.start()
+    assert len(list(follower)) == 4
+    timer.join()
+
+
+def test_a_follower_of_nothing_is_an_error(hf):
+    """There must be a session to follow."""
+    with pytest.raises(NotFound):
+        hf.follow("missing")
+
+
+def test_a_follower_ends_when_the_session_is_deleted(hf):
+    """Once the session is in the trash there is nothing more to wait for."""
+    with hf.session("a") as s:
+        s.user("0")
+    follower = hf.follow("a")
+    assert len(follower.poll()) == 4
+    hf.delete("a")
+    assert list(follower) == []
+
+
+def test_a_torn_tail_that_is_cut_does_not_confuse_a_follower(hf):
+    """Bytes that were never a whole event are not given, and what replaces them is."""
+    with hf.session("a") as s:
+        s.user("0")
+    path = os.path.join(hf.location("a"), "events.jsonl")
+    with open(path, "ab") as file:
+        file.write(b'{"seq":4,"type":"user","timestamp":1,"da')
+    follower = hf.follow("a")
+    assert len(follower.poll()) == 4
+    with hf.session("a") as s:
+        s.user("1")
+    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
+
+
+def test_a_follower_begins_again_after_a_repair(hf):
+    """A new generation of the log is noticed; events that were given are not given again."""
+    with hf.session("a") as s:
+        for n in range(5):
+            s.user(f"message {n}")
+    path = os.path.join(hf.location("a"), "events.jsonl")
+    with open(path, "rb") as file:
+        data = file.read()
+    with open(path, "wb") as file:
+        file.write(data.replace(b"message 1", b"massage 1"))
+    follower = hf.follow("a")
+    seen = follower.poll()
+    assert 3 not in [e.seq for e in seen]
+    assert len(hf.repair("a")) == 1
+    assert [e.type for e in follower.poll()] == ["repaired"]
+    with hf.session("a") as s:
+        s.user("next")
+    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
