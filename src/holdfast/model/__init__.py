@@ -23,6 +23,7 @@ from holdfast.model._limits import FORMAT_VERSION, Limits
 from holdfast.model._line import (
     START,
     Position,
+    encode_event_line,
     encode_line,
     encode_sealed_line,
     line_body,
@@ -64,6 +65,7 @@ __all__ = [
     "decode_strict",
     "decode_value",
     "encode_data",
+    "encode_event_line",
     "encode_line",
     "encode_sealed_line",
     "encode_value",

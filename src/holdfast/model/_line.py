@@ -21,7 +21,14 @@ from holdfast.errors import InvalidData
 if TYPE_CHECKING:
     from holdfast.model._event import Event
 
-__all__ = ["START", "Position", "encode_line", "encode_sealed_line", "line_body"]
+__all__ = [
+    "START",
+    "Position",
+    "encode_event_line",
+    "encode_line",
+    "encode_sealed_line",
+    "line_body",
+]
 
 CRC_KEY = b',"crc":"'
 CRC_END = b'"}\n'
@@ -100,6 +107,16 @@ def _text_bytes(text: Any, what: str) -> bytes:
 def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
     """The whole line and the running checksum after it, given the one before it."""
     head = b'{"seq":%d,%b,"crc":"' % (seq, body)
+    crc = crc32(head, crc)
+    tail = b'%08x"}\n' % crc
+    return head + tail, crc32(tail, crc)
+
+
+def encode_event_line(
+    seq: int, type: bytes, timestamp: int, data: bytes, crc: int
+) -> tuple[bytes, int]:
+    """As :func:`encode_line`, for the event that nearly every line is: no run, key or batch."""
+    head = b'{"seq":%d,"type":"%b","timestamp":%d,"data":%b,"crc":"' % (seq, type, timestamp, data)
     crc = crc32(head, crc)
     tail = b'%08x"}\n' % crc
     return head + tail, crc32(tail, crc)
