@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.replay._text import clean_text
 
 __all__ = [
+    "OPENAI_ID_CHARS_MAX",
     "Names",
     "call_key",
     "fit_id",
@@ -18,6 +19,7 @@ __all__ = [
 ]
 
 ID_CHARS_MAX = 64
+OPENAI_ID_CHARS_MAX = 40
 NAME_CHARS_MAX = 128
 _BAD = re.compile(r"[^A-Za-z0-9_-]")
 _MISTRAL = re.compile(r"[A-Za-z0-9]{9}\Z")
@@ -68,23 +70,29 @@ def _shorten(text: str, chars_max: int) -> str:
 
 
 class Names:
-    """Gives each call of one conversation its own id: the recorded one, or ``…-2``, ``…-3``."""
+    """Gives each call of one conversation its own id: the recorded one, or ``…-2``, ``…-3``.
 
-    __slots__ = ("_count",)
+    An id is its own in every dialect: also its short forms belong to no other call.
+    """
+
+    __slots__ = ("_counts", "_taken")
 
     def __init__(self) -> None:
-        self._count: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
 
     def take(self, base: str) -> str:
-        """``base`` the first time, a free variation of it after that."""
-        count = self._count.get(base, 0)
-        if not count:
-            self._count[base] = 1
-            return base
-        while True:
-            count += 1
+        """``base`` if it is free, else a free variation of it."""
+        name = base
+        while not self._reserve(name):
+            count = self._counts[base] = self._counts.get(base, 1) + 1
             name = f"{base[: ID_CHARS_MAX - 8]}-{count}"
-            if name not in self._count:
-                self._count[base] = count
-                self._count[name] = 1
-                return name
+        return name
+
+    def _reserve(self, name: str) -> bool:
+        taken = self._taken
+        forms = {name, mistral_id(name), short_id(name, OPENAI_ID_CHARS_MAX)}
+        if not taken.isdisjoint(forms):
+            return False
+        taken.update(forms)
+        return True

@@ -61,9 +61,13 @@ class Run:
         """Whether words may still come from it."""
         return self.open or self.owes or not self.prompted
 
+    def is_asked(self) -> bool:
+        """Whether it runs and was given something to do."""
+        return self.open and (self.prompted or self.iterations > 0)
+
     def is_ready(self) -> bool:
-        """Whether it can speak now: it runs and does not wait for a child."""
-        return self.open and not self.children
+        """Whether it can speak now: it was asked and does not wait for a child."""
+        return self.is_asked() and not self.children
 
 
 class Runs:
@@ -179,6 +183,7 @@ class Runs:
             return
         run = ready[0] if ready[0] is not self.top else ready[-1]
         self._close_children(run)
+        self._speaking = None
         run.finish()
         if run in self._open:
             self._open.remove(run)
@@ -201,7 +206,7 @@ class Runs:
             run = self._speaking
         else:
             run = _most_likely(runs)
-        self._speaking = run
+        self._speaking = run if run.open else None
         return run
 
     def _unstarted(self, agent: Any) -> Run:
@@ -234,5 +239,8 @@ def _most_likely(runs: list[Run]) -> Run:
     for run in runs:
         if run.owes:
             return run
-    ready = [run for run in runs if run.is_ready()] or [run for run in runs if run.open]
-    return (ready or runs)[-1]
+    for test in (Run.is_ready, Run.is_asked):
+        found = [run for run in runs if test(run)]
+        if found:
+            return found[-1]
+    return ([run for run in runs if run.open] or runs)[-1]

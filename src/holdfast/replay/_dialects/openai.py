@@ -7,19 +7,18 @@ from typing import Any
 from holdfast.replay._blocks import Block, Note
 from holdfast.replay._dialects._form import Dialect, Message, Pair, data_url, text_or_parts
 from holdfast.replay._dialects.neutral import read_message
-from holdfast.replay._ids import call_key, fit_name, short_id
+from holdfast.replay._ids import OPENAI_ID_CHARS_MAX, call_key, fit_name, short_id
 from holdfast.replay._media import describe
 from holdfast.replay._text import plain_text, type_name
 from holdfast.replay._values import dump_json, read_input, read_result
 
 __all__ = ["OPENAI", "read_chat", "write_calls", "write_user"]
 
-ID_CHARS_MAX = 40
 NAME_CHARS_MAX = 64
 
 
 def _fit_id(identity: str) -> str:
-    return short_id(identity, ID_CHARS_MAX)
+    return short_id(identity, OPENAI_ID_CHARS_MAX)
 
 
 def _fit_name(name: str) -> str:

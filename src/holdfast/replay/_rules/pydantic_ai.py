@@ -82,7 +82,7 @@ class PydanticAIRules(Rules):
                 self.open_call(part.get("tool_call_id"), part.get("tool_name"))
                 args = part.get("args")
                 plain = type(args) is dict and is_json(args)
-                self.need(plain or args is None or is_json_object(args), "args are no object")
+                self.need(plain or is_json_object(args), "args are no object")
             elif kind == "text":
                 said = True
                 self.need(is_text(part.get("content")), "a text is empty or broken")
