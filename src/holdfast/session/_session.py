@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.errors import HoldfastError, StoreError, UsageError
-from holdfast.model import Event, Notice, Unseal, read_events
-from holdfast.replay import Conversation, State
-from holdfast.session._blobs import blob_loader, resolve_blobs
+from holdfast.errors import StoreError, UsageError
+from holdfast.model import Event, Unseal, read_events
+from holdfast.replay import State
+from holdfast.session._blobs import blob_loader
 from holdfast.session._cancellation import uncancelled
 from holdfast.session._hub import Hub
+from holdfast.session._keeping import Keeper
 from holdfast.session._memory import Memory
 from holdfast.session._opening import Opening
+from holdfast.session._outbox import Outbox
 from holdfast.session._recording import Recorder
-from holdfast.session._schedule import SnapshotSchedule
+from holdfast.session._talk import Talk
 from holdfast.session._timers import Timers
 from holdfast.session._todos import Todos
 from holdfast.session._variables import Variables
@@ -35,8 +35,6 @@ __all__ = ["Session"]
 _MS = 1000.0
 # What the session itself records of its life; nobody else may claim it.
 _OWN_TYPES = frozenset(["session_start", "opened", "closed"])
-# A conversation that nobody asks for is brought up to date in steps of this many events.
-_UNFED_MAX = 512
 
 
 class Session(Recorder):
@@ -52,7 +50,6 @@ class Session(Recorder):
         *,
         hub: Hub | None = None,
         timers: Timers | None = None,
-        on_close: Callable[[Session], None] | None = None,
         seal: Seal | None = None,
         unseal: Unseal | None = None,
     ) -> None:
@@ -62,35 +59,26 @@ class Session(Recorder):
         self._store = store
         self._options = options
         self._opening = opening
-        self._hub = hub or Hub()
-        self._timers = timers
-        self._on_close = on_close
         self._unseal = unseal
         self._lock = threading.RLock()
-        self._outbox: deque[Event | Notice] = deque()
-        self._delivery = threading.Lock()
         self._forks = forks.count
         self._closed = False
+        self._ended = False
         self._users = 1
         self._fold = opening.loaded.fold
         self._writer = opening.writer(seal)
-        self._schedule = SnapshotSchedule(opening)
         self._always = options.durability == "always" and not options.staged
-        self._flushed = self._writer.offset
         self._keyed: dict[str, Event] = {}
-        self._conversations: dict[str, Conversation] = {}
-        self._unfed: list[Event] = []
-        self._told_of_size = False
-        self._set_watermark()
+        self._outbox = Outbox(self.id, hub or Hub())
+        self._talk = Talk(self.events, opening.documents)
+        self._keeper = Keeper(self, opening, self._writer, self._outbox, timers)
         load = blob_loader(opening.documents)
         self.variables = Variables(self, load, self._variable_lost)
         self.memory = Memory(self, opening.agent_memory(), load)
         self.todos = Todos(self)
         if not store.capabilities.stores:
-            # Nothing can be read back later, so the conversation is kept as it goes.
-            self._conversations["drop"] = Conversation(incomplete="drop")
+            self._talk.keep_from_now()
         self._release = weakref.finalize(self, opening.release)
-        self._start_timers()
 
     # -- recording ---------------------------------------------------------------------------
 
@@ -125,7 +113,7 @@ class Session(Recorder):
     ) -> Event:
         # Every append comes through here: what is rare is asked for at once and done elsewhere.
         with self._lock:
-            if not self._opening.begun or self._closed or self._forks != forks.count:
+            if not self._opening.begun or self._ended or self._forks != forks.count:
                 recorded = self._record_first(Draft(type, data, run, key, timestamp))
             elif key is not None and key in self._fold.state.keys:
                 return self._event_of_key(key)
@@ -134,14 +122,14 @@ class Session(Recorder):
                 recorded = writer.append(type, data, run, key, timestamp)
                 self._fold.apply(recorded, data)
                 if (
-                    self._conversations
-                    or writer.offset >= self._watermark
-                    or self._hub.listeners
+                    self._talk.active
+                    or writer.offset >= self._keeper.watermark
+                    or self._outbox.hub.listeners
                     or key is not None
                 ):
                     self._after(recorded)
-        if self._outbox:
-            self._deliver()
+        if self._outbox.waiting:
+            self._outbox.deliver()
         if self._always:
             self.flush()
         return recorded
@@ -150,7 +138,7 @@ class Session(Recorder):
         """Record several events with one write; a reader sees all of them or none."""
         drafts = [_draft(event) for event in events]
         with self._lock:
-            self._check_usable()
+            self._check_writable()
             known_before = {draft.key for draft in drafts if draft.key in self._fold.state.keys}
             fresh = [draft for draft in drafts if draft.key not in known_before]
             written = iter(self._write_batch(fresh))
@@ -160,7 +148,7 @@ class Session(Recorder):
                 else next(written)
                 for draft in drafts
             ]
-        self._deliver()
+        self._outbox.deliver()
         if self._always:
             self.flush()
         return recorded
@@ -172,7 +160,7 @@ class Session(Recorder):
             self._hand_over()
             offset = self._writer.offset
         self._writer.sync()
-        self._flushed = max(self._flushed, offset)
+        self._keeper.flushed = max(self._keeper.flushed, offset)
 
     async def aflush(self) -> None:
         """The same on the store's own thread: the event loop is never blocked."""
@@ -187,14 +175,13 @@ class Session(Recorder):
             await uncancelled(asyncio.wrap_future(future))
         except StoreError as error:
             raise self._writer.failed(error) from error
-        self._flushed = max(self._flushed, offset)
+        self._keeper.flushed = max(self._keeper.flushed, offset)
 
     def barrier(self) -> None:
         """Flush, unless the session was opened with ``durability="os"`` or is staged."""
         if self._options.durability != "os" and not self._options.staged:
             self.flush()
-        if self._timers is None:
-            self._snapshot_if_due()
+        self._keeper.end_of_turn()
 
     async def abarrier(self) -> None:
         """The same without blocking the event loop."""
@@ -264,7 +251,7 @@ class Session(Recorder):
                 "content": event.data.get("content"),
                 "timestamp": event.timestamp / _MS,
             }
-            for event in self._resolved(self.events())
+            for event in self._talk.resolved(self.events())
             if event.type in ("user", "assistant")
         ]
 
@@ -283,20 +270,18 @@ class Session(Recorder):
         The list is the caller's; the messages in it are shared and to be read only.
         """
         with self._lock:
-            return self._conversation(incomplete).messages(provider)
+            return self._talk.messages(provider, incomplete)
 
     def snapshot(self) -> int:
         """Save the folded state, so that the next opening is quick; the seq that it covers."""
         with self._lock:
             self._check_usable()
-            if self.seq < 0 or self.seq == self._schedule.seq:
-                return self._schedule.seq
+            if self.seq < 0 or self.seq == self._keeper.snapshot_seq:
+                return self._keeper.snapshot_seq
             state, position = self._fold.state.to_json(), self._writer.position
         # Only now: the log must be safe up to what the state knows.
         self.flush()
-        size = self._schedule.save(state, position)
-        self._set_watermark()
-        self._notify("snapshot_created", size_bytes=size, seq=position.seq - 1)
+        self._keeper.save_snapshot(state, position)
         return position.seq - 1
 
     # -- life --------------------------------------------------------------------------------
@@ -307,31 +292,26 @@ class Session(Recorder):
         With ``save=False`` what is staged is given up. An object that was opened several times is
         closed by as many calls.
         """
-        with self._lock:
-            if not self._leave():
-                return
-            try:
-                if self._must_end(save=save):
-                    self._end()
-                    self._writer.sync()
-                    self._snapshot_if_due()
-            finally:
-                self._finish()
+        if not self._leave():
+            return
+        try:
+            if self._end(save=save):
+                self.flush()
+                self._keeper.settle()
+        finally:
+            self._finish()
 
     async def aclose(self, *, save: bool = True) -> None:
         """The same without blocking the event loop; a cancellation waits until it is done."""
         await uncancelled(self._aclose(save=save))
 
     async def _aclose(self, *, save: bool) -> None:
-        with self._lock:
-            if not self._leave():
-                return
-            ending = self._must_end(save=save)
+        if not self._leave():
+            return
         try:
-            if ending:
-                self._end()
+            if self._end(save=save):
                 await self.aflush()
-                self._snapshot_if_due()
+                self._keeper.settle()
         finally:
             self._finish()
 
@@ -379,7 +359,7 @@ class Session(Recorder):
     @property
     def hub(self) -> Hub:
         """Where this session tells what happens."""
-        return self._hub
+        return self._outbox.hub
 
     def retain(self) -> Session:
         """Count one more user of this object."""
@@ -405,9 +385,14 @@ class Session(Recorder):
                 session_id=self.id,
             )
 
+    def _check_writable(self) -> None:
+        self._check_usable()
+        if self._ended:
+            raise UsageError(f"session {self.id} is being closed", session_id=self.id)
+
     def _record_first(self, draft: Draft) -> Event:
         """The first append of an opening, and every append that must not happen."""
-        self._check_usable()
+        self._check_writable()
         if draft.key is not None and draft.key in self._fold.state.keys:
             return self._event_of_key(draft.key)
         return self._write_batch([draft])[0]
@@ -444,28 +429,11 @@ class Session(Recorder):
     def _after(self, event: Event) -> None:
         if event.key is not None:
             self._keyed[event.key] = event
-        if self._conversations:
-            self._unfed.append(event)
-            if len(self._unfed) > _UNFED_MAX:
-                self._feed()
-        if self._writer.offset >= self._watermark:
-            self._pass_watermark()
-        if self._hub.listeners:
-            self._outbox.append(event)
-
-    def _deliver(self) -> None:
-        """Tell subscribers, in order, outside the lock; whoever is at it does it for all."""
-        while self._outbox and self._delivery.acquire(blocking=False):
-            try:
-                while self._outbox:
-                    self._hub.publish(self.id, self._outbox.popleft())
-            finally:
-                self._delivery.release()
-
-    def _notify(self, kind: str, **detail: Any) -> None:
-        if self._hub.listeners:
-            self._outbox.append(Notice(kind, self.id, detail))
-            self._deliver()
+        if self._talk.active:
+            self._talk.take(event)
+        if self._writer.offset >= self._keeper.watermark:
+            self._keeper.pass_watermark()
+        self._outbox.put(event)
 
     def _event_of_key(self, key: str) -> Event:
         found = self._keyed.get(key)
@@ -474,104 +442,29 @@ class Session(Recorder):
             found = self._keyed[key] = next(self.events(seq))
         return found
 
-    def _resolved(self, events: Iterable[Event]) -> Iterator[Event]:
-        return resolve_blobs(events, self._opening.documents)
-
-    def _conversation(self, incomplete: str) -> Conversation:
-        conversation = self._conversations.get(incomplete)
-        if conversation is None:
-            self._feed()
-            conversation = Conversation(incomplete=incomplete)
-            for event in self._resolved(self.events()):
-                conversation.feed(event)
-            self._conversations[incomplete] = conversation
-        elif self._unfed:
-            self._feed()
-        return conversation
-
-    def _feed(self) -> None:
-        for event in self._resolved(self._unfed):
-            for conversation in self._conversations.values():
-                conversation.feed(event)
-        self._unfed.clear()
-
     def _variable_lost(self, name: str, lost: list[str]) -> None:
-        self._notify("variable_not_stored", name=name, lost=lost)
+        self._outbox.notify("variable_not_stored", name=name, lost=lost)
 
     def _leave(self) -> bool:
         """Whether this call is the one that closes."""
-        if self._closed:
-            return False
-        self._users -= 1
-        return self._users == 0
-
-    def _must_end(self, *, save: bool) -> bool:
-        alive = self._forks == forks.count and self._writer.dead is None
-        return alive and save and self._opening.begun
-
-    def _end(self) -> None:
         with self._lock:
-            self._write_batch([Draft("closed", {})])
-            self._hand_over()
-        self._deliver()
+            self._users -= 0 if self._closed or self._ended else 1
+            return self._users == 0 and not self._closed and not self._ended
+
+    def _end(self, *, save: bool) -> bool:
+        """Write the last event and take no more; whether there is anything to flush."""
+        alive = not self.orphaned and self._writer.dead is None
+        with self._lock:
+            ending = alive and save and self._opening.begun
+            if ending:
+                self._write_batch([Draft("closed", {})])
+            self._ended = True
+        self._outbox.deliver()
+        return ending
 
     def _finish(self) -> None:
         self._closed = True
-        if self._on_close is not None:
-            self._on_close(self)
         self._release()
-
-    # -- timers ------------------------------------------------------------------------------
-
-    def _start_timers(self) -> None:
-        if self._timers is None or self._opening.read_only:
-            return
-        if self._options.autosave_ms and not self._options.staged:
-            self._timers.every(self._options.autosave_ms, self._autosave)
-        if self._options.snapshot_ms:
-            self._timers.every(self._options.snapshot_ms, self._autosnapshot)
-
-    def _set_watermark(self) -> None:
-        """The size at which a snapshot is due or the user should be told."""
-        notice_at = self._writer.notice_at() if not self._told_of_size else sys.maxsize
-        self._watermark = min(notice_at, self._schedule.due_at())
-
-    def _pass_watermark(self) -> None:
-        offset = self._writer.offset
-        if not self._told_of_size and offset >= self._writer.notice_at():
-            self._told_of_size = True
-            limit = self._options.limits.session_bytes_max
-            self._outbox.append(
-                Notice("session_near_limit", self.id, {"bytes": offset, "limit": limit})
-            )
-        if offset >= self._schedule.due_at() and self._timers is not None:
-            self._schedule.ask(offset)
-            self._timers.soon(self._autosnapshot)
-        self._set_watermark()
-
-    def _autosave(self) -> None:
-        if self._idle() or self._flushed >= self._writer.offset:
-            return
-        try:
-            self.flush()
-        except HoldfastError as error:
-            self._notify("flush_failed", code=error.code, message=str(error))
-
-    def _autosnapshot(self) -> None:
-        if self._idle() or self.seq == self._schedule.seq or self._options.staged:
-            return
-        try:
-            self.snapshot()
-        except HoldfastError as error:
-            self._notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
-
-    def _snapshot_if_due(self) -> None:
-        """At the end of a turn or of the session, what no timer has done yet."""
-        if self._schedule.is_due(self._writer.position.offset):
-            self._autosnapshot()
-
-    def _idle(self) -> bool:
-        return self._closed or not self._opening.begun or self._writer.dead is not None
 
 
 def _draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:

@@ -1,0 +1,63 @@
+"""The conversation of a live session, built when first asked for and kept up to date after that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from holdfast.model import Event
+from holdfast.replay import Conversation
+from holdfast.session._blobs import resolve_blobs
+from holdfast.storage import Documents
+
+__all__ = ["Talk"]
+
+# A conversation that nobody asks for is brought up to date in steps of this many events.
+_UNFED_MAX = 512
+
+
+class Talk:
+    """One conversation for each way of treating calls without a result."""
+
+    def __init__(self, read_all: Callable[[], Iterable[Event]], documents: Documents) -> None:
+        self._read_all = read_all
+        self._documents = documents
+        self._conversations: dict[str, Conversation] = {}
+        self._unfed: list[Event] = []
+        self.active = False
+        """Whether events must be taken as they come."""
+
+    def keep_from_now(self) -> None:
+        """Start now: for stores from which nothing can be read back later."""
+        self._conversations["drop"] = Conversation(incomplete="drop")
+        self.active = True
+
+    def take(self, event: Event) -> None:
+        """The next event of the session."""
+        self._unfed.append(event)
+        if len(self._unfed) > _UNFED_MAX:
+            self._feed()
+
+    def messages(self, provider: str, incomplete: str) -> list[dict[str, Any]]:
+        """The conversation up to the last event that was taken."""
+        self._feed()
+        conversation = self._conversations.get(incomplete)
+        if conversation is None:
+            conversation = Conversation(incomplete=incomplete)
+            for event in self.resolved(self._read_all()):
+                conversation.feed(event)
+            self._conversations[incomplete] = conversation
+            self.active = True
+        return conversation.messages(provider)
+
+    def resolved(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Events with their big payloads in place."""
+        return resolve_blobs(events, self._documents)
+
+    def _feed(self) -> None:
+        if not self._unfed:
+            return
+        for event in self.resolved(self._unfed):
+            for conversation in self._conversations.values():
+                conversation.feed(event)
+        self._unfed.clear()
