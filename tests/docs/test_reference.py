@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.apps.cli import cli
+from holdfast.apps.cli._app import VERBS
 from holdfast.model import BODIES
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -68,3 +71,13 @@ def test_every_method_of_session_is_described():
     """The page has every public method of `Session`; what is left out is for other rooms."""
     for_other_rooms = {"hub", "key", "live_state", "orphaned", "retain"}
     assert public(holdfast.Session) - for_other_rooms <= described(r"s\.")
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_is_described_with_its_options(name):
+    """The page has each verb of the command with all of its options, and invents none."""
+    shared = {"--store", "--json", "--help"}
+    command = cli.get_command(click.Context(cli), name)
+    options = {max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)}
+    row = " ".join(rows_of("command.md")[name])
+    assert set(re.findall(r"`(--[a-z-]+)", row)) == options - shared
