@@ -147,7 +147,14 @@ def _is_plain(data: Any, depth: int) -> bool:
     for key, value in data.items():
         if type(key) is not str or "$" in key or "\0" in key:
             return False
-        if not _is_plain_value(value, depth):
+        kind = type(value)  # nearly all members are texts or maps, so these two cost no call
+        if kind is str:
+            if "\0" in value:
+                return False
+        elif kind is dict:
+            if not _is_plain(value, depth - 1):
+                return False
+        elif not _is_plain_value(value, depth):
             return False
     return True
 
