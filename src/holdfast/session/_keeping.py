@@ -15,6 +15,10 @@ from holdfast.session._writer import Writer
 
 __all__ = ["Keeper"]
 
+# A snapshot syncs, and a sync holds up appends: a burst gets one in a while, not one for every
+# quarter of a megabyte.
+_PAUSE_MS = 250
+
 
 class Kept(Protocol):
     """What the keeper needs of a session."""
@@ -68,14 +72,14 @@ class Keeper:
 
     def pass_watermark(self) -> None:
         """The log has reached the watermark."""
-        offset = self._writer.position.offset
+        offset = self._writer.offset
         if not self._told_of_size and offset >= self._writer.notice_at():
             self._told_of_size = True
             detail = {"bytes": offset, "limit": self._opening.options.limits.session_bytes_max}
             self._outbox.put(Notice("session_near_limit", self._opening.session_id, detail))
-        if offset >= self._schedule.due_at() and self._timers is not None:
-            self._schedule.ask(offset)
-            self._timers.soon(self._take_snapshot)
+        if self._timers is not None and offset >= self._schedule.due_at():
+            self._schedule.ask()
+            self._timers.soon(self._take_snapshot, _PAUSE_MS)
         self._set_watermark()
 
     def end_of_turn(self) -> None:
@@ -85,7 +89,7 @@ class Keeper:
 
     def settle(self) -> None:
         """Take the snapshot that is due, if one is."""
-        if self._schedule.is_due(self._writer.position.offset):
+        if self._schedule.is_due(self._writer.offset):
             self._take_snapshot()
 
     def _start_timers(self) -> None:
@@ -99,10 +103,11 @@ class Keeper:
 
     def _set_watermark(self) -> None:
         notice_at = sys.maxsize if self._told_of_size else self._writer.notice_at()
-        self.watermark = min(notice_at, self._schedule.due_at())
+        snapshot_at = sys.maxsize if self._timers is None else self._schedule.due_at()
+        self.watermark = min(notice_at, snapshot_at)
 
     def _autosave(self) -> None:
-        if self._idle() or self.flushed >= self._writer.position.offset:
+        if self._idle() or self.flushed >= self._writer.offset:
             return
         try:
             self._session.flush()
@@ -110,12 +115,14 @@ class Keeper:
             self._outbox.notify("flush_failed", code=error.code, message=str(error))
 
     def _take_snapshot(self) -> None:
-        newest = self._writer.position.seq - 1
+        newest = self._writer.seq - 1
         if self._idle() or newest == self._schedule.seq or self._opening.options.staged:
             return
         try:
             self._session.snapshot()
         except HoldfastError as error:
+            self._schedule.postpone(self._writer.offset)
+            self._set_watermark()
             self._outbox.notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
 
     def _idle(self) -> bool:

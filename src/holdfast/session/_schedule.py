@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from holdfast.model import Position
@@ -28,7 +29,9 @@ class SnapshotSchedule:
         self._asked = False
 
     def due_at(self) -> int:
-        """The size of the log at which the next one is due."""
+        """The size of the log at which to ask for the next one."""
+        if self._asked:
+            return sys.maxsize
         grown = self._limits.snapshot_growth_factor * self._state_bytes
         return self._offset + max(self._limits.snapshot_growth_bytes_min, grown)
 
@@ -36,9 +39,13 @@ class SnapshotSchedule:
         """Whether a log of this size should have one that it has not."""
         return self._asked or offset >= self.due_at()
 
-    def ask(self, offset: int) -> None:
-        """One has been asked for: the next is due after as much growth again."""
-        self._asked, self._offset = True, offset
+    def ask(self) -> None:
+        """One will be taken soon."""
+        self._asked = True
+
+    def postpone(self, offset: int) -> None:
+        """It could not be taken: the next is due after as much growth again."""
+        self._asked, self._offset = False, offset
 
     def save(self, state: bytes, position: Position) -> int:
         """Store the state; the size of the snapshot."""

@@ -33,9 +33,9 @@ class Timers:
         """Call a bound method every ``interval_ms`` for as long as its object lives."""
         self._add(interval_ms / 1000, method, repeat=True)
 
-    def soon(self, method: Callable[[], None]) -> None:
+    def soon(self, method: Callable[[], None], delay_ms: int = 0) -> None:
         """Call a bound method once, on the timer thread."""
-        self._add(0, method, repeat=False)
+        self._add(delay_ms / 1000, method, repeat=False)
 
     def close(self) -> None:
         """Stop the thread. What was due is not called any more."""
