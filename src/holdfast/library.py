@@ -178,6 +178,7 @@ class Holdfast:
         at: int | None = None,
     ) -> Recovery:
         """A valid conversation from whatever the log holds; about content it never raises."""
+        from holdfast._tokens import token_counter
         from holdfast.replay import recover
 
         key = self._stored(id)
@@ -187,6 +188,7 @@ class Holdfast:
             provider=provider,
             incomplete=incomplete,
             window_tokens=window_tokens,
+            count_tokens=token_counter(provider) if window_tokens is not None else None,
             session_id=id,
         )
 

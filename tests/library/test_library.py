@@ -489,3 +489,28 @@ def test_bad_data_of_a_foreign_log_is_not_fatal(hf, store_root):
     with hf.session("odd") as s:
         s.user("hi")
         assert len(s.messages()) == 1
+
+
+def test_the_public_names_are_there_and_complete():
+    """Everything in __all__ can be had, also what is loaded later; nothing else is promised."""
+    for name in holdfast.__all__:
+        assert getattr(holdfast, name) is not None
+    assert set(holdfast.__all__) <= set(dir(holdfast))
+    assert len(holdfast.__all__) <= 30
+    with pytest.raises(AttributeError):
+        _ = holdfast.nonsense
+
+
+def test_a_window_counts_tokens_exactly_where_a_vocabulary_is_known(hf):
+    """With the tokens extra the count for openai is exact, for others a labelled estimate."""
+    pytest.importorskip("splintr", reason="the tokens extra is not installed")
+    with hf.session("a") as s:
+        for n in range(30):
+            s.user(f"question number {n} " * 20)
+            s.assistant(f"answer number {n} " * 20)
+    exact = hf.recover("a", provider="openai", window_tokens=600)
+    assert exact.count.source == "counter"
+    assert exact.count.tokens <= 600
+    assert exact.left_out.messages > 0
+    assert "question number 0" in str(exact.messages[0])
+    assert hf.recover("a", window_tokens=600).count.source == "estimate"
