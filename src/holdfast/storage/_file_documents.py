@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import Conflict
-from holdfast.storage._tree import Tree, translation
+from holdfast.storage._tree import Tree, let_go, translation
 from holdfast.storage.base import (
     CHUNK_BYTES,
     Documents,
@@ -123,7 +123,7 @@ class FileDocuments(Documents):
     def _mark(self) -> None:
         with self._tree.opened(self._parts, create=True) as directory:
             assert directory is not None
-            self._disk.close(self._disk.open_lock(_UNSYNCED_MARK, directory))
+            let_go(self._disk, self._disk.open_lock(_UNSYNCED_MARK, directory))
 
     def _unmark(self) -> None:
         """Remove the mark, unless more has come that waits."""
@@ -172,7 +172,7 @@ class FileDocuments(Documents):
             self._disk.lock(descriptor, wait=True)
             yield
         finally:
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
 
     def _check_match(self, name: str, if_match: str) -> None:
         found = self.get(name)
@@ -194,7 +194,7 @@ class FileDocuments(Documents):
                     self._disk.unlink(temporary, directory)
                 raise
             finally:
-                self._disk.close(descriptor)
+                let_go(self._disk, descriptor)
 
     def _open_temporary(self, temporary: str, directory: int) -> int:
         """The temporary file, locked: two who put the same name take turns.
@@ -210,10 +210,10 @@ class FileDocuments(Documents):
                     self._disk.truncate(descriptor, 0)
                     return descriptor
             except BaseException:
-                self._disk.close(descriptor)
+                let_go(self._disk, descriptor)
                 raise
             # Whoever had the lock has renamed it: this file is the document now.
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
 
     def _fill(self, descriptor: int, data: bytes) -> None:
         rest = memoryview(data)
@@ -231,7 +231,7 @@ class FileDocuments(Documents):
         try:
             self._disk.sync(descriptor)
         finally:
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
 
     def _read(self, leaf: str, directory: int) -> bytes | None:
         try:
@@ -246,7 +246,7 @@ class FileDocuments(Documents):
                 offset += len(chunk)
             return b"".join(chunks)
         finally:
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
 
     def _walk(self, parts: tuple[str, ...], prefix: str) -> Iterator[str]:
         with self._tree.opened(parts) as directory:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Locked
-from holdfast.storage._tree import Tree, translation
+from holdfast.storage._tree import Tree, let_go, translation
 from holdfast.storage.base import Lease
 from holdfast.storage.disk import forks
 
@@ -41,7 +41,7 @@ class FileLease(Lease):
                 self._epoch = epoch + 1 if isinstance(epoch, int) else 1
                 self._write_card(descriptor, owner)
             except BaseException:
-                self._disk.close(descriptor)
+                let_go(self._disk, descriptor)
                 raise
         self._descriptor = descriptor
         self._forks = forks.count
@@ -55,7 +55,7 @@ class FileLease(Lease):
         descriptor, self._descriptor = self._descriptor, None
         # In a forked child the lock was given up already, and the number may be another file's.
         if descriptor is not None and self._forks == forks.count:
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
 
     def _take(self) -> int:
         while True:
@@ -68,10 +68,10 @@ class FileLease(Lease):
                     if self._is_current(descriptor):
                         return descriptor
                 except BaseException:
-                    self._disk.close(descriptor)
+                    let_go(self._disk, descriptor)
                     raise
             # The key was moved away between opening and locking: this lock guards nothing.
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
 
     def _is_current(self, descriptor: int) -> bool:
         with self._tree.opened(self._parts) as directory:

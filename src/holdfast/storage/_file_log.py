@@ -9,7 +9,7 @@ from zlib import crc32
 
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, SyncFailed
 from holdfast.storage._file_documents import FileDocuments
-from holdfast.storage._tree import Tree, translated, translation
+from holdfast.storage._tree import Tree, let_go, translated, translation
 from holdfast.storage.base import CHUNK_BYTES, Log
 from holdfast.storage.disk import Node
 
@@ -85,7 +85,7 @@ class FileLog(Log):
                     yield chunk
                     start += len(chunk)
             finally:
-                self._disk.close(descriptor)
+                let_go(self._disk, descriptor)
 
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
         """The last bytes of the file."""
@@ -150,7 +150,7 @@ class FileLog(Log):
             descriptor, self._descriptor = self._descriptor, None
             self._entries_synced = False
             if descriptor is not None:
-                self._disk.close(descriptor)
+                let_go(self._disk, descriptor)
 
     def _node(self) -> Node | None:
         with (
@@ -188,7 +188,7 @@ class FileLog(Log):
         try:
             self._disk.sync(descriptor)
         finally:
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
         return True
 
     def _open_to_write(self) -> int:
@@ -210,7 +210,7 @@ class FileLog(Log):
         try:
             self._size = self._synced = self._disk.node(descriptor).size
         except BaseException:
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
             raise
         self._entries_synced = False
         self._kept.clear()
@@ -276,7 +276,7 @@ class FileLog(Log):
                 self._write_rest(descriptor, memoryview(chunk))
             self._disk.sync(descriptor)
         finally:
-            self._disk.close(descriptor)
+            let_go(self._disk, descriptor)
 
     def _quarantine_old(self, directory: int) -> None:
         old = self._disk.node_at(LOG_NAME, directory)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
 from holdfast.storage.disk import Disk, is_full
 
-__all__ = ["Tree", "translated", "translation"]
+__all__ = ["Tree", "let_go", "translated", "translation"]
 
 _WRITABLE_BY_OTHERS = 0o022
 
@@ -53,7 +53,7 @@ class Tree:
             yield descriptor
         finally:
             if descriptor is not None:
-                self.disk.close(descriptor)
+                let_go(self.disk, descriptor)
 
     def sync(self, parts: tuple[str, ...]) -> None:
         """Make the entries that lead to a directory, and those in it, survive power loss.
@@ -94,13 +94,13 @@ class Tree:
                 self.disk.sync_directory(descriptor)
             return own
         finally:
-            self.disk.close(descriptor)
+            let_go(self.disk, descriptor)
 
     def close(self) -> None:
         """Close the root."""
         with self._lock:
             if self._root is not None:
-                self.disk.close(self._root)
+                let_go(self.disk, self._root)
                 self._root = None
 
     def _open_root(self, *, create: bool) -> int | None:
@@ -110,7 +110,7 @@ class Tree:
         try:
             self._check_root(descriptor)
         except BaseException:
-            self.disk.close(descriptor)
+            let_go(self.disk, descriptor)
             raise
         return descriptor
 
@@ -149,7 +149,7 @@ class Tree:
             try:
                 below = self._step(part, current, create=create, passing=passing)
             finally:
-                self.disk.close(current)
+                let_go(self.disk, current)
             if below is None:
                 return None
             current = below
@@ -183,6 +183,12 @@ class Tree:
         if node is not None and not node.is_directory:
             return Unavailable(f"{name!r} on the way to {self.path} is not a directory")
         return error
+
+
+def let_go(disk: Disk, descriptor: int) -> None:
+    """Close a descriptor. An error of closing says nothing that a sync would not have said."""
+    with contextlib.suppress(OSError):
+        disk.close(descriptor)
 
 
 def translated(error: OSError, doing: str) -> StoreError | Forbidden:

@@ -33,6 +33,7 @@ __all__ = [
     "check_key",
     "check_prefix",
     "is_document_name",
+    "needs_log",
 ]
 
 MUST_NOT_EXIST = ""
@@ -227,16 +228,18 @@ class Store(ABC):
     def move(self, key: str, to: str) -> None:
         """Give a key with all it has another name. Durable when it returns.
 
-        Raises NotFound if it has neither log nor documents, Conflict if ``to`` has either, Locked
-        while a writer has one of the two.
+        Raises NotFound if it has neither log nor documents, Conflict if ``to`` is taken, Locked
+        while a writer has one of the two. A session is taken when it has a log; documents without
+        one are what a crash left of its beginning, and give way. Anything else is taken when it
+        has either.
         """
 
     @abstractmethod
     def drop(self, key: str) -> None:
         """Remove a key with all it has, for good. Raises NotFound, and Locked while in use.
 
-        The log goes first: a crash leaves the whole key, or one without a log, and then dropping
-        it again removes the rest.
+        A crash leaves the whole key or none of it that can be seen; dropping it again then removes
+        the bytes that are left.
         """
 
     @abstractmethod
@@ -262,6 +265,11 @@ def check_key(key: str) -> str:
         raise InvalidId(f"{key[:80]!a} is not a key: expected <kind>/<id>", id=key)
     check_id(parts[1], what=f"{parts[0].removesuffix('s')} id")
     return key
+
+
+def needs_log(key: str) -> bool:
+    """Whether a key is a session, which is nothing without its log."""
+    return key.split("/")[-2] in ("sessions", "trash")
 
 
 def check_prefix(prefix: str) -> tuple[str, ...]:

@@ -15,10 +15,10 @@ from weakref import WeakValueDictionary
 from holdfast.errors import Conflict, Forbidden, NotFound, Unavailable, UsageError
 from holdfast.model import fold_id, is_id
 from holdfast.storage._file_documents import FileDocuments
-from holdfast.storage._file_lease import LOCK_NAME, FileLease
+from holdfast.storage._file_lease import FileLease
 from holdfast.storage._file_log import LOG_NAME, FileLog
 from holdfast.storage._flusher import Flusher
-from holdfast.storage._tree import Tree, translation
+from holdfast.storage._tree import Tree, let_go, translation
 from holdfast.storage.base import (
     Capabilities,
     Entry,
@@ -27,6 +27,7 @@ from holdfast.storage.base import (
     Store,
     check_key,
     check_prefix,
+    needs_log,
 )
 from holdfast.storage.disk import Disk
 
@@ -36,6 +37,7 @@ _MS = 1_000_000
 # Two changes of a directory within the clock's grain leave the same time on it.
 _TIME_GRAIN_NS = 2_000_000_000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+_DROPPED = ".dropped-"
 
 
 class FileStore(Store):
@@ -116,7 +118,7 @@ class FileStore(Store):
         """Rename the directory under its lock, then sync both parents."""
         source, target = _parts(key), _parts(to)
         with translation(f"moving {key}"), self._held(key):
-            if self._has_content(to):
+            if self._is_taken(to):
                 raise Conflict(f"{to} is taken")
             self._make_room(to)
             self._rename(source, target)
@@ -126,9 +128,20 @@ class FileStore(Store):
             self._documents.pop(to, None)
 
     def drop(self, key: str) -> None:
-        """The log goes first, for good; then the rest, the lock last."""
-        with translation(f"dropping {key}"), self._held(key):
-            self._remove(_parts(key))
+        """Out of sight with one rename, then removed piece by piece.
+
+        A crash in between leaves what is out of sight; dropping the key again removes that too.
+        """
+        *above, name = _parts(key)
+        with translation(f"dropping {key}"), self._tree.opened(tuple(above)) as directory:
+            swept = directory is not None and self._sweep(_DROPPED + name, directory)
+            if swept and not self._has_content(key):
+                return
+            with self._held(key):
+                assert directory is not None
+                self._disk.rename(name, directory, _DROPPED + name, directory)
+                self._disk.sync_directory(directory)
+            self._sweep(_DROPPED + name, directory)
 
     def location(self, key: str) -> str:
         """The path of the key's directory."""
@@ -171,6 +184,9 @@ class FileStore(Store):
         """Whether there is more at a key than a lock."""
         return self.exists(key) or bool(self.documents(key).names())
 
+    def _is_taken(self, key: str) -> bool:
+        return self.exists(key) or (not needs_log(key) and self._has_content(key))
+
     @contextmanager
     def _held(self, key: str) -> Iterator[None]:
         """Hold the lease of a key that has something; NotFound if it has not."""
@@ -187,18 +203,19 @@ class FileStore(Store):
             lease.release()
 
     def _make_room(self, key: str) -> None:
-        """Remove a directory that has nothing but a lock which nobody holds."""
-        with self._tree.opened(_parts(key)) as directory:
-            if directory is None:
+        """Remove what a key has that is not taken: a lock, or what a crash left of a beginning."""
+        *above, name = _parts(key)
+        with self._tree.opened(tuple(above)) as directory:
+            if directory is None or self._disk.node_at(name, directory) is None:
                 return
-        lease = self.lease(key)
-        lease.acquire("store", 0)
-        try:
-            if self._has_content(key):
-                raise Conflict(f"{key} is taken")
-            self._remove(_parts(key))
-        finally:
-            lease.release()
+            lease = self.lease(key)
+            lease.acquire("store", 0)
+            try:
+                if self._is_taken(key):
+                    raise Conflict(f"{key} is taken")
+                self._sweep(name, directory)
+            finally:
+                lease.release()
 
     def _rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         with (
@@ -216,31 +233,23 @@ class FileStore(Store):
             self._tree.sync(target[:-1])
             self._disk.sync_directory(above)
 
-    def _remove(self, parts: tuple[str, ...]) -> None:
-        """Everything in a key's directory, and the directory. The caller holds the lease."""
-        with (
-            self._tree.opened(parts) as directory,
-            self._tree.opened(parts[:-1]) as above,
-        ):
-            assert directory is not None
-            assert above is not None
-            if self._disk.node_at(LOG_NAME, directory) is not None:
-                self._disk.unlink(LOG_NAME, directory)
-                self._disk.sync_directory(directory)
-            self._empty(directory, keep=LOCK_NAME)
-            self._disk.unlink(LOCK_NAME, directory)
-            try:
-                self._disk.remove_directory(parts[-1], above)
-            except OSError as error:
-                if error.errno not in _TAKEN:
-                    raise
-                # Someone begins the key anew at this very moment: the directory is theirs now.
-            self._disk.sync_directory(above)
+    def _sweep(self, name: str, above: int) -> bool:
+        """Remove a directory with all that is in it; whether it was there."""
+        if self._disk.node_at(name, above) is None:
+            return False
+        directory = self._disk.open_directory(name, above)
+        try:
+            self._empty(directory)
+        finally:
+            let_go(self._disk, directory)
+        self._disk.remove_directory(name, above)
+        self._disk.sync_directory(above)
+        return True
 
-    def _empty(self, directory: int, keep: str = "") -> None:
+    def _empty(self, directory: int) -> None:
         for name in self._disk.scan(directory):
             node = self._disk.node_at(name, directory)
-            if node is None or name == keep:
+            if node is None:
                 continue
             if not node.is_directory:
                 self._disk.unlink(name, directory)
@@ -249,7 +258,7 @@ class FileStore(Store):
             try:
                 self._empty(below)
             finally:
-                self._disk.close(below)
+                let_go(self._disk, below)
             self._disk.remove_directory(name, directory)
 
 

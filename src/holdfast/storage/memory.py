@@ -22,6 +22,7 @@ from holdfast.storage.base import (
     check_document_name,
     check_key,
     check_prefix,
+    needs_log,
 )
 
 __all__ = ["MemoryStore"]
@@ -114,9 +115,9 @@ class MemoryStore(Store):
             shelf = self._free(key)
             other = self._shelves.get(to)
             if other is not None:
-                other.check_free(to)
-                if other.has_content():
+                if other.log is not None or (other.has_content() and not needs_log(to)):
                     raise Conflict(f"{to} is taken")
+                other.check_free(to)
             self._shelves[to] = shelf
             del self._shelves[key]
 

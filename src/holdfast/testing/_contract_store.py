@@ -122,8 +122,8 @@ class StoreContract(LogContract, LeaseContract, DocumentContract):
             return
         self.write(store, self.KEY, b"1\n")
         self.write(store, "trash/log", b"2\n")
-        store.documents("trash/noted").put("a", b"1")
-        for taken in ("trash/log", "trash/noted"):
+        store.documents("agents/noted").put("a", b"1")
+        for taken in ("trash/log", "agents/noted"):
             with refused(Conflict):
                 store.move(self.KEY, taken)
         for busy, key, to in (
@@ -136,8 +136,12 @@ class StoreContract(LogContract, LeaseContract, DocumentContract):
                 store.move(key, to)
             lease.release()
         assert read_all(store.log(self.KEY)) == b"1\n"
-        store.move(self.KEY, "trash/alpha")  # a lease that was given back takes no place
+        # Neither a lease that was given back nor the documents of a session without a log are in
+        # the way; nor do they mix with what comes.
+        store.documents("trash/alpha").put("blobs/old", b"1")
+        store.move(self.KEY, "trash/alpha")
         assert read_all(store.log("trash/alpha")) == b"1\n"
+        assert store.documents("trash/alpha").names() == []
 
     def test_c50_drop(self) -> None:
         """A dropped key is gone with all it had, and can begin anew."""

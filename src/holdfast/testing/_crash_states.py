@@ -40,15 +40,22 @@ Entries = dict[int, dict[str, int]]
 class CrashState:
     """A disk as a crash left it, and what had been acknowledged by then."""
 
-    __slots__ = ("acknowledged", "after", "how", "paths")
+    __slots__ = ("acknowledged", "after", "cut", "paths")
 
-    def __init__(self, paths: Paths, acknowledged: tuple[Any, ...], after: int, how: str) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        acknowledged: tuple[Any, ...],
+        after: int,
+        cut: tuple[int, int] | None = None,
+    ) -> None:
         self.paths = paths
         """(inode, bytes) by path; the bytes of a directory are None."""
         self.acknowledged = acknowledged
         self.after = after
         """How many effects had happened."""
-        self.how = how
+        self.cut = cut
+        """If the last write was cut: after how many of how many bytes."""
 
     @property
     def key(self) -> frozenset[tuple[str, bytes | None]]:
@@ -81,7 +88,8 @@ class CrashState:
         return Image(entries, contents)
 
     def __repr__(self) -> str:
-        return f"<CrashState after {self.after} effects, {self.how}, {len(self.paths)} paths>"
+        cut = f", the last one cut at {self.cut[0]} of {self.cut[1]} bytes" if self.cut else ""
+        return f"<CrashState after {self.after} effects{cut}: {sorted(self.paths)}>"
 
 
 class _Medium:
@@ -181,32 +189,33 @@ def power_states(
             seen.clear()
         acknowledged = tuple(told)
         written = effect.inode if isinstance(effect, (Write, Cut)) else None
-        for paths, how in _states_at(medium, written, step, subsets=subsets, holes=holes):
-            state = CrashState(paths, acknowledged, index, how)
+        for paths, cut in _states_at(medium, written, step, subsets=subsets, holes=holes):
+            state = CrashState(paths, acknowledged, index, cut)
             if state.key not in seen:
                 seen.add(state.key)
                 yield state
 
 
-def kill_states(image: Image, effects: list[Effect], *, step: int = 1) -> Iterator[CrashState]:
+def kill_states(
+    image: Image, effects: list[Effect], *, step: int = 1, settled: Collection[str] = ()
+) -> Iterator[CrashState]:
     """The states that a kill can leave: all that was done, and the last write cut at any byte."""
-    medium = _Medium(image)
+    medium = _Medium(image, settled)
     told: list[Any] = []
-    yield CrashState(_tree(medium.entries, medium.contents), (), 0, "killed")
+    yield CrashState(_tree(medium.entries, medium.contents), (), 0)
     for index, effect in enumerate(effects, 1):
         if isinstance(effect, (Sync, SyncDirectory)):
             continue
         if isinstance(effect, Acknowledged):
             told.append(effect.what)
-        if isinstance(effect, Write):
+        if isinstance(effect, Write) and effect.inode not in medium.settled:
             paths = _tree(medium.entries, medium.contents)
             before = medium.contents.get(effect.inode, b"")
             for size in range(step, len(effect.data), step):
                 cut = _replaced(paths, effect.inode, effect.on(before, size))
-                yield CrashState(cut, tuple(told), index, f"killed in a write at {size}")
+                yield CrashState(cut, tuple(told), index, (size, len(effect.data)))
         _take_at_once(medium, effect)
-        paths = _tree(medium.entries, medium.contents)
-        yield CrashState(paths, tuple(told), index, "killed")
+        yield CrashState(_tree(medium.entries, medium.contents), tuple(told), index)
 
 
 def _take_at_once(medium: _Medium, effect: Effect) -> None:
@@ -220,7 +229,7 @@ def _take_at_once(medium: _Medium, effect: Effect) -> None:
 
 def _states_at(
     medium: _Medium, written: int | None, step: int, *, subsets: bool, holes: bool
-) -> Iterator[tuple[Paths, str]]:
+) -> Iterator[tuple[Paths, tuple[int, int] | None]]:
     if written in medium.settled:
         step = len(medium.volatile(written))
     for entries in medium.entry_choices(subsets=subsets):
@@ -231,10 +240,10 @@ def _states_at(
         settled = {written, *medium.settled}
         unsafe = [inode for inode in medium.unsafe if inode in present and inode not in settled]
         for paths in _with_unsafe_files(base, medium, unsafe, holes=holes):
-            yield paths, "some unsafe bytes lost"
+            yield paths, None
             if written in present:
-                for content in _every_cut(medium, written, step):
-                    yield _replaced(paths, written, content), "the last write cut"
+                for content, cut in _every_cut(medium, written, step):
+                    yield _replaced(paths, written, content), cut
 
 
 def _with_unsafe_files(
@@ -279,22 +288,24 @@ def _with_holes(medium: _Medium, inode: int) -> Iterator[bytes]:
         yield content
 
 
-def _every_cut(medium: _Medium, inode: int, step: int) -> Iterator[bytes]:
+def _every_cut(
+    medium: _Medium, inode: int, step: int
+) -> Iterator[tuple[bytes, tuple[int, int] | None]]:
     """The file with its last change cut at each byte, and with zeros up to its new size."""
     *earlier, last = medium.unsafe[inode]
     content = medium.contents.get(inode, b"")
-    yield content
+    yield content, None
     for change in earlier:
         content = change.on(content)
     whole = last.on(content)
-    yield content
-    yield content.ljust(len(whole), b"\0")
+    yield content, None
+    yield content.ljust(len(whole), b"\0"), None
     if isinstance(last, Write):
-        for size in range(step, len(last.data), step):
-            yield last.on(content, size)
-        half = last.on(content, len(last.data) // 2)
-        yield half.ljust(len(whole), b"\0")
-    yield whole
+        length = len(last.data)
+        for size in range(step, length, step):
+            yield last.on(content, size), (size, length)
+        yield last.on(content, length // 2).ljust(len(whole), b"\0"), None
+    yield whole, None
 
 
 def _tree(entries: Entries, contents: dict[int, bytes]) -> Paths:

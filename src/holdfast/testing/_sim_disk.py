@@ -58,6 +58,7 @@ class SimDisk(Disk):
         self._descriptors = itertools.count(_DESCRIPTOR_MIN)
         self._ticks = itertools.count(_BIRTH_NS, 1_000_000)
         self._effects: list[Effect] = []
+        self._killed = 0
         self.calls: list[tuple[str, Any]] = []
 
     # -- what a crash leaves -------------------------------------------------------------------
@@ -80,6 +81,12 @@ class SimDisk(Disk):
         """The disk as programs see it now."""
         entries = {inode: dict(names) for inode, names in self._entries.items()}
         return Image(entries, {inode: bytes(data) for inode, data in self._contents.items()})
+
+    def kill(self) -> None:
+        """End the process that has files open here: its descriptors and locks go, nothing else."""
+        self._open.clear()
+        self._locks.clear()
+        self._killed = next(self._descriptors)
 
     @property
     def open_count(self) -> int:
@@ -250,6 +257,8 @@ class SimDisk(Disk):
     def close(self, descriptor: int) -> None:
         """Give back a descriptor and its lock."""
         self.calls.append(("close", descriptor))
+        if descriptor < self._killed:
+            return  # an object of the killed process is tidied up: to the disk that never happened
         inode = self._inode(descriptor)
         if self._locks.get(inode) == descriptor:
             del self._locks[inode]
