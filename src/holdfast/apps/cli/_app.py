@@ -1,0 +1,191 @@
+"""The command as a whole: its verbs, what they share, and how a failure is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from holdfast.apps.cli._failure import Failure, explain, suggestion
+from holdfast.apps.cli._screen import Screen, Span, standard_error, standard_output
+from holdfast.library import Holdfast
+from holdfast.model import VERSION
+
+__all__ = ["App", "cli", "main"]
+
+# The verbs as `holdfast --help` shows them, so that help loads none of them.
+SECTIONS = {
+    "Look": {
+        "list": "List the sessions, newest first.",
+        "show": "Show a session: its conversation, events, state or messages.",
+        "snapshots": "List the snapshots of a session.",
+        "recover": "Print a valid message list from any session or log file.",
+    },
+    "Care": {
+        "verify": "Check every byte of sessions and say what is whole.",
+        "repair": "Write a whole log in the place of a damaged one.",
+        "delete": "Put sessions into the trash.",
+        "undelete": "Bring sessions back from the trash.",
+        "doctor": "Say where the store is, how it is, and what is missing.",
+    },
+}
+VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
+
+_EPILOG = """\b
+Examples:
+  holdfast list --limit 5
+  holdfast show -                  the newest session
+  holdfast show 01jx --messages    an id may be cut short
+  holdfast doctor
+
+\b
+Exit codes:
+  0 fine   1 failed   2 wrong usage   3 not found   4 damaged or refused
+"""
+
+
+class App:
+    """What every verb gets: where to write, and the store that was asked for."""
+
+    def __init__(self, place: str | None = None) -> None:
+        self.place = place
+        self.out = standard_output()
+        self.err = standard_error()
+        self._library: Holdfast | None = None
+
+    @property
+    def library(self) -> Holdfast:
+        """The store, opened on first use. Raises as ``holdfast.open`` does."""
+        if self._library is None:
+            self._library = Holdfast(self.place, timers=False)
+        return self._library
+
+    @property
+    def where(self) -> str:
+        """The store's place as people write it."""
+        store = self.library.store
+        return str(getattr(store, "path", store.url))
+
+    def close(self) -> None:
+        """Close the store, if it was opened."""
+        if self._library is not None:
+            self._library.close()
+
+    def warn(self, message: str, remedy: str = "") -> None:
+        """Tell something on standard error that is no failure."""
+        tell(self.err, Span("warning: ", "warning"), message, remedy)
+
+
+class _Verbs(click.Group):
+    """Verbs that are loaded when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of the help page."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name, loaded now."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"holdfast.apps.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a suggestion for a misspelt verb."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            _refuse_verb(name, ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs in their sections, without loading them."""
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(verbs.items()), col_max=12)
+
+    def main(  # type: ignore[override]  # click types two overloads; this serves both
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's signature
+        **extra: Any,
+    ) -> int:
+        """Run a verb; whatever fails is told in a sentence and an exit code."""
+        try:
+            found = super().main(args, "holdfast", complete_var, standalone_mode=False, **extra)
+            code = found if isinstance(found, int) else 0
+            standard_output().flush()
+        except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
+            code = _fail(error)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+@click.group(
+    cls=_Verbs,
+    invoke_without_command=True,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--store", metavar="URL", help="The store: a path or a URL [env: HOLDFAST_STORE].")
+@click.version_option(VERSION, prog_name="holdfast", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, store: str | None) -> None:
+    """Keep the sessions of AI agents: look at them, check them, mend them."""
+    ctx.obj = App(store)
+    ctx.call_on_close(ctx.obj.close)
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> NoReturn:
+    """The entry point of the command."""
+    cli()
+    raise AssertionError  # cli leaves with an exit code
+
+
+def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
+    """A sentence and, below it, what to do about it."""
+    first, *more = message.split("\n")
+    screen.line(label, first)
+    for line in [*more, *filter(None, remedy.split("\n"))]:
+        screen.line("  ", line)
+
+
+def _refuse_verb(name: str, ctx: click.Context) -> NoReturn:
+    ctx.fail(f"there is no command {name[:60]!a}{suggestion(name, VERBS)}")
+
+
+def _fail(error: BaseException) -> int:
+    failure = explain(error)
+    if failure.message:
+        _tell_failure(failure)
+    _discard_output()
+    if os.environ.get("HOLDFAST_TRACEBACK") and not isinstance(error, SystemExit):
+        raise error
+    return failure.code
+
+
+def _tell_failure(failure: Failure) -> None:
+    screen = standard_error()
+    try:
+        tell(screen, Span("error: ", "bad"), failure.message, failure.remedy)
+        screen.flush()
+    except OSError:
+        pass  # nobody is there to be told
+
+
+def _discard_output() -> None:
+    """Output that could not be written must not fail once more at exit."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        sys.stdout = None  # Python then leaves it alone

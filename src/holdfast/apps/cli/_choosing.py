@@ -1,0 +1,73 @@
+"""Which session is meant: by its id, by the beginning of its id, or the newest."""
+
+from __future__ import annotations
+
+from holdfast.apps.cli._failure import suggestion
+from holdfast.errors import NotFound, UsageError
+from holdfast.library import Holdfast
+from holdfast.model import check_id, fold_id, is_id
+
+__all__ = ["NEWEST", "choose", "choose_deleted", "pick", "session_ids"]
+
+NEWEST = "-"
+_SHOWN_MAX = 5
+
+
+def choose(library: Holdfast, given: str) -> str:
+    """The id of the session that ``given`` means.
+
+    Raises NotFound, with the nearest id if there is one; UsageError if several begin like this;
+    InvalidId for what can be no id. Touches nothing.
+    """
+    if given == NEWEST:
+        return _newest(library)
+    if is_id(given) and library.exists(given):
+        return given
+    return pick(given, session_ids(library), f"no session {given}")
+
+
+def choose_deleted(library: Holdfast, given: str) -> str:
+    """The same among the sessions in the trash."""
+    entries = list(library.store.entries("trash/"))
+    if given == NEWEST and entries:
+        return _deleted_id(max(entries, key=lambda entry: entry.modified).key)
+    ids = sorted({_deleted_id(entry.key) for entry in entries})
+    return pick(given, ids, f"no session {given} in the trash")
+
+
+def session_ids(library: Holdfast) -> list[str]:
+    """Every session's id, newest first."""
+    entries = sorted(library.store.entries(), key=lambda entry: entry.modified, reverse=True)
+    return [entry.key.rpartition("/")[2] for entry in entries]
+
+
+def pick(given: str, ids: list[str], missing: str) -> str:
+    """The one of ``ids`` that is ``given``, or begins with it; case does not count."""
+    wanted = fold_id(given)
+    matches = [id for id in ids if given and fold_id(id).startswith(wanted)]
+    exact = [id for id in matches if len(id) == len(given)]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    if matches:
+        raise UsageError(_several(given, matches), remedy="Give more of the id.")
+    check_id(given)
+    raise NotFound(f"there is {missing}{suggestion(given, ids)}", session_id=given)
+
+
+def _newest(library: Holdfast) -> str:
+    ids = session_ids(library)
+    if not ids:
+        raise NotFound("there are no sessions yet")
+    return ids[0]
+
+
+def _deleted_id(key: str) -> str:
+    """The id in a key of the trash, ``trash/<number>.<id>``."""
+    return key.rpartition("/")[2].partition(".")[2]
+
+
+def _several(given: str, matches: list[str]) -> str:
+    shown = "\n".join(sorted(matches)[:_SHOWN_MAX])
+    more = len(matches) - _SHOWN_MAX
+    rest = f"\nand {more:,} more" if more > 0 else ""
+    return f"{len(matches):,} sessions begin with {given}:\n{shown}{rest}"

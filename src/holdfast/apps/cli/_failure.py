@@ -1,0 +1,105 @@
+"""From an exception to a sentence, a remedy and an exit code."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import click
+
+from holdfast.errors import (
+    Damaged,
+    Fenced,
+    HoldfastError,
+    InvalidId,
+    Locked,
+    NotFound,
+    SecurityError,
+    TooNew,
+    UsageError,
+)
+
+__all__ = [
+    "EXIT_DAMAGED",
+    "EXIT_FAILED",
+    "EXIT_FINE",
+    "EXIT_NOT_FOUND",
+    "EXIT_USAGE",
+    "Failure",
+    "explain",
+    "suggestion",
+]
+
+EXIT_FINE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3
+EXIT_DAMAGED = 4
+EXIT_INTERRUPTED = 130  # what shells give for Ctrl-C
+
+_CODES: tuple[tuple[tuple[type[HoldfastError], ...], int], ...] = (
+    ((UsageError, InvalidId), EXIT_USAGE),
+    ((NotFound,), EXIT_NOT_FOUND),
+    ((Damaged, TooNew, SecurityError, Locked, Fenced), EXIT_DAMAGED),
+    ((HoldfastError,), EXIT_FAILED),
+)
+
+
+class Failure(NamedTuple):
+    """What the user is told; an empty message for nothing."""
+
+    message: str
+    remedy: str
+    code: int
+
+
+def explain(error: BaseException) -> Failure:
+    """What to tell the user about an exception, whatever it is."""
+    if isinstance(error, HoldfastError):
+        return Failure(error.message, error.remedy, _code(error))
+    if isinstance(error, click.exceptions.Exit):
+        return Failure("", "", error.exit_code)
+    if isinstance(error, click.ClickException):
+        return _explain_click(error)
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return Failure("stopped", "", EXIT_INTERRUPTED)
+    if isinstance(error, SystemExit):
+        return Failure("", "", error.code if isinstance(error.code, int) else EXIT_FAILED)
+    if isinstance(error, OSError):
+        return _explain_system(error)
+    return _explain_defect(error)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that is not known: what it may have meant."""
+    close = difflib.get_close_matches(name[:128], list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _code(error: HoldfastError) -> int:
+    return next(code for kinds, code in _CODES if isinstance(error, kinds))
+
+
+def _explain_click(error: click.ClickException) -> Failure:
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "holdfast"
+    return Failure(message[:1].lower() + message[1:], f"See `{path} --help`.", error.exit_code)
+
+
+def _explain_system(error: OSError) -> Failure:
+    if error.errno == errno.EPIPE:
+        return Failure("", "", EXIT_FAILED)  # the reader has seen enough; it knows
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return Failure(f"the system refused: {why}", "Check the disk and your rights.", EXIT_FAILED)
+
+
+def _explain_defect(error: BaseException) -> Failure:
+    return Failure(
+        f"{type(error).__name__}: {error}",
+        "This is a defect of Holdfast. Please report it with what HOLDFAST_TRACEBACK=1 adds.",
+        EXIT_FAILED,
+    )

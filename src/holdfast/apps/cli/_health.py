@@ -1,0 +1,134 @@
+"""How a store is: each thing that is looked at, and what to do where it is not as it should be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast._config import ENVIRONMENT, PROJECT_FOLDER, default_location
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._words import counted, size
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.library import Holdfast
+
+__all__ = ["Check", "check_store", "place_and_reason"]
+
+GOOD, WARNING, BAD = "ok", "warning", "bad"
+_SAMPLE = 20  # newest sessions that are looked at; `verify --all` looks at every one
+_SPACE_LOW_BYTES = 500_000_000
+_SPACE_NONE_BYTES = 10_000_000
+
+
+class Check(NamedTuple):
+    """One finding; ``state`` is ok, warning or bad."""
+
+    name: str
+    state: str
+    finding: str
+    remedy: str = ""
+
+
+def place_and_reason(app: App) -> tuple[str, str]:
+    """Where the store is, and what said so."""
+    if app.place is not None:
+        return app.place, "given with --store"
+    place = default_location()
+    if os.environ.get(ENVIRONMENT):
+        return place, f"from the environment variable {ENVIRONMENT}"
+    if os.path.basename(place) == PROJECT_FOLDER:
+        return place, f"the folder {PROJECT_FOLDER} of this project"
+    return place, "the user's data folder, as nothing else is set"
+
+
+def check_store(app: App) -> Iterator[Check]:
+    """Everything worth knowing about the store, without writing a byte."""
+    try:
+        library = app.library
+    except UsageError:
+        raise
+    except HoldfastError as error:
+        yield Check("opens", BAD, error.message, error.remedy)
+        return
+    path = getattr(library.store, "path", None)
+    if path is None:
+        yield _keeping(library)
+    else:
+        yield from _check_folder(path)
+    yield from _check_sessions(library)
+
+
+def _keeping(library: Holdfast) -> Check:
+    able = library.store.capabilities
+    if not able.stores:
+        return Check("keeps", WARNING, "nothing: this store forgets every event at once")
+    if not able.survives_kill:
+        return Check("keeps", WARNING, "only as long as the program runs")
+    return Check("keeps", GOOD, "yes")
+
+
+def _check_folder(path: str) -> Iterator[Check]:
+    existing = _existing(path)
+    if existing == path:
+        yield Check("opens", GOOD, "yes, and only you can write to it")
+    else:
+        yield Check("opens", GOOD, "not there yet; it is made with the first event")
+    if os.access(existing, os.W_OK | os.X_OK) and not _is_read_only(existing):
+        yield Check("writable", GOOD, "yes")
+    else:
+        yield Check(
+            "writable",
+            BAD,
+            f"no: {existing} is read-only for you",
+            "Sessions can be read and not continued. Use another store, or mend the rights.",
+        )
+    yield _check_space(existing)
+
+
+def _existing(path: str) -> str:
+    """The folder itself, or the nearest one above it that is there."""
+    while not os.path.isdir(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _is_read_only(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _check_space(path: str) -> Check:
+    found = os.statvfs(path)
+    free = found.f_bavail * found.f_frsize
+    text = f"{size(free)} free"
+    if free < _SPACE_NONE_BYTES:
+        return Check("space", BAD, text, "Free some space: sessions cannot be continued.")
+    if free < _SPACE_LOW_BYTES:
+        return Check("space", WARNING, text, "Free some space before it runs out.")
+    return Check("space", GOOD, text)
+
+
+def _check_sessions(library: Holdfast) -> Iterator[Check]:
+    entries = list(library.store.entries())
+    kept = sum(entry.size for entry in entries)
+    yield Check("sessions", GOOD, f"{len(entries):,}, {size(kept)}" if entries else "none yet")
+    rows = library.list(_SAMPLE)
+    if rows:
+        yield _check_sample([row.session_id for row in rows if row.state == "damaged"], len(rows))
+    unreadable = [row for row in rows if row.state in ("too_new", "sealed")]
+    if unreadable:
+        names = ", ".join(f"{row.session_id} ({row.state.replace('_', ' ')})" for row in unreadable)
+        yield Check("unreadable", WARNING, names, "Install a newer Holdfast, or give the key.")
+    trash = list(library.store.entries("trash/"))
+    if trash:
+        yield Check("trash", GOOD, f"{counted(len(trash), 'session')}; back with holdfast undelete")
+
+
+def _check_sample(damaged: list[str], looked_at: int) -> Check:
+    if not damaged:
+        return Check("sample", GOOD, f"the newest {looked_at:,} look whole")
+    return Check(
+        "sample",
+        BAD,
+        f"damaged: {', '.join(damaged)} (of the newest {looked_at:,})",
+        f"See `holdfast verify {damaged[0]}`, then `holdfast repair {damaged[0]}`.",
+    )

@@ -1,0 +1,209 @@
+"""How clean text is laid out: with rich on a terminal, as plain lines anywhere else.
+
+What comes here was neutralised by the screen. Rich is loaded only for a terminal, since it takes
+longer to load than most commands to run.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from holdfast.apps.cli._screen import Column, Span
+
+__all__ = ["Colour", "Ink", "Plain"]
+
+T = TypeVar("T")
+_GAP = 2  # spaces between columns
+_NOTHING = "-"
+_FLEXIBLE_MIN = 18
+_FLEXIBLE_FLOOR = 6
+
+# A style's name says what it is for; only here does it become a look.
+STYLES = {
+    "": "",
+    "faint": "dim",
+    "strong": "bold",
+    "name": "cyan",
+    "good": "green",
+    "warning": "yellow",
+    "bad": "bold red",
+    "user": "bold green",
+    "assistant": "bold blue",
+    "tool": "magenta",
+    "thinking": "italic dim",
+}
+
+
+class Ink(ABC):
+    """Writes clean text onto a stream."""
+
+    @abstractmethod
+    def line(self, spans: list[Span]) -> None:
+        """One line."""
+
+    @abstractmethod
+    def text(self, span: Span, indent: int) -> None:
+        """Some lines, all indented."""
+
+    @abstractmethod
+    def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
+        """A heading and rows, aligned."""
+
+    def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
+        """The items one by one; how far they have come is told where there is a terminal."""
+        return iter(items)
+
+
+class Plain(Ink):
+    """For pipes and files: no colours, nothing cut, every column in every row."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def line(self, spans: list[Span]) -> None:
+        """The text alone."""
+        self._stream.write("".join(span.text for span in spans).rstrip() + "\n")
+
+    def text(self, span: Span, indent: int) -> None:
+        """Each line with its indentation; none of them is broken."""
+        for line in span.text.split("\n"):
+            self._stream.write((" " * indent + line).rstrip() + "\n")
+
+    def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
+        """Columns as wide as their widest cell; an empty cell is a dash."""
+        cells = [[column.name for column in columns]]
+        cells += [[span.text or _NOTHING for span in row] for row in rows]
+        widths = [max(map(_cells, column)) for column in zip(*cells, strict=True)]
+        for row in cells:
+            padded = (
+                " " * (width - _cells(text)) + text
+                if column.right
+                else text + " " * (width - _cells(text))
+                for text, width, column in zip(row, widths, columns, strict=True)
+            )
+            self._stream.write((" " * _GAP).join(padded).rstrip() + "\n")
+
+
+class Colour(Ink):
+    """For a terminal: colours, wrapped at its width, tables that fit."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+
+        plain = bool(os.environ.get("NO_COLOR"))
+        self._console = Console(
+            file=stream,
+            force_terminal=True,
+            color_system=None if plain else "auto",
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def line(self, spans: list[Span]) -> None:
+        """Words are kept whole where a line is broken."""
+        from rich.text import Text
+
+        text = Text(overflow="fold")
+        for span in spans:
+            text.append(span.text, STYLES[span.style])
+        self._console.print(text)
+
+    def text(self, span: Span, indent: int) -> None:
+        """The indentation holds on broken lines too."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        text = Text(span.text, STYLES[span.style], overflow="fold")
+        self._console.print(Padding(text, (0, 0, 0, indent)))
+
+    def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
+        """No wider than the terminal, as far as there is something to cut."""
+        kept, widths = fit(columns, rows, self._console.width)
+        self._row([columns[index] for index in kept], widths, [_heading(columns[i]) for i in kept])
+        for row in rows:
+            self._row([columns[index] for index in kept], widths, [row[index] for index in kept])
+
+    def _row(self, columns: list[Column], widths: list[int], cells: list[Span]) -> None:
+        from rich.text import Text
+
+        line = Text()
+        for column, width, span in zip(columns, widths, cells, strict=True):
+            cell = Text(span.text, STYLES[span.style])
+            cell.truncate(width, overflow="ellipsis")
+            space = " " * (width - cell.cell_len)
+            line.append(" " * _GAP if line else "")
+            line.append(space if column.right else "").append_text(cell)
+            line.append("" if column.right else space)
+        line.rstrip()
+        self._console.print(line, soft_wrap=True)
+
+    def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
+        """A bar that is gone when the work is done."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=self._console, transient=True) as bar:
+            task = bar.add_task(what, total=total, completed=done)
+            for item in items:
+                yield item
+                bar.advance(task)
+
+
+def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list[int], list[int]]:
+    """The columns to show, by number, and their widths: in all at most ``width`` if that can be.
+
+    Optional columns go if they are empty, those that can be spared go where there is no room for
+    a readable flexible one, the last first; what is missing then is taken from the flexible ones.
+    """
+    natural = [
+        max([len(c.name), *(_cells(r[i].text) for r in rows)]) for i, c in enumerate(columns)
+    ]
+    kept = [
+        index
+        for index, column in enumerate(columns)
+        if not column.optional or any(row[index].text for row in rows)
+    ]
+    while (lack := _lack(columns, natural, kept, width)) > 0:
+        spared = [index for index in kept if columns[index].spared]
+        if not spared:
+            break
+        kept.remove(spared[-1])
+    widths = natural.copy()
+    # What a short column does not need is for the long ones, so the shortest is served first.
+    waiting = sorted((i for i in kept if columns[i].flexible), key=lambda index: natural[index])
+    spare = sum(min(natural[index], _FLEXIBLE_MIN) for index in waiting) - lack
+    for position, index in enumerate(waiting):
+        share = spare // (len(waiting) - position)
+        widths[index] = min(natural[index], max(share, _FLEXIBLE_FLOOR))
+        spare -= widths[index]
+    return kept, [widths[index] for index in kept]
+
+
+def _lack(columns: list[Column], natural: list[int], kept: list[int], width: int) -> int:
+    """How much is missing to give every column what it needs to be readable."""
+    needed = (
+        min(natural[index], _FLEXIBLE_MIN) if columns[index].flexible else natural[index]
+        for index in kept
+    )
+    return sum(needed) + _GAP * (len(kept) - 1) - width
+
+
+def _heading(column: Column) -> Span:
+    from holdfast.apps.cli._screen import Span
+
+    return Span(column.name, "faint")
+
+
+def _cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

@@ -1,0 +1,85 @@
+"""Printing a recovered conversation: the list on standard output, the report beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._words import counted
+
+if TYPE_CHECKING:
+    from holdfast.replay import Recovery
+
+__all__ = ["INCOMPLETE", "PROVIDERS", "print_recovery", "provider_options"]
+
+# Named here too, so that `--help` needs nothing of the replay; a test compares the two.
+PROVIDERS = (
+    "neutral",
+    "anthropic",
+    "openai",
+    "openai-responses",
+    "gemini",
+    "mistral",
+    "pydantic-ai",
+)
+INCOMPLETE = ("drop", "mark", "keep")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def provider_options(function: F) -> F:
+    """``--provider``, ``--incomplete`` and ``--window-tokens``."""
+    function = click.option(
+        "--window-tokens",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Only the newest part that fits into so many tokens.",
+    )(function)
+    function = click.option(
+        "--incomplete",
+        type=click.Choice(INCOMPLETE),
+        help="Calls without a result: drop them (default), mark them as interrupted, keep them.",
+    )(function)
+    return click.option(
+        "--provider",
+        type=click.Choice(PROVIDERS),
+        help="The form and the rules of this provider (default: anthropic).",
+    )(function)
+
+
+def print_recovery(app: App, found: Recovery, *, as_json: bool) -> None:
+    """The messages as JSON on standard output, what was changed in words on standard error."""
+    if as_json:
+        app.out.json(_document(found))
+    else:
+        app.out.json(found.messages)
+    app.err.line(found.log_line)
+    if app.err.is_terminal:
+        for issue in found.issues:
+            app.err.line("  ", Span(issue.where, "name"), f": {issue.detail}")
+    if found.system and not as_json:
+        app.err.line("The system prompt is kept apart; --json prints it as `system`.")
+    if found.left_out is not None:
+        app.err.line(_left_out(found.left_out))
+
+
+def _document(found: Recovery) -> dict[str, Any]:
+    return {
+        "session_id": found.session_id,
+        "system": found.system,
+        "messages": found.messages,
+        "issues": found.issues,
+        "left_out": found.left_out,
+        "tokens": found.count,
+    }
+
+
+def _left_out(part: Any) -> str:
+    return (
+        f"The window has no room for {counted(part.messages, 'message')} of about"
+        f" {counted(part.tokens, 'token')}, events {part.first_seq} to {part.last_seq}."
+    )

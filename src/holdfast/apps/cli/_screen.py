@@ -1,0 +1,140 @@
+"""The one place where the command writes: everything shown passes through here.
+
+Verbs hand over text and a style by name; here text is neutralised, laid out for the width of a
+terminal, or written plainly into a pipe. Nothing else in the command prints.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+
+import msgspec
+
+from holdfast.security import escape_json, neutralise, neutralise_line
+
+if TYPE_CHECKING:
+    from holdfast.apps.cli._ink import Ink
+
+__all__ = ["Column", "Piece", "Screen", "Span"]
+
+T = TypeVar("T")
+_INDENT_SPACES = 2
+
+
+class Span(NamedTuple):
+    """Some text and how it looks where there are colours."""
+
+    text: str
+    style: str = ""
+
+
+Piece = str | Span
+
+
+class Column(NamedTuple):
+    """One column of a table; only a ``flexible`` one is cut when the terminal is too narrow."""
+
+    name: str
+    right: bool = False
+    flexible: bool = False
+    optional: bool = False
+    """Left out on a terminal if no row has anything in it."""
+    spared: bool = False
+    """Left out on a terminal that is too narrow."""
+
+
+class Screen:
+    """A stream that people look at, or that a program reads."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.is_terminal = _is_terminal(stream)
+        self._chosen: Ink | None = None
+
+    def line(self, *pieces: Piece) -> None:
+        """One line; what does not fit is continued on the next."""
+        self._ink.line([_clean(piece) for piece in pieces])
+
+    def text(self, text: str, *, indent: int = 1, style: str = "") -> None:
+        """Some paragraphs, indented, with their own newlines."""
+        self._ink.text(Span(neutralise(text), style), indent * _INDENT_SPACES)
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Piece]]) -> None:
+        """Rows under a heading."""
+        clean = [[_clean(cell) for cell in row] for row in rows]
+        self._ink.table(list(columns), clean)
+
+    def json(self, value: Any) -> None:
+        """A JSON document, indented; control characters in it are escaped."""
+        self._write_json(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+    def json_line(self, value: Any) -> None:
+        """The same on a line of its own."""
+        self._write_json(msgspec.json.encode(value))
+
+    def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
+        """The items one by one, under a bar that is gone when they are."""
+        return self._ink.track(items, what, done, total)
+
+    def flush(self) -> None:
+        """Write what is waiting, so that a full disk is noticed while it can be told."""
+        self._stream.flush()
+
+    def _write_json(self, document: bytes) -> None:
+        text = escape_json(document.decode())
+        if not _is_unicode(self._stream):
+            text = _in_ascii(text)
+        self._stream.write(text + "\n")
+
+    @property
+    def _ink(self) -> Ink:
+        if self._chosen is None:
+            from holdfast.apps.cli._ink import Colour, Plain
+
+            self._chosen = (Colour if self.is_terminal else Plain)(self._stream)
+        return self._chosen
+
+
+def _clean(piece: Piece) -> Span:
+    """The sink for single lines: whatever a session holds, it cannot leave its cell."""
+    if isinstance(piece, Span):
+        return Span(neutralise_line(piece.text), piece.style)
+    return Span(neutralise_line(piece))
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # a stream that is closed already
+        return False
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    encoding = (getattr(stream, "encoding", None) or "utf-8").lower().replace("_", "-")
+    return encoding in ("utf-8", "utf8")
+
+
+def _in_ascii(document: str) -> str:
+    import json
+
+    return json.dumps(json.loads(document), ensure_ascii=True)
+
+
+def standard_output() -> Screen:
+    """The screen for results."""
+    return Screen(_forgiving(sys.stdout))
+
+
+def standard_error() -> Screen:
+    """The screen for progress and complaints."""
+    return Screen(_forgiving(sys.stderr))
+
+
+def _forgiving(stream: TextIO) -> TextIO:
+    """The stream; a character that its encoding lacks is written as an escape."""
+    if not _is_unicode(stream) and hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="backslashreplace")
+    return stream

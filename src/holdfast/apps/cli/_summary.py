@@ -1,0 +1,83 @@
+"""A session on the screen: what it is, and what was said in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._transcript import Entry, folded, transcript
+from holdfast.apps.cli._words import ago, clock, counted, day_time
+from holdfast.model import Event, SessionMetadata
+from holdfast.session import now_ms
+
+__all__ = ["print_conversation", "print_header"]
+
+_LABEL_CHARS = 10
+_STYLES = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "warning",
+    "thinking": "thinking",
+    "call": "tool",
+    "result": "tool",
+    "failure": "bad",
+    "note": "warning",
+}
+_MARKS = {"call": "→ ", "result": "← ", "failure": "✗ ", "note": "· "}
+
+
+def print_header(app: App, row: SessionMetadata, at: int | None) -> None:
+    """What the session is: title, times, sizes, place."""
+    now = now_ms()
+    app.out.line(Span(row.title or "(no title)", "strong"))
+    tokens = f"{row.total_tokens:,}" if row.total_tokens else ""
+    fields = {
+        "id": row.session_id,
+        "created": _moment(row.created_at, now),
+        "updated": _moment(row.updated_at, now),
+        "messages": f"{row.message_count:,} in {counted(row.event_count, 'event')}",
+        "tokens": tokens,
+        "tags": ", ".join(row.tags),
+        "agent": row.agent_id or "",
+        "parent": row.parent or "",
+        "state": row.status if row.state == "ok" else row.state,
+        "location": app.library.location(row.session_id),
+        "shown": "" if at is None else f"as it was after event {at}",
+    }
+    for name, value in fields.items():
+        if value:
+            app.out.line(Span(f"  {name:{_LABEL_CHARS}}", "faint"), value)
+
+
+def print_conversation(app: App, events: Iterable[Event], *, full: bool) -> None:
+    """Everything that was said and done, in the order of the log."""
+    day = ""
+    for entry in transcript(events):
+        today = day_time(entry.timestamp)[:10]
+        if today != day:
+            day = today
+            app.out.line()
+            app.out.line(Span(today or "(no time)", "faint"))
+        _print_entry(app, entry, full=full)
+    if not day:
+        app.out.line()
+        app.out.line(Span("  Nothing was said yet.", "faint"))
+
+
+def _print_entry(app: App, entry: Entry, *, full: bool) -> None:
+    mark = _MARKS.get(entry.kind, "")
+    app.out.line()
+    app.out.line(
+        Span(f"{mark}{entry.who}", _STYLES[entry.kind]),
+        Span(f"  {clock(entry.timestamp)} #{entry.seq}", "faint"),
+    )
+    text, hidden = (entry.text, 0) if full else folded(entry)
+    if text:
+        app.out.text(text.rstrip("\n"), style="thinking" if entry.kind == "thinking" else "")
+    if hidden:
+        app.out.line(Span(f"  … {counted(hidden, 'more character')}; all with --full", "faint"))
+
+
+def _moment(time_ms: int, now: int) -> str:
+    return f"{day_time(time_ms)} ({ago(time_ms, now)})" if time_ms else ""

@@ -1,0 +1,132 @@
+"""``holdfast doctor``: where the store is, how it is, and what is missing."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._extras import Extra, find_extras, installed_version
+from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
+from holdfast.apps.cli._health import BAD, Check, check_store, place_and_reason
+from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._words import counted
+from holdfast.model import FORMAT_VERSION, VERSION
+from holdfast.storage._sqlite import sqlite_version
+
+__all__ = ["command"]
+
+_PACKAGES = ("msgspec", "click", "rich", "platformdirs", "backports.zstd")
+_STYLES = {"ok": "good", "warning": "warning", "bad": "bad"}
+_MARKS = {"ok": "ok ", "warning": "!  ", "bad": "bad"}
+_NAME_CHARS = 16
+
+
+@click.command(
+    "doctor",
+    short_help="Say where the store is, how it is, and what is missing.",
+    epilog="""\b
+Examples:
+  holdfast doctor
+  holdfast doctor --store ./.holdfast
+  holdfast doctor --json
+""",
+)
+@json_option
+@store_option
+@click.pass_obj
+def command(app: App, *, as_json: bool) -> int:
+    """Say where the store is and why, how it is, which versions run, and what is missing.
+
+    Nothing is written. The exit code is 4 if something is wrong. Of the sessions only the newest
+    are looked at; `holdfast verify --all` looks at every byte of all.
+    """
+    place, reason = place_and_reason(app)
+    checks = list(check_store(app))
+    extras = find_extras()
+    healthy = all(check.state != BAD for check in checks)
+    if as_json:
+        app.out.json(_document(place, reason, checks, extras, healthy=healthy))
+    else:
+        _print_store(app, place, reason, checks)
+        _print_versions(app)
+        _print_extras(app, extras)
+        _print_verdict(app, checks)
+    return EXIT_FINE if healthy else EXIT_DAMAGED
+
+
+def versions() -> dict[str, str | None]:
+    """What runs here."""
+    found: dict[str, str | None] = {
+        "holdfast": VERSION,
+        "format": str(FORMAT_VERSION),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "sqlite": sqlite_version(),
+    }
+    needed = [name for name in _PACKAGES if name != "backports.zstd" or sys.version_info < (3, 14)]
+    return found | {name: installed_version(name) for name in needed}
+
+
+def _document(
+    place: str, reason: str, checks: list[Check], extras: list[Extra], *, healthy: bool
+) -> dict[str, object]:
+    return {
+        "healthy": healthy,
+        "store": {
+            "place": place,
+            "reason": reason,
+            "checks": [check._asdict() for check in checks],
+        },
+        "versions": versions(),
+        "extras": [extra._asdict() for extra in extras],
+    }
+
+
+def _print_store(app: App, place: str, reason: str, checks: list[Check]) -> None:
+    app.out.line(Span("Store", "strong"))
+    app.out.line(f"     {'place':{_NAME_CHARS}}", Span(place, "name"))
+    app.out.line(f"     {'':{_NAME_CHARS}}", Span(reason, "faint"))
+    for check in checks:
+        app.out.line(
+            " ",
+            Span(_MARKS[check.state], _STYLES[check.state]),
+            f" {check.name:{_NAME_CHARS}}{check.finding}",
+        )
+        if check.remedy:
+            app.out.line(f"     {'':{_NAME_CHARS}}{check.remedy}")
+
+
+def _print_versions(app: App) -> None:
+    app.out.line()
+    app.out.line(Span("Versions", "strong"))
+    for name, version in versions().items():
+        app.out.line(f"     {name:{_NAME_CHARS}}{version or 'missing'}")
+
+
+def _print_extras(app: App, extras: list[Extra]) -> None:
+    app.out.line()
+    app.out.line(Span("Optional parts", "strong"))
+    for extra in extras:
+        if extra.installed:
+            app.out.line(" ", Span("ok ", "good"), f" {extra.name:{_NAME_CHARS}}{extra.gives}")
+        else:
+            app.out.line(Span(f"  -  {extra.name:{_NAME_CHARS}}{extra.gives}", "faint"))
+    missing = next((extra for extra in extras if not extra.installed), None)
+    if missing is not None:
+        app.out.line(Span(f"     Add one with, for instance: {missing.install}", "faint"))
+
+
+def _print_verdict(app: App, checks: list[Check]) -> None:
+    app.out.line()
+    bad = sum(check.state == BAD for check in checks)
+    warnings = sum(check.state == "warning" for check in checks)
+    if bad:
+        app.out.line(Span(f"{counted(bad, 'thing')} must be mended; see above.", "bad"))
+    elif warnings:
+        app.out.line(Span(f"It works; {counted(warnings, 'thing')} to know above.", "warning"))
+    else:
+        app.out.line(Span("Everything is fine.", "good"))

@@ -1,0 +1,199 @@
+"""``holdfast show``: one session, as conversation, events, state or messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
+from holdfast.apps.cli._options import json_option, session_argument, store_option
+from holdfast.apps.cli._recovering import print_recovery, provider_options
+from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.cli._summary import print_conversation, print_header
+from holdfast.apps.cli._words import day_time
+from holdfast.errors import NotFound
+from holdfast.model import Event, SessionMetadata
+from holdfast.session import resolve_blobs
+
+__all__ = ["command"]
+
+_COLUMNS = (
+    Column("SEQ", right=True),
+    Column("TIME", spared=True),
+    Column("TYPE"),
+    Column("RUN", optional=True, spared=True),
+    Column("DATA", flexible=True),
+)
+_DATA_CHARS = 200
+_CONVERSATION = frozenset(
+    """
+    user assistant system thinking tool_call tool_result retracted compaction interrupted
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+
+
+@click.command(
+    "show",
+    short_help="Show a session: its conversation, events, state or messages.",
+    epilog="""\b
+Examples:
+  holdfast show -                        the newest session
+  holdfast show trip-planner --full
+  holdfast show trip-planner --at 12     as it was after event 12
+  holdfast show trip-planner --events --json
+  holdfast show trip-planner --messages --provider openai
+""",
+)
+@session_argument
+@click.option("--full", is_flag=True, help="Do not shorten tool calls, results and data.")
+@click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
+@click.option("--events", is_flag=True, help="Every event; with --json one per line.")
+@click.option("--state", is_flag=True, help="The state as JSON.")
+@click.option("--messages", is_flag=True, help="The valid message list as JSON; repairs on stderr.")
+@provider_options
+@json_option
+@store_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    id: str,
+    full: bool,
+    at: int | None,
+    events: bool,
+    state: bool,
+    messages: bool,
+    as_json: bool,
+    **recovery: Any,
+) -> int:
+    """Show a session: what it is, and its conversation.
+
+    Of a damaged session everything that is whole is shown; the exit code is then 4.
+    """
+    if events + state + messages > 1:
+        ctx.fail("choose one of --events, --state and --messages")
+    given = {name: value for name, value in recovery.items() if value is not None}
+    if given and not messages:
+        ctx.fail(f"--{next(iter(given)).replace('_', '-')} belongs to --messages")
+    app: App = ctx.obj
+    session_id = choose(app.library, id)
+    row = _look(app, session_id, at)
+    if messages:
+        print_recovery(app, app.library.recover(session_id, at=at, **given), as_json=as_json)
+    elif state:
+        app.out.json(_state(app, session_id, at))
+    elif events:
+        _print_events(app, _events(app, session_id, at), full=full, as_json=as_json)
+    elif as_json:
+        app.out.json(_document(app, row, at))
+    else:
+        print_header(app, row, at)
+        print_conversation(app, _whole_events(app, session_id, at, full=full), full=full)
+    return _judge(app, row)
+
+
+def _look(app: App, session_id: str, at: int | None) -> SessionMetadata:
+    """The session's row. Refuses what cannot be read, and a point that is not in the log."""
+    newest = app.library.state(session_id).seq
+    if at is not None and at > newest:
+        raise NotFound(
+            f"there is no event {at} in {session_id}; the last is {newest}",
+            remedy="Choose an earlier one.",
+            session_id=session_id,
+            seq=at,
+        )
+    row = app.library.info(session_id)
+    return row if at is None else _row_at(app, row, at)
+
+
+def _row_at(app: App, row: SessionMetadata, at: int) -> SessionMetadata:
+    """The row as it would have been after event ``at``."""
+    state = app.library.state(row.session_id, at=at)
+    return msgspec.structs.replace(
+        row,
+        title=state.shown_title,
+        tags=tuple(state.tags),
+        updated_at=state.updated_at,
+        message_count=state.message_count,
+        total_tokens=state.usage.total_tokens,
+        event_count=state.event_count,
+        status=state.status,
+    )
+
+
+def _judge(app: App, row: SessionMetadata) -> int:
+    if row.state != "damaged":
+        return EXIT_FINE
+    app.warn(
+        f"{row.session_id} is damaged; everything that is whole was shown",
+        f"See `holdfast verify {row.session_id}`.",
+    )
+    return EXIT_DAMAGED
+
+
+def _events(app: App, session_id: str, at: int | None) -> Iterator[Event]:
+    return app.library.events(session_id, stop=None if at is None else at + 1)
+
+
+def _whole_events(app: App, session_id: str, at: int | None, *, full: bool) -> Iterator[Event]:
+    """The events; in full also what is kept apart from the log."""
+    events = _events(app, session_id, at)
+    if not full:
+        return events
+    return resolve_blobs(events, app.library.store.documents(f"sessions/{session_id}"))
+
+
+def _state(app: App, session_id: str, at: int | None) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(app.library.state(session_id, at=at).to_json())
+    found.pop("shape", None)  # a matter of snapshots
+    return {"session_id": session_id, **found}
+
+
+def _document(app: App, row: SessionMetadata, at: int | None) -> dict[str, Any]:
+    events = _events(app, row.session_id, at)
+    return {
+        "session": {
+            **msgspec.structs.asdict(row),
+            "location": app.library.location(row.session_id),
+        },
+        "conversation": [_as_json(event) for event in events if event.type in _CONVERSATION],
+    }
+
+
+def _as_json(event: Event) -> dict[str, Any]:
+    line = {
+        "seq": event.seq,
+        "type": event.type,
+        "timestamp": event.timestamp,
+        "run": event.run,
+        "key": event.key,
+        "data": msgspec.Raw(bytes(event.raw)),
+    }
+    return {name: value for name, value in line.items() if value is not None}
+
+
+def _print_events(app: App, events: Iterator[Event], *, full: bool, as_json: bool) -> None:
+    if as_json:
+        for event in events:
+            app.out.json_line(_as_json(event))
+        return
+    app.out.table(_COLUMNS, [_cells(event, full=full) for event in events])
+
+
+def _cells(event: Event, *, full: bool) -> list[Piece]:
+    data = bytes(event.raw).decode(errors="replace")
+    if not full and len(data) > _DATA_CHARS:
+        data = data[:_DATA_CHARS] + "…"
+    return [
+        Span(str(event.seq), "faint"),
+        Span(day_time(event.timestamp), "faint"),
+        Span(event.type, "name"),
+        event.run or "",
+        data,
+    ]

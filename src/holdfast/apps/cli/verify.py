@@ -1,0 +1,108 @@
+"""``holdfast verify``: every byte of sessions, and what is whole."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choosing import choose, session_ids
+from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE, explain
+from holdfast.apps.cli._options import json_option, sessions_argument, store_option
+from holdfast.apps.cli._progress import progress
+from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._words import counted
+from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
+from holdfast.session import Report
+
+__all__ = ["command"]
+
+
+@click.command(
+    "verify",
+    short_help="Check every byte of sessions and say what is whole.",
+    epilog="""\b
+Examples:
+  holdfast verify trip-planner
+  holdfast verify --all
+  holdfast verify --all --json | jq '.reports[] | select(.ok | not)'
+""",
+)
+@sessions_argument(required=False)
+@click.option("--all", "everything", is_flag=True, help="Every session of the store.")
+@json_option
+@store_option
+@click.pass_context
+def command(ctx: click.Context, ids: tuple[str, ...], *, everything: bool, as_json: bool) -> int:
+    """Check every byte of sessions and say in plain words what is whole.
+
+    Changes nothing. The exit code is 4 if anything is damaged. A torn last line, as a crash leaves
+    it, is no damage: nothing that was acknowledged can be in it.
+    """
+    if everything == bool(ids):
+        ctx.fail("name the sessions to verify, or say --all")
+    app: App = ctx.obj
+    wanted = session_ids(app.library) if everything else [choose(app.library, id) for id in ids]
+    reports = [_verify(app, id) for id in progress(app.err, wanted, "verifying")]
+    if as_json:
+        app.out.json({"reports": [_as_json(report) for report in reports]})
+    else:
+        _tell(app, reports, everything=everything)
+    return EXIT_FINE if all(report.ok for report in reports) else EXIT_DAMAGED
+
+
+class _Unreadable(Report, frozen=True, kw_only=True):
+    """The report of a session that could not be looked at."""
+
+    reason: str = ""
+
+    def explain(self) -> list[str]:
+        """Why it could not be."""
+        return [self.reason]
+
+
+def _verify(app: App, session_id: str) -> Report:
+    try:
+        app.library.state(session_id)  # refuses a newer format, whose bytes cannot be judged
+        return app.library.verify(session_id)
+    except NotFound:
+        raise
+    except (DataError, SecurityError) as error:
+        return _Unreadable(session_id=session_id, ok=False, reason=_sentence(error))
+
+
+def _sentence(error: HoldfastError) -> str:
+    failure = explain(error)
+    message = failure.message[:1].upper() + failure.message[1:]
+    return f"{message}. {failure.remedy}"
+
+
+def _as_json(report: Report) -> dict[str, object]:
+    return {
+        "session_id": report.session_id,
+        "ok": report.ok,
+        "events": report.events,
+        "lost_events": report.lost_events,
+        "size_bytes": report.size_bytes,
+        "torn_bytes": report.torn_bytes,
+        "checksummed": report.checksummed,
+        "gaps": report.gaps,
+        "missing_blobs": report.missing_blobs,
+        "snapshots": [{"seq": seq, "whole": whole} for seq, whole in report.snapshots.items()],
+        "explanation": report.explain(),
+    }
+
+
+def _tell(app: App, reports: list[Report], *, everything: bool) -> None:
+    """With --all only what is wrong is told in full."""
+    damaged = [report for report in reports if not report.ok]
+    for report in damaged if everything else reports:
+        mark = Span("ok       ", "good") if report.ok else Span("damaged  ", "bad")
+        app.out.line(mark, Span(report.session_id, "name"))
+        for sentence in report.explain():
+            app.out.text(sentence)
+        if report.gaps:
+            app.out.text(f"Mend it with: holdfast repair {report.session_id}", style="strong")
+    if everything:
+        whole = len(reports) - len(damaged)
+        summary = f"{counted(whole, 'session')} whole, {len(damaged):,} damaged"
+        app.out.line(Span(summary, "bad" if damaged else "good"))
