@@ -13,6 +13,7 @@ from holdfast.storage.base import (
 )
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files import FileStore
+from holdfast.storage.loose import documents_beside, find_log, read_file
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.none import NoStore
 from holdfast.storage.urls import open_store
@@ -29,6 +30,9 @@ __all__ = [
     "MemoryStore",
     "NoStore",
     "Store",
+    "documents_beside",
+    "find_log",
     "forks",
     "open_store",
+    "read_file",
 ]
