@@ -20,6 +20,10 @@ __all__ = ["check_value", "decode_json", "encode_data", "encode_with_blobs", "re
 
 _decode = msgspec.json.Decoder().decode
 _INT64 = 1 << 63
+# Keys that are known to be harmless. A hostile import must not make this grow without end.
+_plain_keys: set[str] = set()
+_KEYS_KEPT_MAX = 1_000
+_KEPT_KEY_CHARS_MAX = 40
 _CONTAINERS = (dict, list, tuple)
 _LEAVES = (str, int, float, bool, type(None))
 
@@ -145,7 +149,7 @@ def _is_plain(data: Any, depth: int) -> bool:
     if type(data) is not dict or depth <= 0:
         return False
     for key, value in data.items():
-        if type(key) is not str or "$" in key or "\0" in key:
+        if key not in _plain_keys and not _is_plain_key(key):
             return False
         kind = type(value)  # nearly all members are texts or maps, so these two cost no call
         if kind is str:
@@ -156,6 +160,15 @@ def _is_plain(data: Any, depth: int) -> bool:
                 return False
         elif not _is_plain_value(value, depth):
             return False
+    return True
+
+
+def _is_plain_key(key: Any) -> bool:
+    """Whether a key is a text that needs no escape; those that occur again need not be asked again."""
+    if type(key) is not str or "$" in key or "\0" in key:
+        return False
+    if len(_plain_keys) < _KEYS_KEPT_MAX and len(key) <= _KEPT_KEY_CHARS_MAX:
+        _plain_keys.add(key)
     return True
 
 

@@ -160,9 +160,11 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
     names = frozenset(todo_tools)
 
     def tool_call(state: State, event: Event, data: Data) -> None:
-        if data is not None and type(data.get("id")) is type(data.get("tool")) is str:
-            call, tool = data["id"], data["tool"]
-            if "usage" in data or "metadata" in data:
+        call = tool = None
+        if data is not None:
+            call, tool = data.get("id"), data.get("tool")
+        if type(call) is str and type(tool) is str:
+            if data is not None and ("usage" in data or "metadata" in data):
                 _spend(state, data.get("usage"), data.get("model"), data.get("metadata"))
         else:
             body = _decode_call(event.raw)

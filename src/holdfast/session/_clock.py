@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable
 
 from holdfast.model import RANDOM_BYTES, make_id
-from holdfast.storage import forks
 
 __all__ = ["Clock", "new_call_id", "new_session_id", "now_ms", "random_hex"]
 
@@ -16,8 +14,8 @@ Clock = Callable[[], int]
 """Gives the time as Unix milliseconds."""
 
 _NS_PER_MS = 1_000_000
-_POOL_BYTES = 4096
-_UUID_BYTES = 16
+_POOL_BYTES = 1024
+_ID_DIGITS = 32
 
 
 def now_ms() -> int:
@@ -35,30 +33,26 @@ def random_hex(size_bytes: int) -> str:
     return os.urandom(size_bytes).hex()
 
 
-class _Pool:
-    """Random bytes fetched in bulk: one system call serves 256 ids."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._bytes = b""
-        self._used = 0
-        self._forks = forks.count
-
-    def take(self) -> bytes:
-        with self._lock:
-            if self._used + _UUID_BYTES > len(self._bytes) or self._forks != forks.count:
-                # A forked child must not hand out its parent's bytes again.
-                self._bytes, self._used, self._forks = os.urandom(_POOL_BYTES), 0, forks.count
-            start = self._used
-            self._used += _UUID_BYTES
-            return self._bytes[start : self._used]
-
-
-_pool = _Pool()
+# Ids made in bulk: one system call serves them all. Taking one from a list is a single step, so
+# threads need no lock; a forked child must not hand out its parent's.
+_call_ids: list[str] = []
+os.register_at_fork(after_in_child=_call_ids.clear)
 
 
 def new_call_id() -> str:
     """A random UUID (version 4) as text, for a tool call that came without an id."""
-    digits = _pool.take().hex()
+    try:
+        return _call_ids.pop()
+    except IndexError:
+        made = os.urandom(_POOL_BYTES).hex()
+        first, *others = (
+            _uuid(made[at : at + _ID_DIGITS]) for at in range(0, len(made), _ID_DIGITS)
+        )
+        _call_ids.extend(others)
+        return first
+
+
+def _uuid(digits: str) -> str:
+    """32 digits as a UUID; the one that names its kind has two random bits."""
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

@@ -86,7 +86,9 @@ class Recorder(ABC):
         **extra: Any,
     ) -> Event:
         """The agent's intent to use a tool. The returned event's ``id`` names the call."""
-        data = {"id": id or new_call_id(), "tool": tool, "params": params, **extra}
+        data = {"id": id or new_call_id(), "tool": tool, "params": params}
+        if extra:
+            data.update(extra)
         return self._record("tool_call", data, run)
 
     def tool_result(
@@ -102,7 +104,9 @@ class Recorder(ABC):
         if isinstance(call, Event):
             run = call.run if run is None else run
             call = _call_id(call)
-        data = {"toolCallId": call, "result": result, **extra}
+        data = {"toolCallId": call, "result": result}
+        if extra:
+            data.update(extra)
         if is_error:
             data["is_error"] = True
         return self._record("tool_result", data, run)

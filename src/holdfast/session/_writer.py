@@ -120,7 +120,14 @@ class Writer:
         if end > limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
             raise self._too_large(end)
         event = Event(type, seq, timestamp, raw)
-        self._put(line, seq, 1)
+        if self.staged or self.dead is not None:
+            self._put(line, seq, 1)
+        else:
+            try:
+                self.log.append(line, seq, 1, self.epoch)
+            except StoreError as error:
+                self.failed(error)
+                raise
         # Nothing is called from here on: a key press that interrupts the program is noticed after
         # calls, and must not come between the line in the log and its number being taken.
         self.seq, self.offset, self.crc = seq + 1, end, crc
@@ -230,13 +237,14 @@ class Writer:
             raise self.dead
         try:
             self.log.append(lines, seq, count, self.epoch)
-        except StoreFull:
-            raise
         except StoreError as error:
-            raise self.failed(error) from error
+            self.failed(error)
+            raise
 
     def failed(self, error: StoreError) -> HoldfastError:
         """The error to raise: one after which nothing can be written carries what is in doubt."""
+        if isinstance(error, StoreFull):
+            return error
         if self._defers or isinstance(error, (Fenced, SyncFailed)):
             self.dead = error
             error.fields.setdefault("unsaved", self._unsaved())
