@@ -81,7 +81,7 @@ def decode_each(block: bytes, decode: Callable[[bytes], Any]) -> list[Any]:
     lines = []
     for text in split_lines(block):
         line = decode(text)
-        if line is None or (line.seq == PLAIN and _CRC_NAME in text):
+        if line is None or (line.seq == PLAIN and (line.type is None or _CRC_NAME in text)):
             raise ValueError  # only the slow way can tell whose checksum that is
         lines.append(line)
     return lines

@@ -68,6 +68,8 @@ class LineReader:
         self._held: list[Event] = []
         self._held_bytes: list[bytes] = []
         self._rest: list[bytes] = []
+        # Whether what waits is blank lines of a plain log and nothing else.
+        self._is_blank = False
         self._damaged = False
 
     @property
@@ -78,13 +80,18 @@ class LineReader:
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that became whole with this chunk."""
         end = chunk.rfind(b"\n") + 1
-        if self._damaged or not end:
+        self._is_blank = self._is_blank and chunk.isspace()
+        if self._damaged or not end or self._is_blank:
             self._rest.append(chunk)
             return []
         block = chunk if end == len(chunk) else chunk[:end]
         if self._rest:
             block = b"".join((*self._rest, block))
         self._rest = [chunk[end:]] if end < len(chunk) else []
+        if not self._cursor_chained and not block.endswith(b"}\n"):
+            block, blank = _split_blank(block)
+            self._rest.insert(0, blank)
+            self._is_blank = not block and len(self._rest) == 1
         events = self._read_block(block)
         if events is None:
             self._damaged = True
@@ -174,6 +181,13 @@ class LineReader:
         self._held = events[len(events) - waiting :]
         self._held_bytes = [block[cut:]]
         return whole
+
+
+def _split_blank(block: bytes) -> tuple[bytes, bytes]:
+    """A block of a plain log up to its last event, and the blank lines behind that."""
+    used = len(block.rstrip())
+    end = block.find(b"\n", used) + 1 if used else 0
+    return block[:end], block[end:]
 
 
 def _is_summed(block: bytes) -> bool:

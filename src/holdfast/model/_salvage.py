@@ -150,22 +150,12 @@ class Salvage:
     def _take_plain_line(self, start: int, end: int) -> None:
         text = self._rest[start:end]
         if not text or text.isspace():
-            if start == self._end and end < len(self._rest):
-                self._pass_blank(end + 1)
             return
-        line = decode_plain_line(text)
+        line = decode_plain_line(text) if b"}" in text else None
         if line is not None:
             self._accept_plain(line, start, end)
-        elif not self._look_inside(start, end):
+        elif b"}" not in text or not self._look_inside(start, end):
             self._unread_lines += 1
-
-    def _pass_blank(self, stop: int) -> None:
-        """A blank line of a plain log is neither an event nor damage."""
-        mark = self._marks[-1]
-        seq, _, crc = mark.position
-        crc = crc32(self._view[self._end : stop], crc)
-        self._marks[-1] = mark._replace(position=Position(seq, self._origin + stop, crc))
-        self._go_on(stop, crc)
 
     def _look_inside(self, start: int, end: int) -> bool:
         """Take whole records out of a bad line: two glued together, or one behind rubbish."""
@@ -205,6 +195,7 @@ class Salvage:
         line.seq = seq
         mark = _Mark(Position(seq + 1, self._origin + stop, crc), False, open_line=stop == end)
         self._believe(line, start, end, mark)
+        self._before = crc
         self._go_on(stop, crc)
 
     # --- records with checksum ---

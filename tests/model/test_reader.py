@@ -1,0 +1,656 @@
+"""From bytes to events: chains, batches, plain logs, sealed lines, and what lies between records."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import pytest
+
+from holdfast.errors import Damaged, KeyMissing, Tampered
+from holdfast.model import (
+    START,
+    Event,
+    Gap,
+    LineReader,
+    Position,
+    encode_line,
+    encode_sealed_line,
+    line_body,
+    read_bodies,
+    read_events,
+    salvage,
+)
+
+PLAIN = b'{"type":"user","timestamp":5,"data":{"content":"%b"}}\n'
+
+
+def plain(*texts: str) -> bytes:
+    return b"".join(PLAIN % text.encode() for text in texts)
+
+
+def body(event: Event, *, more: bool = False) -> bytes:
+    return line_body(Event(event.type, -1, event.timestamp, event.raw, more=more))
+
+
+# --- chains ---
+
+
+@pytest.mark.req("S3-7")
+def test_a_log_reads_back_what_was_written(chain, read_log):
+    """Every event of a whole log comes back, in order, with the position after the last."""
+    lines = chain("a", "b", "c")
+    log = b"".join(lines)
+    found = read_log(log)
+    assert found.texts == ["a", "b", "c"]
+    assert found.seqs == [0, 1, 2]
+    assert found.position == Position(3, len(log), crc32(log))
+    assert (found.gaps, found.torn, found.chained) == ([], 0, True)
+
+
+def test_an_empty_log_has_no_events(read_log):
+    """Nothing gives nothing, at the beginning."""
+    assert read_log(b"").position == START
+
+
+def test_reading_goes_on_from_any_position(chain, read_log):
+    """The tail of a log is verified alone, given the position before it."""
+    lines = chain("a", "b", "c")
+    position = read_log(lines[0]).position
+    assert read_log(b"".join(lines[1:]), position=position).texts == ["b", "c"]
+    wrong = position._replace(crc=position.crc ^ 1)
+    assert read_log(b"".join(lines[1:]), position=wrong).texts == ["c"]
+
+
+def test_events_come_as_soon_as_their_newline_does(chain):
+    """A follower that gets single bytes sees each event with the last byte of its line."""
+    for log in (b"".join(chain("a", "b")), plain("a", "b"), b"\n \n" + plain("a", "b")):
+        reader = LineReader()
+        ends = [
+            end for end in range(1, len(log) + 1) if reader.feed(log[end - 1 : end]) != []
+        ]
+        assert ends == [end for end in range(1, len(log) + 1) if log[:end].endswith(b"}\n")]
+
+
+def test_whole_blocks_take_the_quick_way(chain, monkeypatch):
+    """One checksum over the block and one over its last digits; no record is looked at singly."""
+    summed = []
+    monkeypatch.setattr(
+        "holdfast.model._reader.crc32",
+        lambda data, crc: summed.append(len(data)) or crc32(data, crc),
+    )
+    monkeypatch.setattr("holdfast.model._reader.Salvage", None)
+    log = b"".join(chain(*"abcdefgh"))
+    reader = LineReader()
+    assert len(reader.feed(log)) == 8
+    assert reader.finish() == []
+    assert summed == [len(log) - 11, 11]
+
+
+def test_read_events_gives_every_event_of_chunks(chain):
+    """The plain function does what the reader does."""
+    log = b"".join(chain("a", "b", "c"))
+    assert [event.seq for event in read_events([log[:50], log[50:-4]])] == [0, 1]
+
+
+def test_unknown_types_and_members_are_read(read_log):
+    """A log of a later version reads: what is not known is passed over."""
+    later = b'"type":"x.new","timestamp":1,"trace":"t","data":{"a":1},"extra":{"crc":"00000000"}'
+    line, _ = encode_line(0, later, 0)
+    (event,) = read_log(line).events
+    assert (event.type, event.data) == ("x.new", {"a": 1})
+
+
+def test_members_may_stand_in_any_order(read_log):
+    """Only the place of the checksum is fixed."""
+    head = b'{"data":{"content":"a"},"type":"user","seq":0,"timestamp":1,"crc":"'
+    line = head + b'%08x"}\n' % crc32(head)
+    assert read_log(line).texts == ["a"]
+    damage = b'{"x":1,"crc":"00000000"}\n'
+    assert read_log(line + damage, 1).texts == ["a"]
+
+
+def test_a_jump_in_the_numbers_is_a_gap_of_no_size(chain, read_log):
+    """Lines that are whole but not dense are served, and the hole is named."""
+    first = chain("a")
+    log = first[0] + chain("b", first=5, crc=crc32(first[0]))[0]
+    found = read_log(log)
+    assert found.seqs == [0, 5]
+    assert found.gaps == [Gap(len(first[0]), 0, 1, 4)]
+
+
+def test_a_number_that_was_there_before_is_not_read_again(chain, read_log):
+    """A line that names an earlier number is foreign, even if its checksum fits."""
+    first = chain("a", "b")
+    log = b"".join(first)
+    again = chain("again", "c", first=1, crc=crc32(log))
+    found = read_log(log + b"".join(again))
+    assert found.texts == ["a", "b", "c"]
+    assert found.gaps == [Gap(len(log), len(again[0]), 2, 1)]
+
+
+# --- batches ---
+
+
+def test_a_batch_is_given_when_its_last_line_is_there(chain):
+    """Lines that wait for others come together with the line that ends the batch."""
+    lines = chain("a", "b", more=2)
+    last = chain("c", first=2, crc=crc32(b"".join(lines)))[0]
+    reader = LineReader()
+    assert reader.feed(lines[0]) == []
+    assert reader.feed(lines[1]) == []
+    assert reader.position == START
+    assert [event.data["content"] for event in reader.feed(last)] == ["a", "b", "c"]
+    assert reader.finish() == []
+    assert reader.position.seq == 3
+
+
+def test_events_before_an_open_batch_are_given_at_once(chain):
+    """One block may end a batch and begin another."""
+    lines = chain("a", "b", "c", more=2)
+    reader = LineReader()
+    assert [event.seq for event in reader.feed(b"".join(lines))] == [0]
+    assert reader.position == Position(1, len(lines[0]), crc32(lines[0]))
+    rest = chain("d", "e", first=3, crc=crc32(b"".join(lines)), more=1)
+    assert [event.seq for event in reader.feed(b"".join(rest))] == [1, 2, 3]
+    assert reader.finish() == []
+    assert (reader.position.seq, reader.torn) == (4, len(rest[1]))
+
+
+def test_a_batch_without_its_end_never_happened(chain, read_log):
+    """Open batches are torn tail, whether the log is whole otherwise or not."""
+    for text in ("a", "x"):
+        lines = chain("a", "b", "c", "d", more=2)
+        lines[0] = lines[0].replace(b'"a"', b'"%b"' % text.encode())
+        found = read_log(b"".join(lines))
+        assert found.texts[-1] == "b"
+        assert found.torn == len(b"".join(lines[2:]))
+        assert found.position.offset == len(b"".join(lines[:2]))
+
+
+def test_a_batch_with_damage_inside_is_given_if_something_follows(chain, read_log):
+    """Only at the end of a log is an unfinished batch a sign of a crash."""
+    lines = chain("a", "b", more=2)
+    lines += chain("c", "d", first=2, crc=crc32(b"".join(lines)))
+    lines[2] = lines[2].replace(b'"c"', b'"x"')
+    assert read_log(b"".join(lines)).texts == ["a", "b", "d"]
+
+
+def test_gaps_inside_a_dropped_batch_are_not_reported(chain, read_log):
+    """What is torn is not damaged as well."""
+    lines = chain("a", "b", "c", "d", more=3)
+    lines[2] = lines[2].replace(b'"c"', b'"x"')
+    found = read_log(b"".join(lines))
+    assert (found.texts, found.gaps) == (["a"], [])
+
+
+def test_damage_behind_an_open_batch_keeps_its_lines(chain):
+    """Lines that were held back when damage is met are not lost."""
+    lines = chain("a", "b", more=2)
+    lines += chain("c", "d", first=2, crc=crc32(b"".join(lines)))
+    reader = LineReader()
+    found = []
+    for line in (*lines[:2], lines[2].replace(b'"c"', b'"x"'), lines[3]):
+        found += reader.feed(line)
+    assert found == []
+    assert reader.damaged
+    assert [event.seq for event in reader.finish()] == [0, 1, 3]
+    assert not reader.damaged
+
+
+def test_a_batch_in_odd_lines_is_left_to_the_slow_way(chain, read_log):
+    """A blank line inside a plain batch does not confuse the count of lines."""
+    log = plain("a") + PLAIN.replace(b'"data"', b'"more":true,"data"') % b"b" + b"\n"
+    found = read_log(log + b"x" * 10)
+    assert found.texts == ["a"]
+    assert found.position.offset == len(plain("a"))
+    found = read_log(log + plain("c"))
+    assert found.texts == ["a", "b", "c"]
+    assert found.position.offset == len(log + plain("c"))
+
+
+def test_a_blank_line_behind_an_open_batch_belongs_to_it():
+    """Nothing is skipped between a line that waits and the line it waits for."""
+    waiting = PLAIN.replace(b'"data"', b'"more":true,"data"') % b"a"
+    reader = LineReader()
+    for chunk in (waiting, b"\n", b"\n", plain("b")):
+        found = reader.feed(chunk)
+    assert [event.data["content"] for event in found] == ["a", "b"]
+    assert reader.position.offset == len(waiting) + 2 + len(plain("b"))
+    assert reader.position.crc == crc32(waiting + b"\n\n" + plain("b"))
+
+
+# --- what may lie between records ---
+
+
+@pytest.mark.parametrize(
+    ("between", "gap_events"),
+    [
+        (bytes(100), 0),
+        (b"rubbish", 0),
+        (b"rubbish\n", 0),
+        (b"\n", 0),
+        (b'{"seq":2,"type":"user","timest', 0),
+        (b'{"seq":2,"type":"user","data":{"content":"lie"},"crc":"00000000"}', 0),
+        (b'{"seq":2,"type":"user","data":{"content":"lie"},"crc":"00000000"}\n', 0),
+        (b'{"seq":7,"type":"user"' * 3, 0),
+        (b',"crc":"00000000"}', 0),
+        (plain("a plain line"), 0),
+        (b'{"seq":2,"type":"user","timestamp":1,"data":{}}\n', 0),
+    ],
+)
+def test_foreign_bytes_between_two_records_cost_nothing(between, gap_events, chain, read_log):
+    """Zeros, rubbish, fragments and foreign lines: every whole record is kept and the place named."""
+    lines = chain("a", "b", "c", "d")
+    log = b"".join(lines[:2]) + between + b"".join(lines[2:])
+    found = read_log(log)
+    assert found.texts == ["a", "b", "c", "d"]
+    assert found.gaps == [Gap(len(b"".join(lines[:2])), len(between), 2, 1 + gap_events)]
+    assert found.position == Position(4, len(log), crc32(b"".join(lines)))
+
+
+def test_a_fragment_with_a_whole_record_glued_to_it_costs_nothing(chain, read_log):
+    """At whatever byte the fragment ends."""
+    lines = chain("a", "[{\"type\":\"text\"}]", "c")
+    for cut in range(len(lines[1])):
+        found = read_log(lines[0] + lines[1][:cut] + lines[1] + lines[2])
+        assert found.seqs == [0, 1, 2], cut
+        assert len(found.gaps) == (cut > 0)
+
+
+def test_a_missing_newline_costs_nothing_and_is_named(chain, read_log):
+    """Two records on one line are both read; the place is a gap of no size."""
+    lines = chain("a", "b", "c")
+    found = read_log(lines[0] + lines[1].rstrip() + lines[2])
+    assert found.texts == ["a", "b", "c"]
+    assert found.gaps == [Gap(len(lines[0] + lines[1]) - 1, 0, 2, 1)]
+
+
+def test_a_log_without_any_newline_keeps_all_but_its_last_record(chain, read_log):
+    """The last record may be one that was cut short; the others are damaged and whole."""
+    lines = [line.rstrip() for line in chain("a", "b", "c")]
+    found = read_log(b"".join(lines))
+    assert found.texts == ["a", "b"]
+    assert [gap.offset for gap in found.gaps] == [len(lines[0]), len(lines[0]) * 2]
+    assert found.torn == len(lines[2])
+
+
+def test_a_last_record_whose_newline_became_something_else_is_damage(chain, read_log):
+    """It is kept, and a writer is told not to go on behind it."""
+    log = b"".join(chain("a", "b"))
+    found = read_log(log[:-1] + b"\x0b")
+    assert found.texts == ["a", "b"]
+    assert found.gaps == [Gap(len(log) - 1, 0, 2, 1)]
+    assert found.torn == 1
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 4096])
+def test_a_last_record_without_its_newline_is_torn(zeros, chain, read_log):
+    """A write that was cut at its last byte was never acknowledged, whatever zeros follow."""
+    lines = chain("a", "b")
+    found = read_log(b"".join(lines)[:-1] + bytes(zeros))
+    assert found.texts == ["a"]
+    assert found.torn == len(lines[1]) - 1 + zeros
+    assert found.gaps == []
+
+
+def test_lines_of_another_log_are_not_read(chain, read_log):
+    """Numbers alone do not make a line one of this log."""
+    here, there = chain("a", "b", "c"), chain("x", "y", "z")
+    found = read_log(here[0] + here[1] + there[2] + here[2])
+    assert found.texts == ["a", "b", "c"]
+
+
+def test_dropped_doubled_and_swapped_lines_are_noticed(chain, read_log):
+    """Every line is tied to the one before it."""
+    a, b, c, d, e = chain("a", "b", "c", "d", "e")
+    assert read_log(a + c + d + e).texts == ["a", "d", "e"]  # c follows nothing that is there
+    assert read_log(a + b + b + c).texts == ["a", "b", "c"]
+    assert read_log(a + c + b + d + e).texts == ["a", "b", "e"]
+    assert all(read_log(log).gaps for log in (a + c + d, a + b + b + c, a + c + b + d + e))
+
+
+def test_a_record_inside_the_data_of_a_damaged_one_is_not_an_event(read_log):
+    """Content that looks like lines of a log stays content."""
+    inner = b'{"seq":1,"type":"user","timestamp":1,"data":{"content":"lie"},"crc":"%08x"}'
+    data = b'{"result":[%b,%b],"bad":"here"}' % (inner % 7, inner % crc32(b""))
+    outer, crc = encode_line(0, b'"type":"tool_result","timestamp":1,"data":' + data, 0)
+    last, _ = encode_line(1, b'"type":"user","timestamp":1,"data":{"content":"true"}', crc)
+    assert read_log(outer + last).seqs == [0, 1]
+    assert read_log(outer.replace(b"here", b"gone") + last).texts == ["true"]
+
+
+def test_a_line_with_a_right_checksum_that_is_no_event_is_foreign(chain, read_log):
+    """Digits alone do not make an event; the next line still follows from them."""
+    for text in (b'"type":5', b'"x":1', b'"type":"user","data":[1,}', b'"timestamp":1'):
+        line, crc = encode_line(0, text, 0)
+        found = read_log(line + b"".join(chain("b", "c", first=1, crc=crc)))
+        assert found.texts == ["b", "c"]
+        assert found.gaps == [Gap(0, len(line), 0, 0)]
+
+
+# --- plain logs ---
+
+
+@pytest.mark.req("S3-7")
+def test_plain_logs_open_as_they_are(read_log):
+    """Lines without seq and crc are numbered by their place."""
+    found = read_log(plain("a", "b", "ü"))
+    assert found.texts == ["a", "b", "ü"]
+    assert found.seqs == [0, 1, 2]
+    assert (found.chained, found.gaps) == (False, [])
+    assert found.position == Position(3, len(plain("a", "b", "ü")), crc32(plain("a", "b", "ü")))
+
+
+def test_plain_lines_may_be_written_otherwise(read_log):
+    """Spaces, order, carriage returns and missing members are fine in a plain log."""
+    log = b'{ "data": {"content": "a"}, "type": "user" }\r\n\n  \n{"type":"x"}\n'
+    found = read_log(log)
+    assert [(event.type, event.timestamp, event.data) for event in found.events] == [
+        ("user", 0, {"content": "a"}),
+        ("x", 0, {}),
+    ]
+    assert found.position == Position(2, len(log), crc32(log))
+    bad = read_log(log + b"rubbish\n" + plain("b"))
+    assert bad.seqs == [0, 1, 3]
+    assert bad.events[:2] == found.events
+
+
+def test_a_plain_log_may_lack_its_last_newline(read_log):
+    """The last line is whole as JSON; a writer is told to end it first."""
+    log = plain("a", "b")[:-1]
+    found = read_log(log)
+    assert found.texts == ["a", "b"]
+    assert found.open_line
+    assert found.position == Position(2, len(log), crc32(log))
+    assert not read_log(plain("a")).open_line
+
+
+def test_blank_lines_at_the_end_of_a_plain_log_are_torn(read_log):
+    """They hold no event."""
+    found = read_log(plain("a") + b"\n \n")
+    assert (found.texts, found.torn) == (["a"], 3)
+    assert read_log(b"\n" * 10) == read_log(b"\n" * 10, 1)
+
+
+def test_the_first_checksum_covers_the_plain_lines(chain, read_log):
+    """A plain log that Holdfast went on with is verified as a whole."""
+    head = plain("a", "b")
+    log = head + b"".join(chain("c", "d", first=2, crc=crc32(head)))
+    found = read_log(log)
+    assert found.texts == ["a", "b", "c", "d"]
+    assert (found.chained, found.gaps) == (True, [])
+
+
+def test_damage_under_the_first_checksum_is_noticed(chain, read_log):
+    """Plain lines cannot be verified one by one; the gap is where the chain begins."""
+    head = plain("a", "b")
+    lines = chain("c", "d", first=2, crc=crc32(head))
+    found = read_log(head.replace(b'"b"', b'"x"') + b"".join(lines))
+    assert found.texts == ["a", "x", "d"]
+    assert found.gaps == [Gap(len(head), len(lines[0]), 2, 2)]
+
+
+def test_a_plain_line_after_the_chain_began_is_foreign(chain, read_log):
+    """Lines without checksum are legal only before the first with one."""
+    lines = chain("a", "b")
+    assert read_log(lines[0] + plain("x")).texts == ["a"]
+    assert read_log(lines[0] + plain("x")).torn == len(plain("x"))
+    covered = chain("b", first=2, crc=crc32(lines[0] + plain("x")))[0]
+    found = read_log(lines[0] + plain("x") + covered)
+    assert found.texts == ["a", "b"]
+    assert found.gaps == [Gap(len(lines[0]), len(plain("x")), 1, 1)]
+
+
+def test_unreadable_plain_lines_are_counted_and_named(read_log):
+    """The lines after them keep the number of their place."""
+    found = read_log(plain("a") + b"rubbish\n{}\n" + plain("b"))
+    assert found.seqs == [0, 3]
+    assert found.gaps == [Gap(len(plain("a")), 11, 1, 2)]
+
+
+def test_unreadable_plain_lines_at_the_end_are_not_counted(read_log):
+    """The next event takes the number of the first of them: a writer cuts them off."""
+    found = read_log(plain("a") + b"rubbish\nmore\n")
+    assert found.position == Position(1, len(plain("a")), crc32(plain("a")))
+    assert found.torn == 13
+
+
+def test_a_member_named_crc_inside_plain_data_is_data(read_log):
+    """Only a checksum of the line itself makes a line one of ours."""
+    log = b'{"type":"t","timestamp":1,"data":{"n":1,"crc":"00000000"}}\n'
+    found = read_log(log + log)
+    assert found.events[0].data == {"n": 1, "crc": "00000000"}
+    assert found.seqs == [0, 1]
+    assert not found.gaps
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"seq":0,"type":"user","timestamp":1,"data":{}}\n',
+        b'{"type":"user","timestamp":1,"data":{},"crc":"00000000"}\n',
+        b'{"type":"user","timestamp":1,"data":{},"crc":5}\n',
+        b'{"seq":null,"type":"user","timestamp":1,"data":{}}\n',
+        b'{"type":"user","timestamp":1.5,"data":{}}\n',
+        b'{"type":"user","run":5,"data":{}}\n',
+        b'{"type":"user","data":{"content":"\xff"}}\n',
+        b'{"type":"user","data":%b}\n' % (b"[" * 100_000),
+        b'{"type":7}\n',
+        b'["type"]\n',
+        b'{"sealed":"AAAA"}\n',
+        b'{"seq":0,"sealed":"AAAA"}\n',
+    ],
+)
+def test_lines_that_are_neither_plain_nor_ours_are_not_read(line, read_log):
+    """A damaged line of ours never passes for a plain one, nor do bytes that are not JSON."""
+    assert read_log(line).events == []
+    found = read_log(plain("a") + line + plain("b"))
+    assert found.texts == ["a", "b"]
+    assert [gap.size for gap in found.gaps] == [len(line)]
+
+
+def test_numbered_lines_under_a_later_checksum_are_events(chain, read_log):
+    """Bytes that are verified and follow in number are taken, however odd."""
+    head = plain("a")
+    odd = b'{"seq":1,"type":"user","timestamp":1,"data":{"content":"b"}}\n'
+    odd += b'\n{"seq":2,"type":"user","timestamp":1,"data":{"content":"c"},"crc":"00000000"}\n'
+    log = head + odd + chain("d", first=3, crc=crc32(head + odd))[0]
+    found = read_log(log)
+    assert found.texts == ["a", "b", "c", "d"]
+    assert found == read_log(log, 1)
+    assert [event.seq for event, _ in read_bodies([log])] == [0, 1, 2, 3]
+
+
+def test_foreign_plain_lines_under_a_checksum_stay_foreign(chain, read_log):
+    """What the checksum covers is as written, but only events are events."""
+    head = plain("a") + b"rubbish\n"
+    log = head + chain("b", first=2, crc=crc32(head))[0]
+    found = read_log(log)
+    assert found.texts == ["a", "b"]
+    assert found.gaps == [Gap(len(plain("a")), 8, 1, 1)]
+    log = head[:-1] + chain("b", first=2, crc=crc32(head[:-1]))[0]
+    assert read_log(log).texts == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "rubbish", [b"x" * 20, bytes(20), b"\xef\xbb\xbf", b'{"type":"user","timestamp":5,"da']
+)
+def test_a_plain_record_behind_rubbish_is_read(rubbish, read_log):
+    """A truncated splice costs only what was truncated."""
+    block = b'{"type":"assistant","timestamp":6,"data":{"content":[{"type":"text","text":"b"}]}}\n'
+    log = plain("a") + rubbish + block + plain("c")
+    found = read_log(log)
+    assert [event.type for event in found.events] == ["user", "assistant", "user"]
+    assert found.gaps == [Gap(len(plain("a")), len(rubbish), 1, 0)]
+
+
+@pytest.mark.parametrize("glue", [b"", bytes(9), b"  \t"])
+def test_glued_plain_records_are_all_read(glue, read_log):
+    """Plain records without a newline between them are read one by one."""
+    block = b'{"type":"assistant","timestamp":6,"data":{"content":[{"type":"text","text":"b"}]}}'
+    log = block + glue + plain("a")[:-1] + glue + plain("c")
+    assert [event.type for event in read_log(log).events] == ["assistant", "user", "user"]
+
+
+def test_a_glued_plain_record_before_a_broken_one_is_open(read_log):
+    """A writer that cuts the broken one off must first end the line."""
+    found = read_log(plain("a")[:-1] + b'{"type":"user","timest\n')
+    assert found.texts == ["a"]
+    assert found.open_line
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        b'{"type":"user","timestamp":1,"data":{"content":[{"type":"text","text":"x"}',
+        b'{"type":"user","timestamp":1,"data":{"content":[{"type":"a"},{"type":"text","text":"x"}',
+        b'{"type":"user","timestamp":1,"data":{"content":[{"type":"x","timestamp":1,"data":{}}',
+        b'{"type":"user","timestamp":1,"data":{"a": {"type":"x","timestamp":1,"data":{}}',
+        b'{"type":"user","timestamp":1,"data":%b{"type":"x","timestamp":1,"data":{}}' % (b" " * 40),
+        b'rubbish {"type":"text","text":"x"}',
+    ],
+)
+def test_a_block_of_a_cut_message_is_not_an_event(cut, read_log):
+    """What is left of a line must not pass for another one."""
+    assert read_log(plain("a") + cut + b"\n" + plain("b")).texts == ["a", "b"]
+
+
+def test_a_chain_may_begin_behind_a_broken_plain_line(chain, read_log):
+    """A splice of a plain fragment and a line of ours keeps that line."""
+    head = plain("a")
+    line = chain("b", "c", first=1, crc=crc32(head))
+    found = read_log(head + b'{"type":"user","timesta' + b"".join(line))
+    assert found.texts == ["a", "b", "c"]
+
+
+def test_the_tail_of_a_plain_log_is_read_when_told_so(read_log):
+    """A position in a plain log does not say what it is; the reader does."""
+    head = plain("a", "b")
+    position = read_log(head).position
+    assert read_log(plain("c"), position=position, chained=False).seqs == [2]
+    assert read_log(plain("c"), position=position).events == []
+
+
+# --- sealed lines ---
+
+
+def seal(seq: int, text: bytes) -> bytes:
+    return bytes(byte ^ 0x5A for byte in text)
+
+
+def sealed_log(*more: bool) -> list[bytes]:
+    crc, lines = 0, []
+    for seq, waits in enumerate(more):
+        text = body(Event.make("user", {"content": f"s{seq}"}), more=waits)
+        line, crc = encode_sealed_line(seq, seal(seq, text), crc)
+        lines.append(line)
+    return lines
+
+
+def test_sealed_lines_are_opened_with_their_number(read_log):
+    """The hook gets seq and ciphertext and returns what a plain line would hold."""
+    log = b"".join(sealed_log(False, True, False))
+    assert b"s0" not in log
+    assert read_log(log, unseal=seal).texts == ["s0", "s1", "s2"]
+    seen = []
+    read_log(log, unseal=lambda seq, text: seen.append(seq) or seal(seq, text))
+    assert seen == [0, 1, 2]
+
+
+def test_a_sealed_log_without_its_key_is_refused(read_log):
+    """KeyMissing names the line, however the log is read."""
+    lines = sealed_log(False, False)
+    for log in (b"".join(lines), lines[0] + bytes(9) + lines[1]):
+        with pytest.raises(KeyMissing) as caught:
+            read_log(log)
+        assert caught.value.seq == 0
+
+
+def test_damage_in_a_sealed_log_costs_what_it_hit(read_log):
+    """The checksum covers the ciphertext."""
+    lines = sealed_log(False, False, False)
+    lines[1] = lines[1].replace(b'"sealed":"', b'"sealed":"x')
+    assert read_log(b"".join(lines), unseal=seal).texts == ["s0", "s2"]
+
+
+def test_an_open_batch_of_sealed_lines_is_dropped(read_log):
+    """That a line waits is known only after it was opened, also in a damaged log."""
+    for spoil in (b"", bytes(5)):
+        lines = sealed_log(False, True, True)
+        found = read_log(lines[0] + spoil + lines[1] + lines[2], unseal=seal)
+        assert found.texts == ["s0"]
+        assert found.torn == len(spoil + lines[1] + lines[2])
+
+
+def test_what_the_opener_raises_comes_through(read_log):
+    """Tampering is not damage: it is not passed over."""
+
+    def refuse(seq: int, text: bytes) -> bytes:
+        raise Tampered(seq=seq)
+
+    with pytest.raises(Tampered):
+        read_log(b"".join(sealed_log(False)), unseal=refuse)
+
+
+def test_sealed_bytes_that_hold_no_event_are_damage(read_log):
+    """A wrong opener gives a typed error and not a crash."""
+    with pytest.raises(Damaged) as caught:
+        read_log(b"".join(sealed_log(False)), unseal=lambda seq, text: b"rubbish")
+    assert caught.value.seq == 0
+
+
+def test_the_number_inside_a_sealed_line_does_not_count(read_log):
+    """Only the number that is authenticated with the line is its number."""
+    line, _ = encode_sealed_line(0, b'"seq":7,"type":"user","data":{}', 0)
+    assert read_log(line, unseal=lambda seq, text: text).seqs == [0]
+
+
+def test_sealed_text_that_is_not_base64_is_no_line(read_log):
+    """It is a gap, like any other line that cannot be read."""
+    line, crc = encode_line(0, b'"sealed":"***"', 0)
+    good, _ = encode_line(1, b'"type":"user","timestamp":1,"data":{"content":"b"}', crc)
+    assert read_log(line + good, unseal=seal).texts == ["b"]
+
+
+def test_lines_of_ours_and_sealed_ones_may_follow_each_other(chain, read_log):
+    """A log may be sealed from some line on; lines that are no events do not hide among them."""
+    head = plain("p") + chain("a", first=1, crc=crc32(plain("p")))[0]
+    text = seal(2, body(Event.make("user", {"content": "s"})))
+    line, crc = encode_sealed_line(2, text, crc32(head))
+    log = head + line
+    assert read_log(log, unseal=seal).texts == ["p", "a", "s"]
+    bad, _ = encode_line(3, b'"timestamp":1', crc)
+    assert read_log(log + bad, unseal=seal).texts == ["p", "a", "s"]
+
+
+# --- moving lines ---
+
+
+def test_bodies_of_a_damaged_log_are_those_of_its_whole_lines(chain):
+    """What is moved out of a damaged log is byte for byte what was recorded."""
+    lines = chain("a", "b", "c")
+    found = list(read_bodies([lines[0], lines[1].replace(b'"b"', b'"x"'), lines[2][:9], lines[2]]))
+    assert [event.seq for event, _ in found] == [0, 2]
+    assert [text for _, text in found] == [line[9:-19] for line in (lines[0], lines[2])]
+
+
+def test_the_body_of_a_line_in_an_odd_order_is_made_anew():
+    """Sealed content stays sealed, whatever the order of the members."""
+    head = b'{"type":"user","data":{"content":"a"},"seq":0,"timestamp":1,"crc":"'
+    log = head + b'%08x"}\n' % crc32(head)
+    ((event, text),) = read_bodies([log])
+    assert text == line_body(event) == b'"type":"user","timestamp":1,"data":{"content":"a"}'
+    head = b'{"sealed":"KyoxLzYsLA==","seq":0,"crc":"'
+    log = head + b'%08x"}\n' % crc32(head)
+    ((_, text),) = read_bodies([log], unseal=lambda seq, text: b'"type":"user"')
+    assert text == b'"sealed":"KyoxLzYsLA=="'
+
+
+def test_salvage_gives_lines_and_their_places(chain):
+    """For repair: what is whole, where it is, and what lies between."""
+    lines = chain("a", "b", "c", "d", more=1)
+    found = salvage(lines[0] + b"junk" + b"".join(lines[1:]), START, chained=False)
+    assert [line.seq for line in found.lines] == [0, 1, 2]
+    assert found.spans[1] == (len(lines[0]) + 4, len(lines[0] + lines[1]) + 3)
+    assert found.gaps == [Gap(len(lines[0]), 4, 1, 0)]
+    assert found.torn == len(lines[3])
