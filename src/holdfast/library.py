@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from holdfast._config import Settings, settle
+from holdfast._config import Given, Settings, settle
 from holdfast.errors import HoldfastError, KeyMissing, NotFound, TooNew, UsageError
 from holdfast.model import Event, Gap, Limits, Notice, SessionMetadata, check_id
 from holdfast.replay import State
@@ -59,7 +59,7 @@ class SnapshotInfo(msgspec.Struct, frozen=True):
 def open(
     where: str | os.PathLike[str] | Store | None = None,
     *,
-    config: Mapping[str, Any] | None = None,
+    config: Given = None,
     limits: Limits | None = None,
 ) -> Holdfast:
     """The sessions at a place: a path, a URL, a store object, or the default place.
@@ -77,7 +77,7 @@ class Holdfast:
         self,
         where: str | os.PathLike[str] | Store | None = None,
         *,
-        config: Mapping[str, Any] | None = None,
+        config: Given = None,
         limits: Limits | None = None,
         timers: bool = True,
     ) -> None:

@@ -30,6 +30,7 @@ SECTIONS = {
         "repair": "Write a whole log in the place of a damaged one.",
         "delete": "Put sessions into the trash.",
         "undelete": "Bring sessions back from the trash.",
+        "config": "Show, check or find the configuration.",
         "doctor": "Say where the store is, how it is, and what is missing.",
     },
 }

@@ -1,0 +1,174 @@
+"""Every setting there is: its name, its kind, what it means; and the check of what was given."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from holdfast.errors import UsageError
+from holdfast.model import Limits
+from holdfast.storage import Store
+
+__all__ = ["KEYS", "Key", "check", "flatten", "suggestion", "variable"]
+
+CODE = "code"
+STORAGE_TYPES = ("none", "memory", "filesystem")
+_FILESYSTEM_PATH = ".agent-sessions"
+_PREFIX = "HOLDFAST_"
+_SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
+
+
+class Key(NamedTuple):
+    """One setting; a whole number has a least value, a text may have choices."""
+
+    kind: type
+    meaning: str
+    least: int = 0
+    choices: tuple[str, ...] = ()
+    own: bool = False
+    """Only from the user's own places, never from a project that may be a stranger's."""
+
+
+KEYS: dict[str, Key] = {
+    "store": Key(str, "where sessions are kept: a path or a URL"),
+    "durability": Key(str, "when to flush", choices=("barriers", "always", "os")),
+    "autosave_ms": Key(int, "flush what changed this often; 0 for never"),
+    "snapshot_ms": Key(int, "take a snapshot this often; 0 for never"),
+    "model": Key(str, "the model of chat and run, such as anthropic:claude-sonnet-4-5"),
+    "base_url": Key(str, "an OpenAI-compatible server for the model", own=True),
+    "agent": Key(str, "the agent that chat and run go on with"),
+    "instructions": Key(str, "what the agent of chat and run is told"),
+    "local.threads": Key(int, "threads of the embedded model", least=1),
+    "local.context_tokens": Key(int, "context of the embedded model", least=256),
+    **{f"limits.{name}": Key(int, "see the limits", least=1) for name in Limits.__struct_fields__},
+}
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return _PREFIX + name.upper().replace(".", "_")
+
+
+def flatten(document: Mapping[str, Any], origin: str, base: str | None) -> dict[str, Any]:
+    """The settings of a document by their full names, checked.
+
+    Relative places count from ``base``. Raises UsageError, naming the origin and the setting.
+    """
+    rest = dict(document)
+    found: dict[str, Any] = {}
+    if "storage" in rest:
+        if "store" in rest:
+            raise _wrong(origin, "store and storage are two ways to say the same; give one")
+        found["store"] = _anchored(_storage_place(rest.pop("storage"), origin), base)
+    for name, value in _leaves(rest, "", origin):
+        checked = check(name, value, origin)
+        found[name] = _anchored(checked, base) if name == "store" else checked
+    return found
+
+
+def check(name: str, value: Any, origin: str) -> Any:
+    """``value`` if it fits the setting. Raises UsageError that says what would."""
+    key = KEYS[name]
+    if key.kind is int:
+        return _whole_number(name, value, key.least, origin)
+    if name == "store" and isinstance(value, (os.PathLike, Store)) and origin == CODE:
+        return value
+    if not isinstance(value, str) or not value.strip():
+        raise _wrong(origin, f"{name} must be a text that is not empty, not {value!r}")
+    if key.choices and value not in key.choices:
+        raise _wrong(
+            origin,
+            f"{name} {value!r} is none of {', '.join(key.choices)}{suggestion(value, key.choices)}",
+        )
+    return value
+
+
+def suggestion(name: str, allowed: Iterable[str]) -> str:
+    """The end of a sentence about a name that is not known: what it may have meant."""
+    close = difflib.get_close_matches(name[:128].lower(), list(allowed), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _leaves(document: Mapping[str, Any], prefix: str, origin: str) -> Iterator[tuple[str, Any]]:
+    for part, value in document.items():
+        name = f"{prefix}{part}"
+        if name in KEYS:
+            yield name, value
+        elif any(known.startswith(f"{name}.") for known in KEYS):
+            if isinstance(value, Limits):
+                value = {field: getattr(value, field) for field in value.__struct_fields__}  # noqa: PLW2901 - another form of the same
+            if not isinstance(value, Mapping):
+                raise _wrong(origin, f"{name} must be a table of settings, not {value!r}")
+            yield from _leaves(value, f"{name}.", origin)
+        else:
+            raise _wrong(origin, _unknown(str(part), prefix))
+
+
+def _unknown(part: str, prefix: str) -> str:
+    here = {name.removeprefix(prefix).partition(".")[0] for name in KEYS if name.startswith(prefix)}
+    noun = "limit" if prefix == "limits." else "setting"
+    return f"unknown {noun} {prefix + part!r}{suggestion(part, sorted(here | {'storage'}))}"
+
+
+def _whole_number(name: str, value: Any, least: int, origin: str) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value) if origin.startswith("environment") else value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _wrong(origin, f"{name} must be a whole number, not {value!r}")
+    if value < least:
+        raise _wrong(origin, f"{name} must be at least {least}, not {value}")
+    return value
+
+
+def _storage_place(storage: Any, origin: str) -> str:
+    """The place of the form ``{type: …, options: {path: …}}``."""
+    if not isinstance(storage, Mapping):
+        raise _wrong(origin, f"storage must have a type and options, not {storage!r}")
+    _check_names(storage, ("type", "options"), "storage.", origin)
+    kind = storage.get("type", "none")
+    if kind not in STORAGE_TYPES:
+        raise _wrong(
+            origin,
+            f"storage type {kind!r} is none of {', '.join(STORAGE_TYPES)}"
+            f"{suggestion(str(kind), STORAGE_TYPES)}",
+        )
+    options = storage.get("options") or {}
+    if not isinstance(options, Mapping):
+        raise _wrong(origin, f"storage.options must be a table, not {options!r}")
+    if kind != "filesystem":
+        return f"{kind}:"
+    _check_names(options, ("path",), "storage.options.", origin)
+    path = options.get("path", _FILESYSTEM_PATH)
+    if not isinstance(path, str) or not path:
+        raise _wrong(origin, "storage.options.path must be the path of a directory")
+    return path
+
+
+def _check_names(
+    given: Mapping[str, Any], known: tuple[str, ...], prefix: str, origin: str
+) -> None:
+    for name in given:
+        if name not in known:
+            raise _wrong(origin, f"unknown setting {prefix}{name}{suggestion(str(name), known)}")
+
+
+def _anchored(place: Any, base: str | None) -> Any:
+    """A relative path in a file counts from the file, wherever the program was started."""
+    if base is None or not isinstance(place, str):
+        return place
+    scheme, colon, _ = place.partition(":")
+    if colon and len(scheme) >= _SCHEME_CHARS_MIN and "/" not in scheme:
+        return place
+    return os.path.join(base, os.path.expanduser(place))
+
+
+def _wrong(origin: str, message: str) -> UsageError:
+    if origin == CODE:
+        return UsageError(message)
+    return UsageError(
+        f"{origin}: {message}",
+        remedy="Correct it; `holdfast config show` tells what counts.",
+        origin=origin,
+    )

@@ -1,0 +1,118 @@
+"""``holdfast config``: what is set, by what, and whether it is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast._config import KEYS, Configuration, configuration, places, strange_variables, variable
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._failure import EXIT_FINE, EXIT_USAGE
+from holdfast.apps.cli._options import json_option
+from holdfast.apps.cli._screen import Column, Span
+from holdfast.apps.cli._words import counted
+from holdfast.errors import HoldfastError
+
+__all__ = ["command"]
+
+_COLUMNS = (Column("SETTING"), Column("VALUE", flexible=True), Column("FROM", flexible=True))
+
+
+@click.command(
+    "config",
+    short_help="Show, check or find the configuration.",
+    epilog="""\b
+Examples:
+  holdfast config                  what is set, and by what
+  holdfast config show --all       every setting there is
+  holdfast config check
+  holdfast config path
+""",
+)
+@click.argument("what", type=click.Choice(["show", "check", "path"]), default="show")
+@click.option("--all", "everything", is_flag=True, help="With show: also what is not set.")
+@json_option
+@click.pass_obj
+def command(app: App, what: str, *, everything: bool, as_json: bool) -> int:
+    """Show what is set and where it comes from; check it; or tell which files are looked for.
+
+    The strongest place wins: code (--store), environment, holdfast.toml in the project, the user's
+    config directory. The exit code of check is 2 if something is wrong.
+    """
+    if what == "check":
+        return _check(app, as_json=as_json)
+    if what == "path":
+        _print_places(app, as_json=as_json)
+    else:
+        _show(app, everything=everything, as_json=as_json)
+    return EXIT_FINE
+
+
+def _show(app: App, *, everything: bool, as_json: bool) -> None:
+    found = configuration(_given(app))
+    rows = _rows(found, everything=everything)
+    if as_json:
+        app.out.json({"settings": rows})
+        return
+    app.out.table(
+        _COLUMNS,
+        [
+            [
+                Span(name, "name"),
+                "" if row["value"] is None else str(row["value"]),
+                Span(row["from"] or "", "faint"),
+            ]
+            for name, row in rows.items()
+        ],
+    )
+    if not everything and app.out.is_terminal:
+        more = len(KEYS) - len(rows)
+        app.err.line(Span(f"and {counted(more, 'setting')} not set; all with --all", "faint"))
+
+
+def _rows(found: Configuration, *, everything: bool) -> dict[str, dict[str, Any]]:
+    names = KEYS if everything else [name for name, _ in found.items()]
+    return {
+        name: {
+            "value": found.get(name),
+            "from": found.origin(name),
+            "variable": variable(name),
+            "meaning": KEYS[name].meaning,
+        }
+        for name in names
+    }
+
+
+def _check(app: App, *, as_json: bool) -> int:
+    problems = []
+    try:
+        configuration(_given(app))
+    except HoldfastError as error:
+        problems.append((error.message, error.remedy))
+    for name, meant in strange_variables().items():
+        problems.append(
+            (f"environment variable {name} is no setting{meant}", "Correct or unset it.")
+        )
+    if as_json:
+        app.out.json({"ok": not problems, "problems": [message for message, _ in problems]})
+    elif not problems:
+        app.out.line(Span("The configuration is fine.", "good"))
+    else:
+        for message, remedy in problems:
+            app.out.line(Span("wrong: ", "bad"), message)
+            app.out.line("  ", remedy)
+    return EXIT_USAGE if problems else EXIT_FINE
+
+
+def _print_places(app: App, *, as_json: bool) -> None:
+    if as_json:
+        app.out.json({"files": [place._asdict() for place in places()]})
+        return
+    for place in places():
+        there = "" if place.exists else "  (not there)"
+        app.out.line(Span(f"{place.whose:8}", "faint"), Span(place.path, "name"), there)
+
+
+def _given(app: App) -> dict[str, Any]:
+    return {} if app.place is None else {"store": app.place}
