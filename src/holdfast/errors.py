@@ -21,7 +21,14 @@
     │   ├── Tampered                sealed bytes that do not authenticate
     │   └── Forbidden               an action or a place that is not allowed
     └── AgentError                  the agent or its model
-        └── AgentNoLoadSupport      an agent that cannot load sessions
+        ├── AgentNoLoadSupport      an agent that cannot load sessions
+        ├── AgentTypeMismatch       the stored agent is of another type
+        ├── ModelFailed             the model could not be asked, or gave no answer
+        ├── TooManyIterations       the agent went on without coming to an end
+        └── ResumeTokenError        a suspended session was not resumed
+            ├── ResumeTokenInvalid  no such token was ever given out
+            ├── ResumeTokenExpired  it came too late
+            └── ResumeTokenUsed     it was used before, or the session went on without it
 
 Each class has a stable ``code``, a ``remedy`` in one sentence, and fields as attributes. The first
 line of a class's docstring is its message when none is given. Where a builtin says the same thing,
@@ -35,6 +42,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AgentError",
     "AgentNoLoadSupport",
+    "AgentTypeMismatch",
     "Conflict",
     "Damaged",
     "DataError",
@@ -45,13 +53,19 @@ __all__ = [
     "InvalidId",
     "KeyMissing",
     "Locked",
+    "ModelFailed",
     "NotFound",
+    "ResumeTokenError",
+    "ResumeTokenExpired",
+    "ResumeTokenInvalid",
+    "ResumeTokenUsed",
     "SecurityError",
     "StoreError",
     "StoreFull",
     "SyncFailed",
     "Tampered",
     "TooLarge",
+    "TooManyIterations",
     "TooNew",
     "Unavailable",
     "UsageError",
@@ -251,3 +265,52 @@ class AgentNoLoadSupport(AgentError):
 
     code = "agent_no_load_support"
     remedy = "Start a new agent session; the transcript can be given to it as context."
+
+
+class AgentTypeMismatch(AgentError):
+    """What is stored belongs to an agent of another type; it was left untouched."""
+
+    code = "agent_type_mismatch"
+    remedy = "Use the agent type that is stored, or another agent id."
+
+
+class ModelFailed(AgentError):
+    """The model could not be asked, or gave no answer."""
+
+    code = "model_failed"
+    remedy = "The session is intact; run the agent again when the model can be reached."
+
+
+class TooManyIterations(AgentError):
+    """The agent went on without coming to an end."""
+
+    code = "too_many_iterations"
+    remedy = "Look at the last steps of the session; raise max_iterations if they make sense."
+
+
+class ResumeTokenError(AgentError):
+    """The suspended session was not resumed."""
+
+    code = "resume_token"
+    remedy = "Use the token that the suspension gave, once, before it expires."
+
+
+class ResumeTokenInvalid(ResumeTokenError):
+    """The session never gave out this token."""
+
+    code = "resume_token_invalid"
+    remedy = "Use the token that the suspension gave, with the session that gave it."
+
+
+class ResumeTokenExpired(ResumeTokenError):
+    """The token has expired."""
+
+    code = "resume_token_expired"
+    remedy = "Go on with a new message: the session is intact."
+
+
+class ResumeTokenUsed(ResumeTokenError):
+    """The token was used before, or the session went on without it."""
+
+    code = "resume_token_used"
+    remedy = "Go on with a new message: the session is intact."
