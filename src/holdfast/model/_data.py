@@ -164,7 +164,7 @@ def _is_plain(data: Any, depth: int) -> bool:
 
 
 def _is_plain_key(key: Any) -> bool:
-    """Whether a key is a text that needs no escape; those that occur again need not be asked again."""
+    """Whether a key is a text that needs no escape; what was asked once is remembered."""
     if type(key) is not str or "$" in key or "\0" in key:
         return False
     if len(_plain_keys) < _KEYS_KEPT_MAX and len(key) <= _KEPT_KEY_CHARS_MAX:
@@ -215,7 +215,7 @@ def _explain_items(value: Any, limits: Limits, where: str, depth: int) -> None:
         return
     for key, item in value.items():
         if not isinstance(key, str):
-            raise InvalidData(f"{where} has the key {key!r}: keys must be strings")
+            raise InvalidData(f"{where} has a {type(key).__name__} as key: keys must be strings")
         if "\0" in key:
             raise InvalidData(f"{where} has a key with a NUL character")
         _explain(item, limits, f"{where}.{key[:40]}", depth)

@@ -41,6 +41,7 @@ _HEAD = re.compile(rb'\{"seq":[0-9]+,')
 # What was encoded is kept, but a hostile import must not make this grow without end.
 _KEPT_MAX = 1000
 _type_bytes: dict[str, bytes] = {}
+_heads: dict[str, bytes] = {}
 _encode = msgspec.json.Encoder().encode
 _INT64 = 1 << 63
 
@@ -58,18 +59,20 @@ START = Position(0, 0, 0)
 
 def type_bytes(type: str) -> bytes:
     """The type's name as bytes; InvalidData if it is not a well-formed name."""
-    found = _type_bytes.get(type)
-    if found is None:
-        if not _is_type(type):
-            raise InvalidData(f"{type!r:.80} is not an event type: use a short name such as 'user'")
-        found = type.encode()
-        if len(_type_bytes) < _KEPT_MAX:
-            _type_bytes[type] = found
+    try:
+        return _type_bytes[type]
+    except (KeyError, TypeError):
+        return _encode_type(type)
+
+
+def _encode_type(type: Any) -> bytes:
+    if not isinstance(type, str) or not _TYPE.match(type):
+        shown = ascii(type[:60]) if isinstance(type, str) else f"a {type.__class__.__name__}"
+        raise InvalidData(f"{shown} is not an event type: use a short name such as 'user'")
+    found = type.encode()
+    if len(_type_bytes) < _KEPT_MAX:
+        _type_bytes[type] = found
     return found
-
-
-def _is_type(type: Any) -> bool:
-    return isinstance(type, str) and _TYPE.match(type) is not None
 
 
 def line_body(event: Event) -> bytes:
@@ -79,7 +82,7 @@ def line_body(event: Event) -> bytes:
     """
     timestamp = event.timestamp
     if type(timestamp) is not int or not -_INT64 <= timestamp < _INT64:
-        raise InvalidData(f"{timestamp!r:.80} is not a time in whole milliseconds")
+        raise InvalidData("the time of an event is a whole number of milliseconds, in 64 bits")
     extra = b""
     if event.run is not None:
         extra = b',"run":' + _text_bytes(event.run, "run")
@@ -97,7 +100,7 @@ def line_body(event: Event) -> bytes:
 
 def _text_bytes(text: Any, what: str) -> bytes:
     if type(text) is not str or "\0" in text:
-        raise InvalidData(f"{text!r:.80} is not a {what}: it must be text without NUL")
+        raise InvalidData(f"the {what} of an event is a text without NUL")
     try:
         return _encode(text)
     except UnicodeEncodeError as error:
@@ -113,13 +116,24 @@ def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
 
 
 def encode_event_line(
-    seq: int, type: bytes, timestamp: int, data: bytes, crc: int
+    seq: int, type: str, timestamp: int, data: bytes, crc: int
 ) -> tuple[bytes, int]:
-    """As :func:`encode_line`, for the event that nearly every line is: no run, key or batch."""
-    head = b'{"seq":%d,"type":"%b","timestamp":%d,"data":%b,"crc":"' % (seq, type, timestamp, data)
+    """As :func:`encode_line`, for the event that nearly every line is: no run, key or batch.
+
+    Raises InvalidData for a type that is not well-formed.
+    """
+    head = (_heads.get(type) or _head_of(type)) % (seq, timestamp, data)
     crc = crc32(head, crc)
     tail = b'%08x"}\n' % crc
     return head + tail, crc32(tail, crc)
+
+
+def _head_of(type: str) -> bytes:
+    """The beginning of a line of this type, to be filled in with seq, timestamp and data."""
+    head = b'{"seq":%%d,"type":"%b","timestamp":%%d,"data":%%b,"crc":"' % type_bytes(type)
+    if len(_heads) < _KEPT_MAX:
+        _heads[type] = head
+    return head
 
 
 def encode_sealed_line(seq: int, sealed: bytes, crc: int) -> tuple[bytes, int]:

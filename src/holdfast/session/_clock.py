@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
+from time import time_ns
 
 from holdfast.model import RANDOM_BYTES, make_id
 
@@ -20,7 +20,7 @@ _ID_DIGITS = 32
 
 def now_ms() -> int:
     """The time as Unix milliseconds."""
-    return time.time_ns() // _NS_PER_MS
+    return time_ns() // _NS_PER_MS
 
 
 def new_session_id(clock: Clock = now_ms) -> str:

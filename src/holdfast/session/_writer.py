@@ -106,16 +106,16 @@ class Writer:
         timestamp: int | None = None,
     ) -> Event:
         """Write one event. Raises before anything is written, or nothing was."""
-        if run is not None or key is not None or self._seal is not None or self._lead:
+        is_usual = run is None and key is None and timestamp is None
+        if not is_usual or self._seal is not None or self._lead:
             return self.extend((Draft(type, data, run, key, timestamp),))[0]
         limits = self.limits
         raw = encode_data(data, limits)
         if len(raw) > limits.blob_bytes_min:
             raw = self._slim(type, data)
-        if timestamp is None:
-            timestamp = self._clock()
+        timestamp = self._clock()
         seq = self.seq
-        line, crc = encode_event_line(seq, type_bytes(type), timestamp, raw, self.crc)
+        line, crc = encode_event_line(seq, type, timestamp, raw, self.crc)
         end = self.offset + len(line)
         if end > limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
             raise self._too_large(end)
