@@ -16,11 +16,9 @@ help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: lint types  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
+	$(BIN)/pytest --numprocesses=auto --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
 	$(BIN)/coverage report
+	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
 
 lint: $(READY)  ## Style, formatting, sizes, rooms
 	$(BIN)/ruff check

@@ -49,6 +49,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     silent = sorted({item.nodeid.partition("[")[0] for item in items if not _promise(item)})
     if silent:
         raise pytest.UsageError("tests without a docstring:\n  " + "\n  ".join(silent))
+    for item in items:
+        if item.get_closest_marker("slow"):
+            # Measuring makes such tests several times slower; quicker ones cover the same lines.
+            item.add_marker("no_cover")
 
 
 def _promise(item: pytest.Item) -> str | None:
