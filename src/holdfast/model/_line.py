@@ -122,7 +122,10 @@ def encode_event_line(
 
     Raises InvalidData for a type that is not well-formed.
     """
-    head = (_heads.get(type) or _head_of(type)) % (seq, timestamp, data)
+    try:
+        head = _heads[type] % (seq, timestamp, data)
+    except (KeyError, TypeError):
+        head = _head_of(type) % (seq, timestamp, data)
     crc = crc32(head, crc)
     tail = b'%08x"}\n' % crc
     return head + tail, crc32(tail, crc)
