@@ -113,7 +113,8 @@ class Writer:
         raw = encode_data(data, limits)
         if len(raw) > limits.blob_bytes_min:
             raw = self._slim(type, data)
-        timestamp = self._clock()
+        clock = self._clock
+        timestamp = clock()
         seq = self.seq
         line, crc = encode_event_line(seq, type, timestamp, raw, self.crc)
         end = self.offset + len(line)

@@ -17,7 +17,8 @@ __all__ = ["LOG_NAME", "FileLog"]
 
 LOG_NAME = "events.jsonl"
 _NEW_LOG_NAME = "events.jsonl.new"
-_KEPT_BYTES_MAX = 8 << 20
+# For each open log: with many of them it adds up, and appends cannot reuse memory that is kept.
+_KEPT_BYTES_MAX = 1 << 20
 
 
 class FileLog(Log):
@@ -45,9 +46,10 @@ class FileLog(Log):
         descriptor = self._descriptor
         if descriptor is None or self._dead is not None:
             descriptor = self._open_to_write()
+        write = self._write
         end = self._size + len(data)
         try:
-            written = self._write(descriptor, data)
+            written = write(descriptor, data)
             if written != len(data):
                 self._write_rest(descriptor, memoryview(data)[written:])
             self._size = end

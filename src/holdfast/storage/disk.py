@@ -32,7 +32,8 @@ _NETWORK_FUSE = ("sshfs", "s3fs", "glusterfs", "rclone", "ceph", "gcsfuse", "dav
 class _Forks:
     """Counts the forks that led to this process: a session made before the last one is dead."""
 
-    count = 0
+    def __init__(self) -> None:
+        self.count = 0
 
 
 forks = _Forks()
