@@ -1,29 +1,35 @@
-"""The parts a conversation is assembled from: recorded pieces, and drafts of messages."""
+"""The parts a conversation is assembled from: recorded pieces, and drafts of messages.
+
+There may be millions of them and they form no cycles, so the garbage collector need not visit them.
+"""
 
 from __future__ import annotations
+
+from array import array
+
+import msgspec
 
 from holdfast.replay._blocks import Block, text_block
 from holdfast.replay._issues import IssueList
 from holdfast.replay._text import is_blank
 
-__all__ = ["Call", "Draft", "Mark", "Piece", "Stream"]
+__all__ = ["NOWHERE", "Call", "Draft", "Mark", "Piece", "Stream"]
+
+NOWHERE = -1
 
 
-class Piece:
+class Piece(msgspec.Struct, gc=False, eq=False):
     """One block that one event said. ``spot`` is where rendering stood before it."""
 
-    __slots__ = ("block", "gone", "index", "role", "seq", "shown", "source", "spot", "summary")
-
-    def __init__(self, seq: int, role: str, block: Block, source: int) -> None:
-        self.seq = seq
-        self.role = role
-        self.block = block
-        self.source = source
-        self.index = -1
-        self.gone = False
-        self.shown = True
-        self.summary = False
-        self.spot: tuple[int, int] | None = None
+    seq: int
+    role: str
+    block: Block
+    source: int
+    index: int = NOWHERE
+    spot: int = NOWHERE
+    gone: bool = False
+    shown: bool = True
+    summary: bool = False
 
     def within(self, first: int, last: int) -> bool:
         """Whether a summary of these events may stand for this piece."""
@@ -36,18 +42,14 @@ class Piece:
             issues.note("incomplete_block", issues.place(self.seq), detail, self.block)
 
 
-class Call(Piece):
+class Call(Piece, gc=False, eq=False, kw_only=True):
     """A tool call and, once it came, its result."""
 
-    __slots__ = ("group", "key", "result", "result_seq", "result_source")
-
-    def __init__(self, seq: int, key: str | None, block: Block, source: int) -> None:
-        super().__init__(seq, "assistant", block, source)
-        self.key = key
-        self.result: Block | None = None
-        self.result_seq = seq
-        self.result_source = -1
-        self.group = -1
+    key: str | None
+    result: Block | None = None
+    result_seq: int
+    result_source: int = NOWHERE
+    group: int = NOWHERE
 
     def within(self, first: int, last: int) -> bool:
         return self.result is not None and first <= self.result_seq <= last
@@ -59,15 +61,11 @@ class Call(Piece):
             issues.note("incomplete_tool_call", issues.place(self.seq), detail, self.block)
 
 
-class Mark(Piece):
+class Mark(Piece, gc=False, eq=False, kw_only=True):
     """The place where a result was recorded; the result itself is shown with its call."""
 
-    __slots__ = ("call", "repeated")
-
-    def __init__(self, seq: int, block: Block, source: int) -> None:
-        super().__init__(seq, "user", block, source)
-        self.call: Call | None = None
-        self.repeated = False
+    call: Call | None = None
+    repeated: bool = False
 
     def within(self, first: int, last: int) -> bool:
         return self.call is None or self.call.gone or first <= self.call.seq <= last
@@ -83,16 +81,11 @@ class Mark(Piece):
         issues.note(type, issues.place(self.seq), detail, self.block)
 
 
-class Stream(Piece):
+class Stream(Piece, gc=False, eq=False, kw_only=True):
     """Streamed text that no final event covers yet: what an interrupted user saw."""
 
-    __slots__ = ("kind", "parts")
-
-    def __init__(self, seq: int, kind: str) -> None:
-        super().__init__(seq, "assistant", text_block(""), -1)
-        self.kind = kind
-        self.gone = True
-        self.parts: list[tuple[int, str]] = []
+    kind: str
+    parts: list[tuple[int, str]]
 
     @property
     def last_seq(self) -> int:
@@ -126,8 +119,8 @@ class Draft:
     def __init__(self, role: str) -> None:
         self.role = role
         self.blocks: list[Block] = []
-        self.seqs: list[int] = []
-        self.sources: list[int] = []
+        self.seqs = array("q")
+        self.sources = array("q")
         self.epoch = 0
         self.summary = False
 

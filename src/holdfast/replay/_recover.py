@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import length_hint
 
 from holdfast.model import Event
 from holdfast.replay._conversation import Conversation
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._issues import Issue, recovery_line
-from holdfast.replay._pieces import Draft
+from holdfast.replay._pause import collector_paused
+from holdfast.replay._pieces import NOWHERE, Draft
 from holdfast.replay._sanitize import sanitize
-from holdfast.replay._window import LeftOut, TokenCount, fit_window
+from holdfast.replay._window import LeftOut, TokenCount, Window, fit_window
 
-__all__ = ["Recovery", "recover", "render"]
+__all__ = ["Recovery", "recover"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +58,49 @@ def recover(
     for an unknown provider or way with incomplete calls.
     """
     dialect = dialect_of(provider)
+    with collector_paused(length_hint(events)):
+        conversation = _read(events, incomplete, at)
+        issues = conversation.issues
+        if window_tokens is None:
+            messages, window = conversation.messages(provider), None
+        else:
+            drafts = conversation.thread.drafts()
+            window = fit_window(drafts, window_tokens, conversation.usage, count_tokens)
+            messages = _render(window.drafts, dialect)
+            issues += _complaints(window, window_tokens)
+        if incomplete != "keep":
+            checked = sanitize(messages, provider, incomplete)
+            messages = checked.messages
+            issues += checked.issues
+    return Recovery(
+        messages,
+        conversation.system,
+        issues,
+        left_out=window.left_out if window else None,
+        count=window.count if window else None,
+        session_id=session_id,
+    )
+
+
+def _read(events: Iterable[Event], incomplete: str, at: int | None) -> Conversation:
     conversation = Conversation(incomplete=incomplete)
     for number, event in enumerate(events):
-        if at is not None and (event.seq if event.seq >= 0 else number) > at:
+        seq = getattr(event, "seq", NOWHERE)  # a foreign iterable may hold anything
+        if at is not None and (number if seq == NOWHERE else seq) > at:
             break
         conversation.feed(event)
-    issues = conversation.issues
-    left_out = count = None
-    if window_tokens is None:
-        messages = conversation.messages(provider)
-    else:
-        drafts = conversation.thread.drafts()
-        window = fit_window(drafts, window_tokens, conversation.usage, count_tokens)
-        messages = render(window.drafts, dialect)
-        left_out, count = window.left_out, window.count
-        if count.tokens > window_tokens:
-            detail = f"the first turn alone takes {count.tokens} of {window_tokens} tokens"
-            issues.append(Issue("window_too_small", "list", detail))
-    if incomplete != "keep":
-        checked = sanitize(messages, provider, incomplete)
-        messages = checked.messages
-        issues += checked.issues
-    return Recovery(messages, conversation.system, issues, True, left_out, count, session_id)
+    return conversation
 
 
-def render(drafts: list[Draft], dialect: Dialect) -> list[Message]:
+def _complaints(window: Window, window_tokens: int) -> list[Issue]:
+    tokens = window.count.tokens
+    if tokens <= window_tokens:
+        return []
+    detail = f"the first turn alone takes {tokens} of {window_tokens} tokens"
+    return [Issue("window_too_small", "list", detail)]
+
+
+def _render(drafts: list[Draft], dialect: Dialect) -> list[Message]:
     """The messages for these drafts."""
     messages: list[Message] = []
     for index, draft in enumerate(drafts):

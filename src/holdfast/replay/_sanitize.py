@@ -9,7 +9,7 @@ empty list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from holdfast.replay._conversation import check_incomplete
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._issues import Issue
 from holdfast.replay._originals import covers
+from holdfast.replay._pause import collector_paused
 from holdfast.replay._pieces import Draft
 from holdfast.replay._reading import read_message
 from holdfast.replay._rules import validate
@@ -54,32 +55,32 @@ def sanitize(messages: Any, provider: str = "anthropic", incomplete: str = "drop
     check_incomplete(incomplete)
     if validate(messages, provider).valid:
         return Sanitized(list(list.__iter__(messages)))
-    repair = _Repair(dialect, incomplete)
+    if not isinstance(messages, (list, tuple)):
+        detail = f"a {type_name(messages)} is no list: a fresh start"
+        return Sanitized([], [Issue("not_a_list", "list", detail)])
+    items = list(_items_of(messages))
     try:
-        return repair.run(messages)
+        with collector_paused(len(items)):
+            return _Repair(dialect, incomplete, items).run()
     except Exception as error:  # noqa: BLE001 - the last rung: a fresh start instead of a crash
         detail = f"nothing could be kept ({type_name(error)}): a fresh start"
-        return Sanitized([], [Issue("fallback", "list", detail, None)])
+        return Sanitized([], [Issue("fallback", "list", detail)])
 
 
 class _Repair:
     """One repair of one list."""
 
-    def __init__(self, dialect: Dialect, incomplete: str) -> None:
+    def __init__(self, dialect: Dialect, incomplete: str, items: list[Any]) -> None:
         self._dialect = dialect
         self._incomplete = incomplete
         self._thread = Thread(incomplete, "message")
         self._system: list[tuple[int, str]] = []
-        self._items: list[Any] = []
+        self._items = items
         self._index = 0
         self._noted = False
         self._begun = False
 
-    def run(self, messages: Any) -> Sanitized:
-        if isinstance(messages, (list, tuple)):
-            self._items = list(_items_of(messages))
-        else:
-            self._note("not_a_list", f"a {type_name(messages)} is no list: a fresh start", None)
+    def run(self) -> Sanitized:
         for index, message in enumerate(self._items):
             self._index = index
             self._noted = False
@@ -199,7 +200,7 @@ def _items_of(messages: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
     return list.__iter__(messages) if isinstance(messages, list) else tuple.__iter__(messages)
 
 
-def _without_repeats(sources: list[int]) -> list[int]:
+def _without_repeats(sources: Sequence[int]) -> list[int]:
     return [s for i, s in enumerate(sources) if i == 0 or sources[i - 1] != s]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.replay._blocks import Block, is_soft, text_block
 from holdfast.replay._ids import Names, fit_id, fit_name
 from holdfast.replay._issues import IssueList
-from holdfast.replay._pieces import Call, Draft, Mark, Piece, Stream
+from holdfast.replay._pieces import NOWHERE, Call, Draft, Mark, Piece, Stream
 
 __all__ = ["INTERRUPTED", "OPENING", "Thread"]
 
@@ -28,6 +28,7 @@ OPENING = "(the conversation begins here)"
 """The user turn that is put before an assistant who speaks first."""
 
 NONE = 1 << 62
+_BLOCKS = 1 << 40
 
 
 class Thread:
@@ -72,7 +73,9 @@ class Thread:
         if name != block["name"]:
             detail = f"malformed tool name: now {name}"
             self.issues.note("invalid_name", self.issues.place(seq), detail)
-        piece = Call(seq, key, {**block, "id": own, "name": name}, source)
+        if block["id"] != own or block["name"] != name:
+            block = {**block, "id": own, "name": name}
+        piece = Call(seq, "assistant", block, source, key=key, result_seq=seq)
         self._append(piece)
         if key is None:
             return
@@ -85,7 +88,7 @@ class Thread:
 
     def result(self, seq: int, key: str | None, block: Block, source: int = -1) -> None:
         """A tool result, wherever its call is. The first one for a call wins."""
-        mark = Mark(seq, block, source)
+        mark = Mark(seq, "user", block, source)
         self._append(mark)
         waiting = self._waiting.get(key) if key is not None else None
         while waiting and waiting[0].gone:
@@ -100,7 +103,9 @@ class Thread:
             self._early.setdefault(key, []).append(mark)
 
     def _answer(self, call: Call, mark: Mark) -> None:
-        call.result = {**mark.block, "tool_use_id": call.block["id"]}
+        own = call.block["id"]
+        same = mark.block["tool_use_id"] == own
+        call.result = mark.block if same else {**mark.block, "tool_use_id": own}
         call.result_seq = mark.seq
         call.result_source = mark.source
         mark.call = call
@@ -113,7 +118,7 @@ class Thread:
             last.add(seq, text)
             self._spoil(last.index)
             return
-        piece = Stream(seq, kind)
+        piece = Stream(seq, "assistant", {}, NOWHERE, gone=True, kind=kind, parts=[])
         piece.add(seq, text)
         self._append(piece)
         self._streams.append(piece)
@@ -206,7 +211,7 @@ class Thread:
         pieces = self._pieces
         for index in range(self._rendered, len(pieces)):
             piece = pieces[index]
-            piece.spot = None if self._group or self._soft else self._spot()
+            piece.spot = NOWHERE if self._group or self._soft else self._spot()
             if not piece.gone:
                 self._render(piece)
         self._rendered = len(pieces)
@@ -282,18 +287,19 @@ class Thread:
         drafts[-1].add(block, seq, source)
         self.touched = min(self.touched, len(drafts) - 1)
 
-    def _spot(self) -> tuple[int, int]:
+    def _spot(self) -> int:
+        """Where rendering stands: how many drafts, and how many blocks in the last one."""
         drafts = self._drafts
-        return (len(drafts), len(drafts[-1].blocks)) if drafts else (0, 0)
+        return len(drafts) * _BLOCKS + len(drafts[-1].blocks) if drafts else 0
 
     def _roll_back(self) -> None:
         """Undo rendering back to the start of the group that holds the first spoilt piece."""
         if self._dirty == NONE:
             return
         index, self._dirty = self._dirty, NONE
-        while self._pieces[index].spot is None:
+        while self._pieces[index].spot == NOWHERE:
             index -= 1
-        count, blocks = self._pieces[index].spot  # type: ignore[misc]
+        count, blocks = divmod(self._pieces[index].spot, _BLOCKS)
         del self._drafts[count:]
         if count and self._drafts[-1].cut(blocks):
             count -= 1
