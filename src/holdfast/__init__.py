@@ -19,6 +19,7 @@ from holdfast.model import VERSION, Event, Limits, Notice, SessionMetadata
 from holdfast.session import Session
 
 if TYPE_CHECKING:
+    from holdfast.agent._agent import Agent
     from holdfast.agent._event_logger import EventLogger
     from holdfast.replay import Recovery, Sanitized, format_issues, sanitize, validate
 
@@ -26,6 +27,7 @@ __version__ = VERSION
 
 # Loaded when first asked for, so that `import holdfast` stays quick.
 _LAZY = {
+    "Agent": "holdfast.agent._agent",
     "EventLogger": "holdfast.agent._event_logger",
     "Recovery": "holdfast.replay",
     "Sanitized": "holdfast.replay",
@@ -35,6 +37,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "Agent",
     "Event",
     "EventLogger",
     "Holdfast",

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Holdfast", "SnapshotInfo", "open"]
 
 _LEASE_MS = 30_000
+_INSTRUCTIONS = "custom_instructions.md"
 _live: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
 _live_lock = threading.RLock()
 
@@ -268,6 +269,24 @@ class Holdfast:
         self._store.move(newest.key, _key(id))
         self._hub.publish(id, Notice("undeleted", id))
 
+    def purge_agent(self, agent_id: str, instructions: bool = False) -> int:  # noqa: FBT001, FBT002
+        """Put an agent's sessions into the trash and remove its documents; how many sessions.
+
+        What a person wrote into ``custom_instructions.md`` stays unless ``instructions`` is true.
+        Raises Locked, before anything is removed, while one of its sessions is open.
+        """
+        key = f"agents/{check_id(agent_id, what='agent id')}"
+        sessions = [row.session_id for row in self.list(limit=None, agent_id=agent_id)]
+        for id in sessions:
+            self._check_unlocked(id)
+        for id in sessions:
+            self.delete(id)
+        documents = self._store.documents(key)
+        for name in documents.names():
+            if instructions or name != _INSTRUCTIONS:
+                documents.delete(name)
+        return len(sessions)
+
     def subscribe(self, listener: Subscriber) -> Callable[[], None]:
         """Call ``listener(session_id, event_or_notice)`` for what happens in this process.
 
@@ -397,6 +416,11 @@ class Holdfast:
             status=state.status,
             state="damaged" if loaded.gaps else "ok",
         )
+
+    def _check_unlocked(self, id: str) -> None:
+        lease = self._store.lease(_key(id))
+        lease.acquire("purge", _LEASE_MS)
+        lease.release()
 
     def _free_trash_key(self, id: str) -> str:
         """A session that was deleted before, and made anew, must not stand in the way."""

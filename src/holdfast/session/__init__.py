@@ -9,6 +9,7 @@ from holdfast.session._hub import Hub, Subscriber
 from holdfast.session._loading import Loaded, load, load_state_at
 from holdfast.session._opening import Opening, Options
 from holdfast.session._reading import read_range
+from holdfast.session._recording import Recorder
 from holdfast.session._repair import Report, repair_log, verify_log
 from holdfast.session._session import Session
 from holdfast.session._snapshots import Snapshot, Snapshots
@@ -27,6 +28,7 @@ __all__ = [
     "NotStoredWarning",
     "Opening",
     "Options",
+    "Recorder",
     "Report",
     "Session",
     "Snapshot",

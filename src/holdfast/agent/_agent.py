@@ -1,0 +1,388 @@
+"""The agent: a model with tools and a context that lives in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from holdfast.agent._engine import resolve_model
+from holdfast.agent._home import AgentHome
+from holdfast.agent._instructions import read_custom, write_custom
+from holdfast.agent._loop import Bounds
+from holdfast.agent._options import STRATEGIES, Features, PersistentSession, settle_persistence
+from holdfast.agent._permissions import PermissionRequest
+from holdfast.agent._plugins import Plugin, PluginHost, find_plugins
+from holdfast.agent._result import RunResult, RunStream
+from holdfast.agent._spec import Spec
+from holdfast.agent._threads import run_to_end
+from holdfast.agent._tools import as_tools
+from holdfast.agent._turn import Prompt, Turn
+from holdfast.errors import UsageError
+from holdfast.library import Holdfast
+from holdfast.library import open as open_library
+from holdfast.model import fit_id
+from holdfast.replay import Status, status_of
+from holdfast.session import Session
+
+__all__ = ["Agent"]
+
+DEFAULT_NAME = "agent"
+
+
+class Agent:
+    """A model, its tools and its context.
+
+    Without persistence each run starts afresh and nothing touches the disk. With
+    ``persistent_session`` the agent finds its current session again by its ``agent_id``, in this
+    process or a later one. A session given to ``run`` is used as it is, of whatever store.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        agent_id: str | None = None,
+        name: str | None = None,
+        description: str = "",
+        persistent_session: bool | PersistentSession = False,
+        session_id: str | None = None,
+        tools: Iterable[Any] = (),
+        instructions: str | None = None,
+        features: Features | None = None,
+        agent_type: str = "agent",
+        hf: Holdfast | None = None,
+        delegates: Iterable[Agent] = (),
+        plugins: Iterable[Any] = (),
+        permission: Callable[[PermissionRequest], Any] | None = None,
+        max_iterations: int = 1000,
+        max_context_tokens: int | None = None,
+        strategy: str = "none",
+        tool_timeout_ms: int | None = None,
+        heartbeat_ms: int = 30_000,
+        model_settings: Mapping[str, Any] | None = None,
+        deps: Any = None,
+    ) -> None:
+        features = features or Features()
+        self.agent_id = None if agent_id is None else fit_id(agent_id)
+        self.agent_type = agent_type
+        self.spec: Spec = Spec(
+            name=name or agent_id or DEFAULT_NAME,
+            description=description,
+            model=resolve_model(model),
+            instructions=instructions,
+            tools=tuple(as_tools(tools)),
+            features=features,
+            bounds=_bounds(max_iterations, max_context_tokens, strategy, heartbeat_ms),
+            permission=permission,
+            tool_timeout_ms=tool_timeout_ms,
+            model_settings=None if model_settings is None else dict(model_settings),
+            delegates=tuple(agent.spec for agent in delegates),
+            deps=deps,
+        )
+        self._plugins = list(plugins)
+        self._plugins_of: WeakKeyDictionary[Session, list[Plugin]] = WeakKeyDictionary()
+        self._make_plugins()
+        self._session_id = session_id
+        self._session: Session | None = None
+        self._owns_hf = False
+        self._closed = False
+        self._persistence = settle_persistence(persistent_session, features)
+        if self._persistence is None and session_id is not None:
+            self._persistence = PersistentSession()
+        self._home = self._find_home(hf)
+        if self._persistence is not None and self._persistence.load_on_create:
+            self.load()
+
+    # -- running -----------------------------------------------------------------------------
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        session: Session | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> RunResult:
+        """Answer a prompt: a text, blocks, or None to go on with what was interrupted.
+
+        Everything is recorded as it happens; turns of one session wait for each other. Raises
+        ModelFailed, TooManyIterations and what the store raises; the session stays usable.
+        """
+        return await self._turn(session, None).answer(prompt, variables)
+
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        session: Session | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> RunResult:
+        """The same from code without an event loop."""
+        return run_to_end(lambda: self.run(prompt, session=session, variables=variables))
+
+    def run_stream(
+        self,
+        prompt: Prompt,
+        *,
+        session: Session | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> RunStream:
+        """The same word by word; see :class:`RunStream`."""
+        return RunStream(lambda emit: self._turn(session, emit).answer(prompt, variables))
+
+    async def resume(self, token: str, value: Any, *, session: Session | None = None) -> RunResult:
+        """Go on with a suspended run, once, with what it waited for.
+
+        Raises ResumeTokenInvalid, ResumeTokenExpired or ResumeTokenUsed; then nothing has changed.
+        """
+        return await self._turn(session, None).resume(token, value)
+
+    def resume_stream(self, token: str, value: Any, *, session: Session | None = None) -> RunStream:
+        """The same word by word."""
+        return RunStream(lambda emit: self._turn(session, emit).resume(token, value))
+
+    async def resume_delegate(self, agent: str, run: str, *, session: Session | None = None) -> str:
+        """Go on with what a delegate had begun in an earlier process; what it answers.
+
+        ``run`` is the ``child_run`` of its ``delegation`` event.
+        """
+        return await self._turn(session, None).resume_delegate(agent, run)
+
+    # -- the agent's own session ---------------------------------------------------------------
+
+    @property
+    def session(self) -> Session | None:
+        """The agent's own session; None if it is not persistent or has not begun."""
+        return self._session
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the agent's own session."""
+        return self._session_id if self._session is None else self._session.id
+
+    @property
+    def name(self) -> str:
+        """The agent's name in its events."""
+        return self.spec.name
+
+    @property
+    def status(self) -> Status:
+        """What the agent's own session is doing: idle, running, waiting or interrupted."""
+        if self._session is None:
+            return "idle"
+        return status_of(self._session.live_state, alive=True)
+
+    def load(self) -> bool:
+        """Open the agent's session if there is one; whether there was.
+
+        Raises AgentTypeMismatch if it belongs to an agent of another type, and Locked while another
+        process has it. A damaged one is repaired, with a warning.
+        """
+        home = self._needs_home("load")
+        wanted = self._session_id or home.current()
+        if wanted is None or not home.hf.exists(wanted):
+            home.current()  # the type of the stored agent is checked all the same
+            return False
+        if self._session is None or self._session.id != wanted:
+            self._let_go()
+            self._session = self._open(wanted)
+        return True
+
+    def save(self) -> None:
+        """Put everything so far on the medium, and make it what the agent finds next time."""
+        home = self._needs_home("save")
+        if self._session is None:
+            return
+        self._host(self._session).save()
+        self._session.flush()
+        home.point_to(self._session.id)
+
+    def new_session(self) -> None:
+        """Leave the current session; the next run begins a new one."""
+        self._needs_home("begin a session")
+        self._let_go()
+        self._session_id = None
+
+    def close(self) -> None:
+        """Save if so configured, stop the timers and give the session back."""
+        if self._closed:
+            return
+        self._closed = True
+        self._let_go()
+        if self._owns_hf and self._home is not None:
+            self._home.hf.close()
+
+    async def aclose(self) -> None:
+        """The same without blocking the event loop."""
+        import asyncio
+
+        session, self._session = self._session, None
+        if session is not None and not self._closed:
+            self._before_closing(session)
+            await session.aclose(save=self._saves_on_close())
+        await asyncio.to_thread(self.close)
+
+    @property
+    def custom_instructions(self) -> str | None:
+        """The agent's ``custom_instructions.md``, which a person may edit too."""
+        return read_custom(self._needs_home("have instructions").documents)
+
+    @custom_instructions.setter
+    def custom_instructions(self, text: str | None) -> None:
+        write_custom(self._needs_home("have instructions").documents, text)
+
+    def configure_tools(
+        self,
+        *,
+        enabled: Mapping[str, bool | None] | None = None,
+        namespaces: Mapping[str, str | None] | None = None,
+        priorities: Mapping[str, int | None] | None = None,
+        session: Session | None = None,
+    ) -> None:
+        """Switch tools or namespaces on and off, group and rank them; recorded in the session."""
+        given = {"enabled": enabled, "namespaces": namespaces, "priorities": priorities}
+        data = {name: dict(value) for name, value in given.items() if value is not None}
+        if data:
+            (session or self._own_session()).append("tools", data)
+
+    def allow_tool(self, tool: str, *, session: Session | None = None) -> None:
+        """Let a tool run without asking."""
+        self._list_tool(tool, "allowlist", session)
+
+    def block_tool(self, tool: str, *, session: Session | None = None) -> None:
+        """Never let a tool run, whoever allows it."""
+        self._list_tool(tool, "blocklist", session)
+
+    def unlist_tool(self, tool: str, *, session: Session | None = None) -> None:
+        """Take a tool from both lists."""
+        self._list_tool(tool, "unlist", session)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.name} {self.spec.model.model_name}>"
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _turn(self, session: Session | None, emit: Callable[[str], None] | None) -> Turn:
+        if self._closed:
+            raise UsageError(f"the agent {self.name} is closed")
+        own = session is None and self._persistence is not None
+        home = self._home
+        place = session or (self._own_session() if own else None)
+        return Turn(
+            self.spec,
+            place,
+            hf=None if home is None else home.hf,
+            documents=None if home is None else home.documents,
+            emit=emit,
+            plugins=self._plugins_for,
+        )
+
+    def _find_home(self, hf: Holdfast | None) -> AgentHome | None:
+        storage = None if self._persistence is None else self._persistence.storage
+        if isinstance(storage, Holdfast):
+            hf = storage
+        elif hf is None:
+            if self._persistence is None:
+                return None
+            hf, self._owns_hf = open_library(storage), True
+        if self.agent_id is None:
+            self.agent_id = fit_id(self.spec.name)
+        return AgentHome(hf, self.agent_id, self.agent_type)
+
+    def _needs_home(self, what: str) -> AgentHome:
+        if self._home is None:
+            raise UsageError(
+                f"the agent {self.name} is not persistent and cannot {what}",
+                remedy="Make it with persistent_session=True.",
+            )
+        return self._home
+
+    def _own_session(self) -> Session:
+        """The agent's session, begun now if there is none. The pointer follows, unless staged."""
+        home = self._needs_home("have a session")
+        if self._session is None or self._session.closed:
+            self._session = self._open(self._session_id)
+        if self._persistence is not None and not self._persistence.staged:
+            home.point_to(self._session.id)
+        return self._session
+
+    def _open(self, session_id: str | None) -> Session:
+        home, kept = self._needs_home("have a session"), self._persistence or PersistentSession()
+        return home.open_session(session_id, staged=kept.staged, autosave_ms=kept.autosave_ms)
+
+    def _let_go(self) -> None:
+        session, self._session = self._session, None
+        if session is not None and not session.closed:
+            self._before_closing(session)
+            session.close(save=self._saves_on_close())
+
+    def _before_closing(self, session: Session) -> None:
+        if self._saves_on_close() and session.seq >= 0:
+            self._host(session).save()
+            self._needs_home("close").point_to(session.id)
+
+    def _saves_on_close(self) -> bool:
+        return self._persistence is not None and self._persistence.save_on_close
+
+    def _list_tool(self, tool: str, decision: str, session: Session | None) -> None:
+        target = session or self._own_session()
+        target.append("permission", {"tool": tool, "decision": decision})
+        target.barrier()
+
+    # -- plugins -------------------------------------------------------------------------------
+
+    def _make_plugins(self) -> list[Plugin]:
+        """The plugins for one session: a class gives each session one of its own."""
+        return find_plugins(item() if isinstance(item, type) else item for item in self._plugins)
+
+    def _plugins_for(self, session: Session) -> list[Plugin]:
+        known = self._plugins_of.get(session)
+        if known is None:
+            known = self._plugins_of[session] = self._make_plugins()
+            PluginHost(known, session).restore()
+        return known
+
+    def _host(self, session: Session) -> PluginHost:
+        return PluginHost(self._plugins_for(session), session)
+
+
+def _bounds(
+    max_iterations: int, max_context_tokens: int | None, strategy: str, heartbeat_ms: int
+) -> Bounds:
+    if strategy not in STRATEGIES:
+        raise UsageError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
+    if max_iterations < 1 or heartbeat_ms < 0:
+        raise UsageError("max_iterations is at least 1, heartbeat_ms at least 0")
+    if max_context_tokens is not None and max_context_tokens < 1:
+        raise UsageError("max_context_tokens is at least 1")
+    if strategy != "none" and max_context_tokens is None:
+        raise UsageError(f"the strategy {strategy!r} needs max_context_tokens")
+    return Bounds(
+        max_iterations=max_iterations,
+        max_context_tokens=max_context_tokens,
+        strategy=strategy,
+        heartbeat_ms=heartbeat_ms,
+    )

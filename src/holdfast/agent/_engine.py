@@ -1,0 +1,205 @@
+"""The model: found by its name, asked, streamed from; whatever goes wrong is a typed error."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+from pydantic_ai import exceptions as pai_errors
+from pydantic_ai import messages as pai
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.models import Model, ModelRequestParameters, infer_model
+from pydantic_ai.settings import ModelSettings
+
+from holdfast.agent._messages import Converter, read_reply
+from holdfast.agent._reply import Ask, Reply
+from holdfast.errors import HoldfastError, ModelFailed, UsageError
+
+__all__ = ["Engine", "register_model", "resolve_model"]
+
+Resolver = Callable[[str], Any]
+
+
+def _embedded(name: str) -> Any:
+    from holdfast.agent._local import local_model
+
+    return local_model(name)
+
+
+_resolvers: dict[str, Resolver] = {"local": _embedded}
+# Names under which users know a provider, and what the engine calls it.
+_ALIASES = {"google-gla": "google", "gemini": "google", "claude": "anthropic"}
+_REMEDIES: tuple[tuple[type[Exception], str, str], ...] = (
+    (
+        pai_errors.ModelAuthenticationError,
+        "key",
+        "Check the provider's API key in the environment; the session is intact.",
+    ),
+    (
+        pai_errors.ModelNotFoundError,
+        "unknown_model",
+        "Check the name of the model; the session is intact.",
+    ),
+    (
+        pai_errors.ModelContextWindowExceededError,
+        "window",
+        "Set max_context_tokens and strategy='window' or 'summarise'; the session is intact.",
+    ),
+    (
+        pai_errors.ModelRateLimitError,
+        "rate_limit",
+        "Wait a little, then run the agent again; the session is intact.",
+    ),
+    (
+        pai_errors.ModelConnectionError,
+        "connection",
+        "Check the network and the provider's address, then run the agent again.",
+    ),
+)
+
+
+def register_model(prefix: str, resolver: Resolver) -> None:
+    """Let ``resolver(name)`` make the model for names such as ``prefix:name``."""
+    _resolvers[prefix] = resolver
+
+
+def resolve_model(model: Any) -> Model:
+    """The engine's model for a name, or the model itself.
+
+    Raises UsageError, with a remedy, for a name that nobody knows and for a missing API key.
+    """
+    if isinstance(model, Model):
+        return model
+    if not isinstance(model, str) or not model.strip():
+        raise UsageError(
+            f"{model!r} is not a model", remedy="Name one as provider:model, such as openai:gpt-5."
+        )
+    prefix, _, name = model.partition(":")
+    if prefix in _resolvers:
+        return cast("Model", _resolvers[prefix](name))
+    known = f"{_ALIASES.get(prefix, prefix)}:{name}" if name else model
+    try:
+        return infer_model(known)
+    except pai_errors.UserError as error:
+        raise _unusable(model, error) from error
+    except ImportError as error:
+        raise UsageError(
+            f"the model {model} needs a library that is not installed: {error}",
+            remedy="Install it with: pip install 'holdfast[agent]'",
+        ) from error
+
+
+def _unusable(model: str, error: Exception) -> UsageError:
+    text = str(error).partition(" To try ")[0].partition(" or pass it")[0]
+    if "environment variable" in text:
+        variable = text.split("`")[1] if "`" in text else "the provider's key"
+        return UsageError(
+            f"the model {model} needs an API key, and {variable} is not set",
+            remedy=f"Set {variable}, or choose another model.",
+            variable=variable,
+        )
+    return UsageError(
+        f"unknown model {model!r}: {text}",
+        remedy="Name a model as provider:model, such as anthropic:claude-sonnet-4-5.",
+    )
+
+
+class Engine:
+    """One model with its settings, for one run at a time."""
+
+    def __init__(self, model: Model, settings: dict[str, Any] | None = None) -> None:
+        self.model = model
+        self._settings = cast("ModelSettings | None", settings)
+        self._converter = Converter()
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.model_name
+
+    async def request(self, ask: Ask) -> Reply:
+        """Ask the model and wait for the whole answer. Raises ModelFailed."""
+        with _typed_errors(self.name):
+            response = await model_request(
+                self.model,
+                self._messages(ask),
+                model_settings=self._settings,
+                model_request_parameters=_parameters(ask),
+            )
+        return read_reply(response)
+
+    async def stream(self, ask: Ask, reply: list[Reply]) -> AsyncGenerator[tuple[str, str], None]:
+        """Pieces as they come, as (kind, text); the whole answer is put into ``reply`` at the end.
+
+        A model that cannot stream gives its answer in one piece. Raises ModelFailed.
+        """
+        with _typed_errors(self.name):
+            stream = model_request_stream(
+                self.model,
+                self._messages(ask),
+                model_settings=self._settings,
+                model_request_parameters=_parameters(ask),
+            )
+            async with stream as response:
+                async for event in response:
+                    piece = _piece(event)
+                    if piece is not None:
+                        yield piece
+            reply.append(read_reply(response.get()))
+
+    def _messages(self, ask: Ask) -> list[pai.ModelMessage]:
+        messages = self._converter.convert(ask.messages)
+        last = messages[-1] if messages else None
+        if ask.instructions and isinstance(last, pai.ModelRequest):
+            messages[-1] = replace(last, instructions=ask.instructions)
+        return messages
+
+
+def _parameters(ask: Ask) -> ModelRequestParameters:
+    return ModelRequestParameters(function_tools=list(ask.tools), allow_text_output=True)
+
+
+def _piece(event: Any) -> tuple[str, str] | None:
+    if isinstance(event, pai.PartStartEvent):
+        part: Any = event.part
+        text = getattr(part, "content", None)
+    elif isinstance(event, pai.PartDeltaEvent):
+        part = event.delta
+        text = getattr(part, "content_delta", None)
+    else:
+        return None
+    kinds = {
+        pai.TextPart: "text",
+        pai.TextPartDelta: "text",
+        pai.ThinkingPart: "thinking",
+        pai.ThinkingPartDelta: "thinking",
+    }
+    kind = kinds.get(type(part))
+    return (kind, text) if kind and isinstance(text, str) and text else None
+
+
+@contextlib.contextmanager
+def _typed_errors(model: str) -> Iterator[None]:
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise _failure(model, error) from error
+
+
+def _failure(model: str, error: Exception) -> ModelFailed:
+    for kind, reason, remedy in _REMEDIES:
+        if isinstance(error, kind):
+            return ModelFailed(
+                f"{model}: {_brief(error)}", remedy=remedy, reason=reason, model=model
+            )
+    reason = "refused" if isinstance(error, pai_errors.ModelAPIError) else "failed"
+    return ModelFailed(f"{model}: {_brief(error)}", reason=reason, model=model)
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 500 else text[:499] + "…"

@@ -1,0 +1,201 @@
+"""Carrying out the calls of one answer: checked, permitted, recorded before and after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.agent._cache import ResultCache
+from holdfast.agent._context import Suspend, ToolContext
+from holdfast.agent._permissions import Gate
+from holdfast.agent._reply import CallRequest
+from holdfast.agent._results import plain_result
+from holdfast.agent._talk import Talk
+from holdfast.agent._tools import Tool
+from holdfast.errors import DataError, UsageError
+from holdfast.session import ToolRun
+
+__all__ = ["Executor", "Halt"]
+
+
+class Halt(msgspec.Struct, frozen=True):
+    """A call that asked for the turn to end until someone answers."""
+
+    call_id: str
+    wish: Any
+
+
+class _Plan(msgspec.Struct):
+    """What is to become of one call: run it, or answer it at once."""
+
+    request: CallRequest
+    tool: Tool | None = None
+    args: dict[str, Any] = {}
+    refusal: str | None = None
+    cached: Any = None
+    is_cached: bool = False
+
+    @property
+    def runs(self) -> bool:
+        return self.refusal is None and not self.is_cached
+
+
+class Executor:
+    """Runs the calls of one agent in one run."""
+
+    def __init__(
+        self,
+        talk: Talk,
+        tools: dict[str, Tool],
+        gate: Gate,
+        *,
+        context: Callable[[str], ToolContext],
+        cache: ResultCache | None = None,
+        timeout_ms: int | None = None,
+        watch: Callable[[str, dict[str, Any]], None] = lambda _name, _args: None,
+    ) -> None:
+        self._talk = talk
+        self._tools = tools
+        self._gate = gate
+        self._context = context
+        self._cache = cache
+        self._timeout_ms = timeout_ms
+        self._watch = watch
+
+    async def execute(self, calls: list[CallRequest], extra: dict[str, Any]) -> list[Halt]:
+        """Make these calls, in parallel; ``extra`` is recorded with the first.
+
+        Every intent is on the medium before any of them runs. A tool that fails, however it fails,
+        gives a result that says so. Returns the calls that ask for the turn to end.
+        """
+        plans = [await self._plan(call) for call in calls]
+        runs = [self._open(plan, extra if number == 0 else {}) for number, plan in enumerate(plans)]
+        try:
+            return await self._carry_out(plans, runs)
+        except BaseException as error:
+            for run in runs:
+                # Begun and never run, because the run was stopped in between.
+                if run is not None and run.event is not None and run.result_event is None:
+                    await run.__aexit__(type(error), error, error.__traceback__)
+            raise
+
+    async def _carry_out(self, plans: list[_Plan], runs: list[ToolRun | None]) -> list[Halt]:
+        await asyncio.gather(*(run.__aenter__() for run in runs if run is not None))
+        for plan, run in zip(plans, runs, strict=True):
+            if run is None:
+                self._answer(plan)
+        pairs = zip(plans, runs, strict=True)
+        work = [self._perform(plan, run) for plan, run in pairs if run is not None]
+        return [halt for halt in await _all(work) if halt is not None]
+
+    async def repeat(self, call: CallRequest, call_id: str) -> None:
+        """Run again a call of an earlier process, whose outcome is unknown, and record its result.
+
+        Only for tools that declare that this does no harm.
+        """
+        plan = await self._plan(call)
+        if not plan.runs or plan.tool is None:
+            return
+        try:
+            result = await self._call(plan.tool, plan.args, call_id)
+        except (Exception, Suspend) as error:  # noqa: BLE001 - whatever it raised is its result
+            message = f"{type(error).__name__}: {error}"
+            self._talk.tool_result(call_id, {"error": True, "message": message}, is_error=True)
+        else:
+            self._talk.tool_result(call_id, plain_result(result), repeated=True)
+
+    async def _plan(self, call: CallRequest) -> _Plan:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return _Plan(call, refusal=f"there is no tool {call.name!r}{self._known()}")
+        if call.fault is not None:
+            return _Plan(call, tool, refusal=call.fault)
+        try:
+            args = tool.check_args(call.args)
+        except UsageError as error:
+            return _Plan(call, tool, refusal=str(error))
+        verdict = await self._gate.check(tool, call.args)
+        if not verdict.allowed:
+            return _Plan(call, tool, refusal=f"Permission denied: {verdict.reason}")
+        plan = _Plan(call, tool, args)
+        if self._cache is not None and tool.cache_ms:
+            found = self._cache.find(tool, call.args)
+            if found is not None:
+                plan.cached, plan.is_cached = found[0], True
+        return plan
+
+    def _known(self) -> str:
+        names = ", ".join(sorted(self._tools)[:20])
+        return f"; there are: {names}" if names else ""
+
+    def _open(self, plan: _Plan, extra: dict[str, Any]) -> ToolRun | None:
+        """The block around a call that runs; any other is recorded here."""
+        call = plan.request
+        known = {"id": call.id, "agent": self._talk.agent, **extra}
+        if call.thought_signature:
+            known["thought_signature"] = call.thought_signature
+        params = plain_result(call.args)
+        if plan.runs:
+            return self._talk.tool(call.name, params, **known)
+        self._talk.tool_call(call.name, params, **known)
+        return None
+
+    def _answer(self, plan: _Plan) -> None:
+        if plan.is_cached:
+            self._talk.tool_result(plan.request.id, plan.cached, cached=True)
+            return
+        refusal = {"error": True, "message": plan.refusal}
+        self._talk.tool_result(plan.request.id, refusal, is_error=True)
+
+    async def _perform(self, plan: _Plan, run: ToolRun) -> Halt | None:
+        assert plan.tool is not None
+        try:
+            run.result = plain_result(await self._call(plan.tool, plan.args, run.id))
+        except Suspend as wish:
+            if wish.resume_as == "user_message":
+                run.result = f"suspended: {wish.reason}"
+                await run.__aexit__(None, None, None)
+            return Halt(run.id, wish)
+        except BaseException as error:
+            await run.__aexit__(type(error), error, error.__traceback__)
+            if not isinstance(error, Exception):
+                raise  # cancelled: that is recorded, and the caller is told
+            return None
+        try:
+            await run.__aexit__(None, None, None)
+        except DataError:
+            return None  # what cannot be stored is recorded as an error
+        if self._cache is not None and plan.tool.cache_ms:
+            self._cache.keep(plan.tool, plan.request.args, run.result)
+        return None
+
+    async def _call(self, tool: Tool, args: dict[str, Any], call_id: str) -> Any:
+        self._watch(tool.name, args)
+        timeout_ms = tool.timeout_ms or self._timeout_ms
+        work = tool.call(self._context(call_id), args)
+        if timeout_ms is None:
+            return await work
+        try:
+            return await asyncio.wait_for(work, timeout_ms / 1000)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"{tool.name} did not return within {timeout_ms} ms and was given up"
+            ) from error
+
+
+async def _all(work: list[Any]) -> list[Any]:
+    """The results of all; a cancellation reaches each of them and waits until they have ended."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    if not tasks:
+        return []
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        raise
+    return [task.result() for task in tasks]

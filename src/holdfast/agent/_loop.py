@@ -1,0 +1,150 @@
+"""The loop: ask the model, record what it says, carry out what it asks for, until it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from holdfast.agent._compaction import compact
+from holdfast.agent._engine import Engine
+from holdfast.agent._execution import Executor, Halt
+from holdfast.agent._reply import Ask, Reply, Usage, estimate_tokens
+from holdfast.agent._streaming import DeltaRecorder
+from holdfast.agent._talk import Talk, cost_of
+from holdfast.agent._tools import Tool
+from holdfast.agent._window import fit_messages, measure, shorten_results
+from holdfast.errors import TooManyIterations
+
+__all__ = ["Bounds", "Loop", "Outcome", "beating"]
+
+Emit = Callable[[str], None]
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run may go."""
+
+    max_iterations: int = 1000
+    max_context_tokens: int | None = None
+    strategy: str = "none"
+    heartbeat_ms: int = 30_000
+
+
+class Outcome(msgspec.Struct):
+    """How a run ended: with an answer, or waiting for someone."""
+
+    output: str = ""
+    halts: list[Halt] = []
+    finish_reason: str | None = None
+
+
+class Loop:
+    """One run of one agent on one talk. Makes one Outcome, once."""
+
+    def __init__(
+        self,
+        talk: Talk,
+        engine: Engine,
+        executor: Executor,
+        tools: dict[str, Tool],
+        *,
+        bounds: Bounds,
+        instructions: Callable[[], str | None],
+        usage: Usage,
+        emit: Emit | None = None,
+    ) -> None:
+        self._talk = talk
+        self._engine = engine
+        self._executor = executor
+        self._definitions = tuple(tool.definition for tool in tools.values())
+        self._bounds = bounds
+        self._instructions = instructions
+        self._emit = emit
+        self._usage = usage
+        self.iteration = 0
+
+    async def run(self) -> Outcome:
+        """Go on until the model has nothing more to do. Raises TooManyIterations, ModelFailed."""
+        while self.iteration < self._bounds.max_iterations:
+            self.iteration += 1
+            note = {"agent": self._talk.agent, "iteration": self.iteration}
+            self._talk.append("agent_iteration", note)
+            reply = await self._ask()
+            if not reply.calls:
+                return Outcome(reply.text, finish_reason=reply.finish_reason)
+            words = any(part.kind == "text" for part in reply.speech)
+            halts = await self._executor.execute(reply.calls, {} if words else cost_of(reply))
+            if halts:
+                return Outcome(reply.text, halts, "suspended")
+        raise TooManyIterations(
+            f"{self._talk.agent} made {self._bounds.max_iterations} steps without an end",
+            session_id=self._talk.session.id,
+        )
+
+    async def _ask(self) -> Reply:
+        ask = await self._prepare()
+        covers: dict[str, int] = {}
+        if self._emit is None:
+            reply = await self._engine.request(ask)
+        else:
+            reply, covers = await self._stream(ask, self._emit)
+        self._usage.add(reply.usage)
+        self._talk.reply(reply, covers)
+        return reply
+
+    async def _stream(self, ask: Ask, emit: Emit) -> tuple[Reply, dict[str, int]]:
+        recorder = DeltaRecorder(self._talk)
+        replies: list[Reply] = []
+        try:
+            async with contextlib.aclosing(self._engine.stream(ask, replies)) as pieces:
+                async for kind, text in pieces:
+                    recorder.take(kind, text)
+                    if kind == "text":
+                        emit(text)
+        finally:
+            recorder.flush()
+        return replies[0], recorder.covers
+
+    async def _prepare(self) -> Ask:
+        instructions = self._instructions()
+        messages = self._talk.messages()
+        limit = self._bounds.max_context_tokens
+        if limit is None or self._bounds.strategy == "none":
+            return Ask(shorten_results(messages), instructions, self._definitions)
+        room = max(limit - self._overhead(instructions), 1)
+        summarise = self._bounds.strategy == "summarise" and not self._talk.is_child
+        if summarise and measure(messages) > room:  # noqa: SIM102 - the second part takes long
+            if await compact(self._talk, self._engine, room, self._usage):
+                messages = self._talk.messages()
+        return Ask(fit_messages(messages, room), instructions, self._definitions)
+
+    def _overhead(self, instructions: str | None) -> int:
+        schemas = sum(len(str(d.parameters_json_schema)) // 4 + 16 for d in self._definitions)
+        return schemas + estimate_tokens(instructions or "")
+
+
+@contextlib.asynccontextmanager
+async def beating(talk: Talk, loop: Loop, interval_ms: int) -> AsyncIterator[None]:
+    """Record now and then that the run is alive, for as long as the block lasts."""
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            note = {"agent": talk.agent, "iteration": loop.iteration, "heartbeat": True}
+            talk.append("agent_iteration", note)
+
+    task = asyncio.ensure_future(beat()) if interval_ms else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def elapsed_ms(since: float) -> int:
+    """Milliseconds since a moment of the monotonic clock."""
+    return int((time.monotonic() - since) * 1000)

@@ -1,0 +1,68 @@
+"""What an agent is told when it is made: which features it has and how its session is kept."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.storage import Store
+
+if TYPE_CHECKING:
+    from holdfast.library import Holdfast
+
+__all__ = ["STRATEGIES", "Features", "PersistentSession", "settle_persistence"]
+
+STRATEGIES = ("none", "window", "summarise")
+
+
+class Features(msgspec.Struct, frozen=True, kw_only=True):
+    """Which parts of its context an agent has. What is off is neither saved nor restored."""
+
+    memory: bool = True
+    """Working memory, its tools, and the cache of idempotent tools."""
+    in_context_memory: bool = False
+    """What is remembered is shown to the model with the instructions."""
+    persistent_instructions: bool = False
+    """``custom_instructions.md`` of the agent is read at each run."""
+    history: bool = True
+    """The conversation. Without it every run starts with an empty one."""
+    permissions: bool = True
+    """Tools that need permission ask for it. Without it every tool runs unasked."""
+    persistent_session: bool = False
+    """The session outlives the agent object."""
+
+
+class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
+    """How a persistent session is kept. ``storage`` is a path, a URL, a Store or a Holdfast."""
+
+    storage: str | os.PathLike[str] | Store | Holdfast | None = None
+    autosave_ms: int = 30_000
+    """Flush what is dirty this often; 0 keeps everything in memory until ``save()`` or close."""
+    save_on_close: bool = True
+    load_on_create: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.autosave_ms, bool) or not isinstance(self.autosave_ms, int):
+            raise UsageError("autosave_ms is a whole number of milliseconds")
+        if self.autosave_ms < 0:
+            raise UsageError("autosave_ms cannot be negative; 0 switches autosave off")
+
+    @property
+    def staged(self) -> bool:
+        """Whether nothing is stored before it is asked for."""
+        return self.autosave_ms == 0
+
+
+def settle_persistence(
+    given: bool | PersistentSession,  # noqa: FBT001 - the shorthand of the public surface
+    features: Features,
+) -> PersistentSession | None:
+    """The settings if the agent is persistent, else None."""
+    if isinstance(given, PersistentSession):
+        return given
+    if not isinstance(given, bool):
+        raise UsageError(f"persistent_session is True, False or a PersistentSession, not {given!r}")
+    return PersistentSession() if given or features.persistent_session else None

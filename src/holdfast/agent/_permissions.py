@@ -1,0 +1,198 @@
+"""Who may use which tool: lists, standing approvals that expire, and a person to ask."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.agent._tools import Tool
+from holdfast.errors import Conflict, UsageError
+from holdfast.replay import Approval
+from holdfast.session import Session, now_ms
+from holdfast.storage import MUST_NOT_EXIST, Documents
+
+__all__ = ["Decision", "Gate", "PermissionRequest", "StandingApprovals", "args_digest"]
+
+SCOPES = ("once", "session", "always")
+_TRIES_MAX = 50
+
+
+class PermissionRequest(msgspec.Struct, frozen=True):
+    """What the prompt callback is asked. ``expired`` if an earlier approval has run out."""
+
+    tool: str
+    args: dict[str, Any]
+    description: str
+    session_id: str
+    agent: str
+    expired: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a person decided. ``same_args`` limits an approval to the very same arguments."""
+
+    allow: bool
+    scope: str = "once"
+    expires_in_ms: int | None = None
+    same_args: bool = False
+    reason: str | None = None
+    approved_by: str = "user"
+
+    def __post_init__(self) -> None:
+        if self.scope not in SCOPES:
+            raise UsageError(f"scope {self.scope!r} is none of {', '.join(SCOPES)}")
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether a call may be made, and if not, what the model is told."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class StandingApprovals:
+    """Approvals for always: ``permissions.json`` of the agent, compared and swapped."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    def read(self) -> dict[str, Approval]:
+        """What was approved for good."""
+        return self._load()[0]
+
+    def add(self, tool: str, approval: Approval) -> None:
+        """Approve a tool for good."""
+        for _ in range(_TRIES_MAX):
+            approvals, etag = self._load()
+            approvals[tool] = approval
+            try:
+                data = msgspec.json.encode({"version": 1, "approvals": approvals})
+                self._documents.put("permissions.json", data, if_match=etag)
+            except Conflict:
+                continue
+            return
+        raise Conflict("permissions.json kept changing while it was written")
+
+    def _load(self) -> tuple[dict[str, Approval], str]:
+        found = self._documents.get("permissions.json")
+        if found is None:
+            return {}, MUST_NOT_EXIST
+        try:
+            document = msgspec.json.decode(found[0], type=dict[str, Any])
+            return msgspec.convert(document.get("approvals", {}), dict[str, Approval]), found[1]
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            # Nothing readable is approved: asking again is the safe way.
+            return {}, found[1]
+
+
+class Gate:
+    """Decides about each call, asks where it must, and records a decision before it counts."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        agent: str,
+        prompt: Callable[[PermissionRequest], Any] | None,
+        standing: StandingApprovals | None,
+        enabled: bool = True,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._session = session
+        self._agent = agent
+        self._prompt = prompt
+        self._standing = standing
+        self._enabled = enabled
+        self._clock = clock
+
+    async def check(self, tool: Tool, args: dict[str, Any]) -> Verdict:
+        """Whether this call may be made now."""
+        if not self._enabled:
+            return Verdict(True)
+        known = self._session.live_state.permissions
+        if tool.name in known.blocklist:
+            return Verdict(False, f"the tool {tool.name} is blocked")
+        if not tool.needs_permission or tool.name in known.allowlist:
+            return Verdict(True)
+        approval = self._approval(tool.name)
+        if approval is not None and self._holds(approval, args):
+            return Verdict(True)
+        return await self._ask(tool, args, expired=approval is not None)
+
+    def _approval(self, tool: str) -> Approval | None:
+        found = self._session.live_state.permissions.approvals.get(tool)
+        if found is None and self._standing is not None:
+            found = self._standing.read().get(tool)
+        return found
+
+    def _holds(self, approval: Approval, args: dict[str, Any]) -> bool:
+        if approval.expires_at is not None and approval.expires_at <= self._clock():
+            return False
+        return approval.args_hash is None or approval.args_hash == args_digest(args)
+
+    async def _ask(self, tool: Tool, args: dict[str, Any], *, expired: bool) -> Verdict:
+        if self._prompt is None:
+            return Verdict(
+                False, f"the tool {tool.name} needs a permission, and nobody is here to give it"
+            )
+        request = PermissionRequest(
+            tool.name, args, tool.description, self._session.id, self._agent, expired
+        )
+        answer = self._prompt(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        decision = _decision(answer)
+        self._record(tool.name, args, decision)
+        await self._session.abarrier()
+        if decision.allow:
+            return Verdict(True)
+        return Verdict(False, decision.reason or f"the user did not allow {tool.name}")
+
+    def _record(self, tool: str, args: dict[str, Any], decision: Decision) -> None:
+        now = self._clock()
+        lasts = decision.expires_in_ms
+        approval = Approval(
+            scope=decision.scope,
+            approved_at=now,
+            approved_by=decision.approved_by,
+            expires_at=None if lasts is None else now + lasts,
+            args_hash=args_digest(args) if decision.same_args else None,
+        )
+        data = {
+            "tool": tool,
+            "decision": "allow" if decision.allow else "deny",
+            "scope": decision.scope,
+            "approved_by": decision.approved_by,
+            "expires_at": approval.expires_at,
+            "args_hash": approval.args_hash,
+            "reason": decision.reason,
+        }
+        self._session.append("permission", {k: v for k, v in data.items() if v is not None})
+        if decision.allow and decision.scope == "always" and self._standing is not None:
+            self._standing.add(tool, approval)
+
+
+def _decision(answer: Any) -> Decision:
+    """What the callback meant: a Decision, a bool, a scope, or "deny"."""
+    if isinstance(answer, Decision):
+        return answer
+    if isinstance(answer, bool) or answer is None:
+        return Decision(bool(answer))
+    if answer in SCOPES:
+        return Decision(True, scope=answer)
+    if answer in ("deny", "denied", "no"):
+        return Decision(False)
+    raise UsageError(
+        f"the permission callback answered {answer!r}",
+        remedy="Answer with True, False, 'once', 'session', 'always', 'deny' or a Decision.",
+    )
+
+
+def args_digest(args: dict[str, Any]) -> str:
+    """A digest by which the same arguments are recognised."""
+    canonical = msgspec.json.encode(args, enc_hook=str, order="deterministic")
+    return hashlib.sha256(canonical).hexdigest()[:32]

@@ -1,0 +1,107 @@
+"""Plugins: state of their own that is kept with the session, and hooks into its turns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib.metadata import entry_points
+from typing import Any, Protocol, runtime_checkable
+
+from holdfast.agent._results import plain_result
+from holdfast.errors import UsageError
+from holdfast.session import Session
+
+__all__ = ["ENTRY_POINTS", "Plugin", "PluginHost", "PluginWarning", "find_plugins"]
+
+ENTRY_POINTS = "holdfast.plugins"
+
+
+class PluginWarning(UserWarning):
+    """A plugin failed; the agent goes on without it."""
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    """What a plugin must have. ``version`` is of its state, and is handed back with it.
+
+    Optional hooks: ``on_turn_start(context, prompt)``, ``on_turn_end(context, output)`` and
+    ``on_tool(context, name, args)``.
+    """
+
+    name: str
+    version: int | str
+
+    def get_state(self) -> Any:
+        """What is to be kept: plain JSON data."""
+
+    def restore_state(self, state: Any, version: int | str | None) -> None:
+        """Take back what ``get_state`` of this or an earlier version gave."""
+
+
+def find_plugins(given: Iterable[Any]) -> list[Plugin]:
+    """The plugins themselves; a name stands for an installed one (entry point)."""
+    found = [_installed(item) if isinstance(item, str) else item for item in given]
+    for item in found:
+        if not isinstance(item, Plugin):
+            raise UsageError(f"{item!r} is not a plugin: it lacks name, version or its methods")
+    names = [plugin.name for plugin in found]
+    if len(set(names)) < len(names):
+        raise UsageError("two plugins have the same name")
+    return found
+
+
+def _installed(name: str) -> Any:
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name == name:
+            made = point.load()
+            return made() if isinstance(made, type) else made
+    known = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+    raise UsageError(
+        f"no plugin {name!r} is installed",
+        remedy=f"Installed ones: {', '.join(known) or 'none'}.",
+    )
+
+
+class PluginHost:
+    """The plugins of one agent on one session. A plugin that fails never disturbs the agent."""
+
+    def __init__(self, plugins: list[Plugin], session: Session) -> None:
+        self._plugins = plugins
+        self._session = session
+
+    def restore(self) -> None:
+        """Give each plugin what it asked to be kept. What belongs to no plugin here stays."""
+        for plugin in self._plugins:
+            kept = self._session.live_state.plugins.get(plugin.name)
+            if kept is not None:
+                self._guard(plugin, partial(plugin.restore_state, kept.state, kept.version))
+
+    def save(self) -> None:
+        """Record the state of each plugin that has changed."""
+        for plugin in self._plugins:
+            self._guard(plugin, partial(self._save_one, plugin))
+
+    def _save_one(self, plugin: Plugin) -> None:
+        state = plain_result(plugin.get_state())
+        kept = self._session.live_state.plugins.get(plugin.name)
+        if kept is not None and kept.state == state and kept.version == plugin.version:
+            return
+        if kept is None and state is None:
+            return
+        data = {"name": plugin.name, "state": state, "version": plugin.version}
+        self._session.append("plugin_state", data)
+
+    def tell(self, hook: str, *args: Any) -> None:
+        """Call a hook of every plugin that has it."""
+        for plugin in self._plugins:
+            method = getattr(plugin, hook, None)
+            if callable(method):
+                self._guard(plugin, partial(method, *args))
+
+    def _guard(self, plugin: Plugin, act: Callable[[], Any]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - a plugin never disturbs the agent
+            text = f"plugin {plugin.name} failed: {type(error).__name__}: {error}"
+            warnings.warn(text, PluginWarning, stacklevel=3)

@@ -1,0 +1,52 @@
+"""Streamed words on disk as they come, without a line for every word."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.agent._talk import Talk
+
+__all__ = ["DeltaRecorder"]
+
+HOLD_S = 0.05
+HOLD_BYTES = 1024
+
+
+class DeltaRecorder:
+    """Records streamed pieces, put together for at most 50 ms or 1 KiB.
+
+    So what a user has seen is on record within 50 ms. ``covers`` holds, for each kind, the first
+    event recorded, which the final event names.
+    """
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._kind = "text"
+        self._held: list[str] = []
+        self._bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.covers: dict[str, int] = {}
+
+    def take(self, kind: str, text: str) -> None:
+        """One more piece."""
+        if kind != self._kind:
+            self.flush()
+            self._kind = kind
+        self._held.append(text)
+        self._bytes += len(text.encode("utf-8", "replace"))
+        if self._bytes >= HOLD_BYTES:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(HOLD_S, self.flush)
+
+    def flush(self) -> None:
+        """Record what is held."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        text, self._held, self._bytes = "".join(self._held), [], 0
+        if not text:
+            return
+        extra = {} if self._kind == "text" else {"kind": self._kind}
+        event = self._talk.delta(text, agent=self._talk.agent, **extra)
+        self.covers.setdefault(self._kind, event.seq)

@@ -1,0 +1,185 @@
+"""Tools: plain functions with type hints and a docstring, and what is declared about them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, get_type_hints, overload
+
+from pydantic_ai.tools import Tool as EngineTool
+from pydantic_ai.tools import ToolDefinition
+
+from holdfast.agent._context import ToolContext
+from holdfast.agent._threads import in_thread
+from holdfast.errors import UsageError
+
+__all__ = ["Tool", "as_tools", "tool"]
+
+HOUR_MS = 3_600_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z", re.ASCII)
+_UNCALLABLE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+
+
+class Tool:
+    """A function that the model may call.
+
+    ``read_only`` and ``idempotent`` say that running it again does no harm: only such a call is run
+    again after a crash. Results of an idempotent tool are also reused within ``cache_ms`` for the
+    same arguments. ``needs_permission`` asks before each call; ``timeout_ms`` gives up waiting.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+        idempotent: bool = False,
+        needs_permission: bool = False,
+        timeout_ms: int | None = None,
+        cache_ms: int = HOUR_MS,
+        namespace: str | None = None,
+        priority: int = 0,
+        schema: dict[str, Any] | None = None,
+    ) -> None:
+        self.function = function
+        self.name = _checked_name(name or str(getattr(function, "__name__", "")))
+        self.read_only = read_only
+        self.idempotent = idempotent
+        self.needs_permission = needs_permission
+        self.timeout_ms = timeout_ms
+        self.cache_ms = cache_ms if idempotent else 0
+        self.namespace = namespace
+        self.priority = priority
+        self._takes_context = _takes_context(function)
+        self._validate: Callable[[Any], Any] | None = None
+        if schema is None:
+            made = _engine_tool(function, self.name, takes_context=self._takes_context)
+            self._validate = made.function_schema.validator.validate_python
+            schema = made.tool_def.parameters_json_schema
+            description = description or made.tool_def.description
+        self.schema = schema
+        self.description = description or ""
+        self.definition = ToolDefinition(
+            name=self.name, parameters_json_schema=schema, description=self.description
+        )
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a call whose outcome is unknown may be run again."""
+        return self.read_only or self.idempotent
+
+    def check_args(self, args: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as the function takes them. Raises UsageError if they do not fit."""
+        if self._validate is None:
+            return args
+        try:
+            checked: dict[str, Any] = self._validate(args)
+        except ValueError as error:
+            raise UsageError(f"wrong arguments for {self.name}: {_fault(error)}") from error
+        return checked
+
+    async def call(self, context: ToolContext, args: dict[str, Any]) -> Any:
+        """Run the function: an async one here, any other in a thread of its own."""
+        given = [context] if self._takes_context else []
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(*given, **args)
+        found = await in_thread(lambda: self.function(*given, **args), name=f"tool-{self.name}")
+        return await found if isinstance(found, Awaitable) else found
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(function: None = None, /, **options: Any) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Any
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function: ``@tool`` or ``@tool(read_only=True, …)``."""
+    if function is None:
+        return lambda found: Tool(found, **options)
+    return Tool(function)
+
+
+def as_tools(given: Iterable[Any]) -> list[Tool]:
+    """Tools for what the caller gave: tools and plain functions. Raises UsageError."""
+    made = []
+    for item in given:
+        if isinstance(item, Tool):
+            made.append(item)
+        elif callable(item):
+            made.append(Tool(item))
+        else:
+            raise UsageError(f"{item!r} is neither a function nor a Tool")
+    names = [each.name for each in made]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"two tools have the name {twice[0]!r}")
+    return made
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.match(name):
+        raise UsageError(
+            f"{name!r} is not a tool name", remedy="Use up to 64 letters, digits, - and _."
+        )
+    return name
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return get_type_hints(target, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise UsageError(
+            f"the type hints of {getattr(function, '__name__', function)} cannot be read: {error}",
+            remedy="Import the types that they name at module level.",
+        ) from error
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    found = list(inspect.signature(function).parameters.values())
+    if any(each.kind in _UNCALLABLE for each in found):
+        raise UsageError("a tool takes its arguments by name: no *args, no positional-only ones")
+    return found
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    parameters = _parameters(function)
+    hints = _hints(function)
+    return bool(parameters) and hints.get(parameters[0].name) is ToolContext
+
+
+def _engine_tool(
+    function: Callable[..., Any], name: str, *, takes_context: bool
+) -> EngineTool[None]:
+    """The engine reads hints and docstring; our context is not its business."""
+
+    def stand_in() -> None: ...
+
+    parameters = _parameters(function)[1 if takes_context else 0 :]
+    hints = _hints(function)
+    stand_in.__name__ = name
+    stand_in.__doc__ = inspect.getdoc(function)
+    stand_in.__annotations__ = {p.name: hints[p.name] for p in parameters if p.name in hints}
+    typed = [p.replace(annotation=hints.get(p.name, inspect.Parameter.empty)) for p in parameters]
+    stand_in.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+    try:
+        return EngineTool(stand_in, name=name, takes_ctx=False)
+    except Exception as error:
+        raise UsageError(f"no schema can be made for the tool {name}: {error}") from error
+
+
+def _fault(error: ValueError) -> str:
+    """A validation error without the address of its documentation."""
+    lines = [line for line in str(error).splitlines() if "For further information" not in line]
+    return "; ".join(line.strip() for line in lines[1:]) or str(error)

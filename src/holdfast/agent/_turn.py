@@ -1,0 +1,220 @@
+"""One turn: from a user's input to the agent's final answer, recorded from end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from holdfast.agent._delegation import delegate_tools, resume_child
+from holdfast.agent._locks import turn_of
+from holdfast.agent._plugins import Plugin
+from holdfast.agent._recovery import find_leftovers, repeat_leftovers
+from holdfast.agent._result import RunResult
+from holdfast.agent._spec import Activity, Place, Spec
+from holdfast.agent._suspension import Suspension, Waiting, find_waiting, suspend
+from holdfast.agent._talk import Talk, new_run
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.library import Holdfast
+from holdfast.replay import is_complete
+from holdfast.session import Session, now_ms
+from holdfast.storage import Documents, MemoryStore
+
+__all__ = ["Prompt", "Turn"]
+
+Prompt = str | list[dict[str, Any]] | None
+
+
+class Turn:
+    """One turn of one agent, on a session or on none."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        session: Session | None,
+        *,
+        hf: Holdfast | None,
+        documents: Documents | None,
+        emit: Callable[[str], None] | None,
+        plugins: Callable[[Session], list[Plugin]],
+    ) -> None:
+        self._spec = spec
+        self._session = session
+        self._hf = hf
+        self._documents = documents
+        self._emit = emit
+        self._plugins = plugins
+        self._reason = "failed"
+
+    async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:
+        """Answer a prompt, or go on without one."""
+        _check_prompt(prompt)
+        async with self._activity(superseding=True) as activity:
+            if variables:
+                activity.place.home.variables.update(variables)
+            if prompt is None:
+                _check_unfinished(activity.talk)
+            else:
+                activity.talk.user(prompt)
+            return await self._run(activity, prompt)
+
+    async def resume(self, token: str, value: Any) -> RunResult:
+        """Go on with what a suspended run waited for."""
+        if self._session is None:
+            raise UsageError("only a run on a session can be resumed")
+        waiting = find_waiting(self._session, token, now_ms())
+        async with self._activity(superseding=False) as activity:
+            # Once more, now that nobody else has the turn: a token works once.
+            waiting = find_waiting(self._session, token, now_ms())
+            self._take_up(activity.talk, waiting, value)
+            return await self._run(activity, None)
+
+    async def resume_delegate(self, agent: str, run: str) -> str:
+        """Go on with a child's run."""
+        child = next((each for each in self._spec.delegates if each.name == agent), None)
+        if child is None:
+            raise UsageError(f"{self._spec.name} has no delegate {agent!r}")
+        async with self._activity(superseding=False) as activity:
+            output = await resume_child(activity, child, run)
+            self._reason = "completed"
+            return output
+
+    def _take_up(self, talk: Talk, waiting: Waiting, value: Any) -> None:
+        talk.append("resumed", {"reason": "answered", "token": waiting.digest})
+        if waiting.resume_as == "tool_result" and waiting.call is not None:
+            talk.tool_result(waiting.call, value)
+        else:
+            talk.user(value)
+
+    async def _run(self, activity: Activity, prompt: Prompt) -> RunResult:
+        _remember_settings(activity)
+        activity.host.tell("on_turn_start", activity.context(""), prompt)
+        outcome = await activity.loop()
+        suspension = self._suspend(activity, outcome.halts)
+        activity.host.tell("on_turn_end", activity.context(""), outcome.output)
+        activity.host.save()
+        done = {"agent": self._spec.name, "duration": activity.elapsed_ms()}
+        activity.talk.append("agent_complete", done)
+        self._reason = "completed" if suspension is None else "suspended"
+        return RunResult(
+            output=outcome.output,
+            session_id=None if self._session is None else self._session.id,
+            usage=activity.usage,
+            messages=activity.talk.messages(),
+            suspended=suspension,
+            finish_reason=outcome.finish_reason,
+            run=activity.talk.run,
+        )
+
+    def _suspend(self, activity: Activity, halts: list[Any]) -> Suspension | None:
+        if not halts:
+            return None
+        first, *others = halts
+        for halt in others:
+            refusal = {"error": True, "message": "another call waits for someone; try again later"}
+            activity.talk.tool_result(halt.call_id, refusal, is_error=True)
+        return suspend(activity.talk, first.call_id, first.wish, now_ms())
+
+    # -- around it -----------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _activity(self, *, superseding: bool) -> AsyncIterator[Activity]:
+        """The turn's block: its beginning and its end are on record, however it ends."""
+        async with contextlib.AsyncExitStack() as stack:
+            place = self._place(stack)
+            await stack.enter_async_context(turn_of(place.home))
+            leftovers = find_leftovers(place.talks)
+            talk = Talk(place.talks, new_run(), self._spec.name)
+            if superseding and place.home.live_state.suspended:
+                talk.append("resumed", {"reason": "superseded"})
+            begun = talk.append("turn_start", {"agent": self._spec.name})
+            try:
+                activity = self._begin(place, talk)
+                await repeat_leftovers(leftovers, activity.tools, activity.executor)
+                yield activity
+            except BaseException as error:
+                self._note_failure(talk, error)
+                await self._end(talk, begun.seq, failing=True)
+                raise
+            await self._end(talk, begun.seq, failing=False)
+
+    def _begin(self, place: Place, talk: Talk) -> Activity:
+        talk.append("agent_start", {"agent": self._spec.name, "depth": 0})
+        made: list[Activity] = []
+        activity = Activity(
+            spec=self._spec,
+            place=place,
+            talk=talk,
+            emit=self._emit,
+            plugins=self._plugins(place.home),
+            extra_tools=delegate_tools(self._spec, lambda: made[0]),
+        )
+        made.append(activity)
+        return activity
+
+    def _place(self, stack: contextlib.AsyncExitStack) -> Place:
+        home = self._session
+        if home is None or not self._spec.features.history:
+            fleeting = Holdfast(MemoryStore(), timers=False)
+            stack.callback(fleeting.close)
+            talks = fleeting.session()
+            home = talks if home is None else home
+        else:
+            talks = home
+        known = self._hf if self._session is not None else None
+        return Place(home=home, talks=talks, hf=known, documents=self._documents)
+
+    def _note_failure(self, talk: Talk, error: BaseException) -> None:
+        cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
+        self._reason = "cancelled" if cancelled else "failed"
+        if isinstance(error, Exception):
+            code = error.code if isinstance(error, HoldfastError) else type(error).__name__
+            said = {"code": code, "message": str(error)[:2000]}
+            with contextlib.suppress(HoldfastError):  # the store itself may be what failed
+                talk.append("agent_error", {"agent": self._spec.name, "error": said})
+
+    async def _end(self, talk: Talk, turn: int, *, failing: bool) -> None:
+        try:
+            talk.append("turn_end", {"turn": turn, "reason": self._reason})
+            await talk.abarrier()
+        except HoldfastError:
+            if not failing:
+                raise
+
+
+def _check_prompt(prompt: Prompt) -> None:
+    if prompt is None:
+        return
+    if not isinstance(prompt, str | list):
+        raise UsageError(f"a prompt is a text or a list of blocks, not {type(prompt).__name__}")
+    if not prompt or (isinstance(prompt, str) and not prompt.strip()):
+        raise UsageError("a prompt cannot be empty", remedy="Pass None to go on without one.")
+
+
+def _check_unfinished(talk: Talk) -> None:
+    messages = talk.messages()
+    if not messages or is_complete(messages):
+        raise UsageError(
+            "there is nothing to go on with: the agent had the last word",
+            remedy="Give a prompt.",
+            session_id=talk.session.id,
+        )
+
+
+def _remember_settings(activity: Activity) -> None:
+    """Record instructions and configuration where they differ from what is stored."""
+    spec, home = activity.spec, activity.place.home
+    if not spec.features.history:
+        return
+    if spec.instructions is not None and spec.instructions != home.live_state.instructions:
+        home.append("instructions", {"content": spec.instructions})
+    wanted = {
+        "model": spec.model.model_name,
+        "max_context_tokens": spec.bounds.max_context_tokens,
+        "strategy": spec.bounds.strategy,
+    }
+    known = home.live_state.config
+    changed = {name: value for name, value in wanted.items() if known.get(name) != value}
+    if changed:
+        home.append("config", changed)
