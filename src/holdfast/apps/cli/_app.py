@@ -156,9 +156,9 @@ def main() -> NoReturn:
 def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
     """A sentence and, below it, what to do about it."""
     first, *more = message.split("\n")
-    screen.line(label, first)
+    screen.line(label, first, hang=2)
     for line in [*more, *filter(None, remedy.split("\n"))]:
-        screen.line("  ", line)
+        screen.line("  ", line, hang=2)
 
 
 def _refuse_verb(name: str, ctx: click.Context) -> NoReturn:

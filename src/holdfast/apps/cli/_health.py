@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from holdfast._config import ENVIRONMENT, PROJECT_FOLDER, default_location
+from holdfast._config import configuration, strange_variables
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._words import counted, size
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 
-__all__ = ["Check", "check_store", "place_and_reason"]
+__all__ = ["BAD", "GOOD", "WARNING", "Check", "check_settings", "check_store", "place_and_reason"]
 
 GOOD, WARNING, BAD = "ok", "warning", "bad"
 _SAMPLE = 20  # newest sessions that are looked at; `verify --all` looks at every one
@@ -33,12 +33,16 @@ def place_and_reason(app: App) -> tuple[str, str]:
     """Where the store is, and what said so."""
     if app.place is not None:
         return app.place, "given with --store"
-    place = default_location()
-    if os.environ.get(ENVIRONMENT):
-        return place, f"from the environment variable {ENVIRONMENT}"
-    if os.path.basename(place) == PROJECT_FOLDER:
-        return place, f"the folder {PROJECT_FOLDER} of this project"
-    return place, "the user's data folder, as nothing else is set"
+    settings = configuration()
+    origin = settings.origin("store") or ""
+    reason = "the user's data folder, as nothing else is set" if origin == "default" else origin
+    return str(settings.get("store")), reason
+
+
+def check_settings() -> Iterator[Check]:
+    """Variables of the environment that were meant to be settings."""
+    for name, suggestion in strange_variables().items():
+        yield Check("settings", WARNING, f"{name} is no setting{suggestion}", "Mend or unset it.")
 
 
 def check_store(app: App) -> Iterator[Check]:

@@ -42,8 +42,8 @@ class Ink(ABC):
     """Writes clean text onto a stream."""
 
     @abstractmethod
-    def line(self, spans: list[Span]) -> None:
-        """One line."""
+    def line(self, spans: list[Span], hang: int) -> None:
+        """One line, or several of which all but the first are indented by ``hang``."""
 
     @abstractmethod
     def text(self, span: Span, indent: int) -> None:
@@ -64,8 +64,8 @@ class Plain(Ink):
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def line(self, spans: list[Span]) -> None:
-        """The text alone."""
+    def line(self, spans: list[Span], hang: int) -> None:
+        """The text alone, on one line however long."""
         self._stream.write("".join(span.text for span in spans).rstrip() + "\n")
 
     def text(self, span: Span, indent: int) -> None:
@@ -105,14 +105,19 @@ class Colour(Ink):
             legacy_windows=False,
         )
 
-    def line(self, spans: list[Span]) -> None:
+    def line(self, spans: list[Span], hang: int) -> None:
         """Words are kept whole where a line is broken."""
         from rich.text import Text
 
-        text = Text(overflow="fold")
+        text = Text()
         for span in spans:
             text.append(span.text, STYLES[span.style])
-        self._console.print(text)
+        width = max(self._console.width - hang, _FLEXIBLE_MIN)
+        lines = text.wrap(self._console, width, overflow="fold") if text else [text]
+        for number, line in enumerate(lines):
+            self._console.print(
+                Text(" " * hang if number else "").append_text(line), soft_wrap=True
+            )
 
     def text(self, span: Span, indent: int) -> None:
         """The indentation holds on broken lines too."""

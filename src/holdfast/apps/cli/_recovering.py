@@ -47,7 +47,8 @@ def provider_options(function: F) -> F:
     return click.option(
         "--provider",
         type=click.Choice(PROVIDERS),
-        help="The form and the rules of this provider (default: anthropic).",
+        metavar="NAME",
+        help=f"The form and the rules of one of: {', '.join(PROVIDERS)} (default: anthropic).",
     )(function)
 
 
@@ -57,14 +58,22 @@ def print_recovery(app: App, found: Recovery, *, as_json: bool) -> None:
         app.out.json(_document(found))
     else:
         app.out.json(found.messages)
-    app.err.line(found.log_line)
-    if app.err.is_terminal:
-        for issue in found.issues:
-            app.err.line("  ", Span(issue.where, "name"), f": {issue.detail}")
+    _print_report(app, found)
     if found.system and not as_json:
         app.err.line("The system prompt is kept apart; --json prints it as `system`.")
     if found.left_out is not None:
         app.err.line(_left_out(found.left_out))
+
+
+def _print_report(app: App, found: Recovery) -> None:
+    """One line for a log; on a terminal a line for each issue."""
+    if not app.err.is_terminal or not found.issues:
+        app.err.line(found.log_line)
+        return
+    app.err.line(found.log_line.partition(": [")[0], ":")
+    for issue in found.issues:
+        where = Span(f"  {issue.where}", "name")
+        app.err.line(where, f": {issue.detail} ", Span(f"[{issue.type}]", "faint"), hang=4)
 
 
 def _document(found: Recovery) -> dict[str, Any]:

@@ -54,9 +54,9 @@ class Screen:
         self.is_terminal = _is_terminal(stream)
         self._chosen: Ink | None = None
 
-    def line(self, *pieces: Piece) -> None:
-        """One line; what does not fit is continued on the next."""
-        self._ink.line([_clean(piece) for piece in pieces])
+    def line(self, *pieces: Piece, hang: int = 0) -> None:
+        """One line; what a terminal has no room for goes on below, ``hang`` columns indented."""
+        self._ink.line([_clean(piece) for piece in pieces], hang)
 
     def text(self, text: str, *, indent: int = 1, style: str = "") -> None:
         """Some paragraphs, indented, with their own newlines."""

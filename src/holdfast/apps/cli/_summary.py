@@ -47,7 +47,7 @@ def print_header(app: App, row: SessionMetadata, at: int | None) -> None:
     }
     for name, value in fields.items():
         if value:
-            app.out.line(Span(f"  {name:{_LABEL_CHARS}}", "faint"), value)
+            app.out.line(Span(f"  {name:{_LABEL_CHARS}}", "faint"), value, hang=_LABEL_CHARS + 2)
 
 
 def print_conversation(app: App, events: Iterable[Event], *, full: bool) -> None:

@@ -43,7 +43,11 @@ def transcript(events: Iterable[Event]) -> Iterator[Entry]:
     """The entries of a log, in its order. Never raises about what the events hold."""
     streams: dict[tuple[str | None, str], _Stream] = {}
     tools: dict[str, str] = {}
+    due = 0
     for event in events:
+        if event.seq > due:
+            yield _missing(due, event)
+        due = event.seq + 1
         data = _data(event)
         if event.type == "delta":
             _add_delta(streams, event, data)
@@ -72,7 +76,7 @@ def readable(value: Any) -> str:
     if isinstance(value, str):
         return value.replace("\r\n", "\n")
     if is_reference(value):
-        return f"[{size(value['bytes'])} of {value.get('media', 'data')}, kept apart]"
+        return f"[{size(value['bytes'])} of {value.get('media', 'data')}; shown with --full]"
     if isinstance(value, list):
         return "\n".join(_block(item) for item in value)
     if isinstance(value, dict) and isinstance(value.get("content"), str) and len(value) == 1:
@@ -122,6 +126,13 @@ def _add_delta(
         before = _Stream(event.seq, event.timestamp, _who(kind, data), "")
     text = before.text + readable(data.get("content", ""))
     streams[event.run, kind] = before._replace(text=text)
+
+
+def _missing(first: int, after: Event) -> Entry:
+    """The note in the place of events that the reader could not give."""
+    last = after.seq - 1
+    names = f"event {first}" if first == last else f"events {first} to {last}"
+    return Entry(first, after.timestamp, "note", f"{names} cannot be read", "")
 
 
 def _unfinished(streams: dict[tuple[str | None, str], _Stream]) -> Iterator[Entry]:

@@ -29,7 +29,7 @@ class When(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            return _moment(value.strip().lower(), end=self._end)
+            return _moment(value.strip(), end=self._end)
         except (ValueError, OverflowError, OSError):
             self.fail(
                 f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param
@@ -42,7 +42,7 @@ def _moment(text: str, *, end: bool) -> datetime:
     if found:
         return now - timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
     if text in ("today", "yesterday"):
-        day = now - timedelta(days=text == "yesterday")
+        day = now - timedelta(days=1 if text == "yesterday" else 0)
         text = day.strftime("%Y-%m-%d")
     moment = datetime.fromisoformat(text)
     if end and _DAY.match(text):

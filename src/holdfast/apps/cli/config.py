@@ -9,7 +9,7 @@ import click
 from holdfast._config import KEYS, Configuration, configuration, places, strange_variables, variable
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE, EXIT_USAGE
-from holdfast.apps.cli._options import json_option
+from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Column, Span
 from holdfast.apps.cli._words import counted
 from holdfast.errors import HoldfastError
@@ -33,6 +33,7 @@ Examples:
 @click.argument("what", type=click.Choice(["show", "check", "path"]), default="show")
 @click.option("--all", "everything", is_flag=True, help="With show: also what is not set.")
 @json_option
+@store_option
 @click.pass_obj
 def command(app: App, what: str, *, everything: bool, as_json: bool) -> int:
     """Show what is set and where it comes from; check it; or tell which files are looked for.

@@ -8,6 +8,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import sessions_argument, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._words import ago, counted
@@ -30,20 +31,22 @@ Examples:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @store_option
 @click.pass_obj
-def command(app: App, ids: tuple[str, ...], *, yes: bool) -> None:
+def command(app: App, ids: tuple[str, ...], *, yes: bool) -> int:
     """Put sessions into the trash, from which `holdfast undelete` brings them back.
 
     On a terminal it asks first. A session that a program has open is refused.
     """
     chosen = list(dict.fromkeys(choose(app.library, id) for id in ids))
-    if not yes and sys.stdin.isatty() and app.err.is_terminal:
-        _ask(app, chosen)
+    if not yes and sys.stdin.isatty() and app.err.is_terminal and not _is_meant(app, chosen):
+        app.err.line("Nothing was deleted.")
+        return EXIT_FAILED
     for session_id in chosen:
         app.library.delete(session_id)
         app.out.line("deleted ", Span(session_id, "name"))
+    return EXIT_FINE
 
 
-def _ask(app: App, ids: list[str]) -> None:
+def _is_meant(app: App, ids: list[str]) -> bool:
     now = now_ms()
     for session_id in ids:
         row = app.library.info(session_id)
@@ -53,4 +56,4 @@ def _ask(app: App, ids: list[str]) -> None:
             Span(f"  {counted(row.message_count, 'message')}, {ago(row.updated_at, now)}", "faint"),
         )
     what = "it" if len(ids) == 1 else f"these {len(ids)} sessions"
-    click.confirm(f"Put {what} into the trash?", abort=True, err=True)
+    return click.confirm(f"Put {what} into the trash?", err=True)

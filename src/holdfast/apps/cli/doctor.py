@@ -10,7 +10,14 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._extras import Extra, find_extras, installed_version
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
-from holdfast.apps.cli._health import BAD, Check, check_store, place_and_reason
+from holdfast.apps.cli._health import (
+    BAD,
+    WARNING,
+    Check,
+    check_settings,
+    check_store,
+    place_and_reason,
+)
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._words import counted
@@ -23,6 +30,7 @@ _PACKAGES = ("msgspec", "click", "rich", "platformdirs", "backports.zstd")
 _STYLES = {"ok": "good", "warning": "warning", "bad": "bad"}
 _MARKS = {"ok": "ok ", "warning": "!  ", "bad": "bad"}
 _NAME_CHARS = 16
+_INDENT = 5 + _NAME_CHARS
 
 
 @click.command(
@@ -45,7 +53,7 @@ def command(app: App, *, as_json: bool) -> int:
     are looked at; `holdfast verify --all` looks at every byte of all.
     """
     place, reason = place_and_reason(app)
-    checks = list(check_store(app))
+    checks = [*check_store(app), *check_settings()]
     extras = find_extras()
     healthy = all(check.state != BAD for check in checks)
     if as_json:
@@ -95,9 +103,10 @@ def _print_store(app: App, place: str, reason: str, checks: list[Check]) -> None
             " ",
             Span(_MARKS[check.state], _STYLES[check.state]),
             f" {check.name:{_NAME_CHARS}}{check.finding}",
+            hang=_INDENT,
         )
         if check.remedy:
-            app.out.line(f"     {'':{_NAME_CHARS}}{check.remedy}")
+            app.out.line(f"     {'':{_NAME_CHARS}}{check.remedy}", hang=_INDENT)
 
 
 def _print_versions(app: App) -> None:
@@ -123,7 +132,7 @@ def _print_extras(app: App, extras: list[Extra]) -> None:
 def _print_verdict(app: App, checks: list[Check]) -> None:
     app.out.line()
     bad = sum(check.state == BAD for check in checks)
-    warnings = sum(check.state == "warning" for check in checks)
+    warnings = sum(check.state == WARNING for check in checks)
     if bad:
         app.out.line(Span(f"{counted(bad, 'thing')} must be mended; see above.", "bad"))
     elif warnings:

@@ -16,7 +16,7 @@ from holdfast.apps.cli._words import counted
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Event, LineReader, is_id
 from holdfast.session import resolve_blobs
-from holdfast.storage.loose import documents_beside, find_log, read_file
+from holdfast.storage import documents_beside, find_log, read_file
 
 if TYPE_CHECKING:
     from holdfast.replay import Recovery
