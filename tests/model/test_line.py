@@ -83,9 +83,7 @@ def test_what_is_encoded_is_decoded(found):
     ]
     assert read == expected
     assert [event.data for event in read] == [event.data for event in found]
-    assert reader.position == Position(
-        len(found), len(encode_log(found)), crc32(encode_log(found))
-    )
+    assert reader.position == Position(len(found), len(encode_log(found)), crc32(encode_log(found)))
 
 
 @pytest.mark.parametrize("type", ["user", "x.vendor/a-b:c_D9", "a" * 64])
@@ -143,4 +141,4 @@ def test_heads_that_no_reader_would_take_are_refused(changes):
 
 def test_a_position_is_three_numbers():
     """The beginning is at nothing."""
-    assert START == Position(seq=0, offset=0, crc=0)
+    assert Position(seq=0, offset=0, crc=0) == START

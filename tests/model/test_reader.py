@@ -65,9 +65,7 @@ def test_events_come_as_soon_as_their_newline_does(chain):
     """A follower that gets single bytes sees each event with the last byte of its line."""
     for log in (b"".join(chain("a", "b")), plain("a", "b"), b"\n \n" + plain("a", "b")):
         reader = LineReader()
-        ends = [
-            end for end in range(1, len(log) + 1) if reader.feed(log[end - 1 : end]) != []
-        ]
+        ends = [end for end in range(1, len(log) + 1) if reader.feed(log[end - 1 : end]) != []]
         assert ends == [end for end in range(1, len(log) + 1) if log[:end].endswith(b"}\n")]
 
 
@@ -250,7 +248,7 @@ def test_foreign_bytes_between_two_records_cost_nothing(between, gap_events, cha
 
 def test_a_fragment_with_a_whole_record_glued_to_it_costs_nothing(chain, read_log):
     """At whatever byte the fragment ends."""
-    lines = chain("a", "[{\"type\":\"text\"}]", "c")
+    lines = chain("a", '[{"type":"text"}]', "c")
     for cut in range(len(lines[1])):
         found = read_log(lines[0] + lines[1][:cut] + lines[1] + lines[2])
         assert found.seqs == [0, 1, 2], cut

@@ -5,6 +5,9 @@ Nothing here touches a file, a clock or a source of randomness.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast.model._blobs import (
     BLOB_KEY,
     blob_name,
@@ -13,10 +16,7 @@ from holdfast.model._blobs import (
     is_reference,
     restore_keys,
 )
-from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
-from holdfast.model._codec import Record, encode_value
 from holdfast.model._data import decode_json, encode_data, encode_with_blobs, read_blob
-from holdfast.model._decode_value import decode_value
 from holdfast.model._event import Event
 from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
 from holdfast.model._limits import FORMAT_VERSION, Limits
@@ -29,13 +29,35 @@ from holdfast.model._line import (
     line_body,
     type_bytes,
 )
-from holdfast.model._messages import Block, Content, Message, Role
 from holdfast.model._metadata import SessionMetadata
 from holdfast.model._notices import Notice
 from holdfast.model._reader import LineReader, Unseal, read_bodies, read_events
-from holdfast.model._salvage import Gap, Salvage, salvage
-from holdfast.model._strict import decode_strict
 from holdfast.model._version import VERSION
+
+if TYPE_CHECKING:
+    from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
+    from holdfast.model._codec import Record, encode_value
+    from holdfast.model._decode_value import decode_value
+    from holdfast.model._messages import Block, Content, Message, Role
+    from holdfast.model._salvage import Gap, Salvage, salvage
+    from holdfast.model._strict import decode_strict
+
+# Loaded when first asked for: most programs never need them.
+_LAZY = {
+    "BODIES": "_bodies",
+    "Block": "_messages",
+    "CONVERSATION_TYPES": "_bodies",
+    "Content": "_messages",
+    "Gap": "_salvage",
+    "Message": "_messages",
+    "Record": "_codec",
+    "Role": "_messages",
+    "Salvage": "_salvage",
+    "decode_strict": "_strict",
+    "decode_value": "_decode_value",
+    "encode_value": "_codec",
+    "salvage": "_salvage",
+}
 
 __all__ = [
     "BLOB_KEY",
@@ -85,3 +107,10 @@ __all__ = [
     "salvage",
     "type_bytes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    return value

@@ -6,7 +6,6 @@ gets one more ``$`` on the way in and loses it on the way out, so that it can ne
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +29,8 @@ _ESCAPED = re.compile(r"\$\$+blob\Z")
 
 def blob_name(payload: bytes) -> str:
     """A blob is named by its content: the same payload is kept once, and damage is noticed."""
+    import hashlib
+
     return hashlib.sha256(payload).hexdigest()
 
 

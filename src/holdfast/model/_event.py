@@ -11,7 +11,6 @@ import msgspec
 
 from holdfast.errors import InvalidData
 from holdfast.model._blobs import restore_keys
-from holdfast.model._bodies import BODIES
 from holdfast.model._data import decode_json, encode_data
 from holdfast.model._limits import Limits
 from holdfast.model._line import type_bytes
@@ -96,6 +95,8 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
         return value
 
     def _decode_body(self) -> Any:
+        from holdfast.model._bodies import BODIES
+
         kind = BODIES.get(self.type)
         if kind is None:
             return self.data

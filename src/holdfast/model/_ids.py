@@ -7,7 +7,6 @@ compare.
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 from holdfast.errors import InvalidId
@@ -58,6 +57,8 @@ def fit_id(foreign: str) -> str:
     Two different foreign ids never share a stand-in (128 bits of SHA-256), and the readable part
     is kept, so that a person can recognise it.
     """
+    import hashlib
+
     if is_id(foreign):
         return foreign
     digest = hashlib.sha256(foreign.encode("utf-8", "surrogatepass")).hexdigest()[:32]

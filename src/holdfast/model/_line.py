@@ -9,7 +9,6 @@ the same from any position whose running value is known. docs/internals/format.m
 
 from __future__ import annotations
 
-import base64
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -146,6 +145,8 @@ def encode_sealed_line(seq: int, sealed: bytes, crc: int) -> tuple[bytes, int]:
 
 def sealed_body(sealed: bytes) -> bytes:
     """What stands between seq and crc in the line of a sealed event."""
+    import base64
+
     return b'"sealed":"%b"' % base64.b64encode(sealed)
 
 

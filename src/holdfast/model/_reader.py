@@ -8,7 +8,7 @@ record before it, names what lies between, and never returns bytes that it could
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
@@ -27,7 +27,9 @@ from holdfast.model._line import (
     line_body,
     sealed_body,
 )
-from holdfast.model._salvage import Gap, Salvage
+
+if TYPE_CHECKING:
+    from holdfast.model._salvage import Gap, Salvage
 
 __all__ = ["LineReader", "Unseal", "read_bodies", "read_events"]
 
@@ -106,6 +108,8 @@ class LineReader:
         self._held, self._held_bytes, self._rest, self._damaged = [], [], [], False
         if not rest:
             return []
+        from holdfast.model._salvage import Salvage
+
         found = Salvage(rest, self.position, chained=self.chained).run()
         events = _open_lines(found, self._unseal)
         self.gaps += found.gaps
@@ -228,6 +232,8 @@ def read_bodies(
 
     ``encode_line`` makes a line of them again; members that this version does not know are in it.
     """
+    from holdfast.model._salvage import Salvage
+
     rest = b"".join(chunks)
     found = Salvage(rest, position, chained=position.offset > 0).run()
     events = _open_lines(found, unseal)
