@@ -1,0 +1,210 @@
+"""The command as a process: exit codes, pipes, colours, encodings, what it loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import __version__
+
+COMMAND = str(Path(sys.executable).with_name("holdfast"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["list"], 0),
+        (["verify", "trip"], 0),
+        (["list", "--nonsense"], 2),
+        (["show", "../x"], 2),
+        (["show", "no-such"], 3),
+        (["verify", "broken"], 4),
+        (["show", "from-the-future"], 4),
+        (["undelete", "trip"], 3),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+@pytest.mark.usefixtures("trip", "damaged", "too_new", "untouched")
+def test_exit_codes(shell, arguments, code):
+    """The documented exit code comes out of the process, with no stack trace."""
+    outcome = shell(*arguments)
+    assert outcome.code == code
+    assert "Traceback" not in outcome.err
+    assert (code in (2, 3)) <= outcome.err.startswith("error: ")
+
+
+def test_an_error_is_a_line_and_a_remedy(shell):
+    """Two lines on standard error: what is wrong, what to do."""
+    outcome = shell("show", "no-such")
+    assert outcome.out == ""
+    assert outcome.err == (
+        "error: there is no session no-such\n  List what there is with `holdfast list`.\n"
+    )
+
+
+def test_no_arguments_is_help(shell):
+    """Without arguments the help is printed, and that is fine."""
+    outcome = shell()
+    assert outcome.code == 0
+    assert outcome.out == shell("--help").out
+    for verb in ("list", "show", "doctor", "Exit codes"):
+        assert verb in outcome.out
+
+
+def test_version(shell):
+    """--version prints the version."""
+    assert shell("--version").out == f"holdfast {__version__}\n"
+
+
+def test_module_and_store_option_in_both_places(shell, trip, store_root):
+    """--store may stand before or after the verb; after it wins."""
+    env = {"HOLDFAST_STORE": "none:"}
+    assert "trip-planner" in shell("--store", store_root, "list", env=env).out
+    assert "trip-planner" in shell("list", "--store", store_root, env=env).out
+    assert "trip-planner" in shell("--store", "none:", "list", "--store", store_root, env=env).out
+    assert shell("list", env=env).out == ""
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["show", "trip"], ["doctor"], ["--help"]])
+def test_a_pipe_gets_plain_text(shell, trip, arguments):
+    """No escape sequence is written into a pipe, whatever the terminal could do."""
+    env = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    assert "\x1b" not in shell(*arguments, env=env).out
+
+
+def test_nothing_is_cut_in_a_pipe(shell, library):
+    """A pipe has no width: titles are whole, however narrow the terminal."""
+    with library.session("long") as s:
+        s.title = "word " * 60
+        s.user("x")
+    assert ("word " * 60).strip() in shell("list", env={"COLUMNS": "20"}).out
+
+
+def test_a_reader_that_leaves_early(trip, store_root):
+    """A closed pipe ends the command quietly."""
+    with subprocess.Popen(
+        [COMMAND, "show", trip, "--full", "--store", str(store_root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.wait()
+    assert errors == b""
+    assert process.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_output_that_is_full(shell, trip):
+    """Output that cannot be written is a failure, told in a sentence."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        outcome = shell("list", stdout=full)
+    assert outcome.code == 1
+    assert outcome.err.startswith("error: the system refused")
+    assert "Traceback" not in outcome.err
+
+
+def test_another_encoding(shell, library):
+    """Where the output's encoding lacks a character it is escaped; JSON stays JSON."""
+    with library.session("words", title="Grüße 漢字") as s:
+        s.user("x")
+    env = {"PYTHONIOENCODING": "ascii"}
+    outcome = shell("list", env=env)
+    assert outcome.code == 0
+    assert "Gr\\xfc\\xdfe" in outcome.out
+    document = json.loads(shell("list", "--json", env=env).out)
+    assert document["sessions"][0]["title"] == "Grüße 漢字"
+
+
+def test_an_interruption(trip, store_root):
+    """Ctrl-C ends the command with the code that shells know, without a stack trace."""
+    code = (
+        "import holdfast.apps.cli._words as words, holdfast.apps.cli as cli\n"
+        "def stop(*_): raise KeyboardInterrupt\n"
+        "words.ago = stop\n"
+        "cli.main()\n"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-c", code, "list", "--store", str(store_root)],
+        capture_output=True,
+        check=False,
+    )
+    assert outcome.returncode == 130
+    assert b"Traceback" not in outcome.stderr
+
+
+def test_a_defect_is_told_as_one(trip, store_root):
+    """An error that nobody foresaw is a sentence too, and its trace can be asked for."""
+    code = (
+        "import holdfast.apps.cli._words as words, holdfast.apps.cli as cli\n"
+        "words.ago = None\n"
+        "cli.main()\n"
+    )
+    command = [sys.executable, "-c", code, "list", "--store", str(store_root)]
+    short = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert short.returncode == 1
+    assert "defect of Holdfast" in short.stderr
+    assert "Traceback" not in short.stderr
+    asked = {**os.environ, "HOLDFAST_TRACEBACK": "1"}
+    long = subprocess.run(command, capture_output=True, check=False, text=True, env=asked)
+    assert "Traceback" in long.stderr
+
+
+HEAVY = ("asyncio", "pydantic", "textual", "rich", "sqlite3", "starlette", "cryptography")
+LOADED = """
+import sys
+from holdfast.apps.cli import cli
+code = cli.main(sys.argv[1:], standalone_mode=False)
+print(" ".join(sorted(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def loaded(store_root, *arguments):
+    """The modules that a run of the command loads."""
+    outcome = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments, "--store", str(store_root)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return set(outcome.stderr.split())
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["show", "trip"]])
+def test_nothing_heavy_is_loaded(trip, store_root, arguments):
+    """Into a pipe, a quick command loads no heavy library."""
+    modules = loaded(store_root, *arguments)
+    assert {name for name in modules if name.partition(".")[0] in HEAVY} == set()
+
+
+def test_only_the_verb_that_runs_is_loaded(trip, store_root):
+    """The other verbs stay on the disk."""
+    modules = loaded(store_root, "list")
+    verbs = {name for name in modules if re.fullmatch(r"holdfast\.apps\.cli\.[a-z]+", name)}
+    assert verbs == {"holdfast.apps.cli.list"}
+
+
+def test_help_loads_no_verb():
+    """The list of verbs is printed without loading them."""
+    code = LOADED.replace("sys.argv[1:]", "['--help']")
+    outcome = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    assert not [name for name in outcome.stderr.split() if name == "holdfast.apps.cli.list"]
+
+
+def test_completion_knows_the_ids(shell, trip):
+    """The shell completes verbs and ids."""
+    env = {
+        "_HOLDFAST_COMPLETE": "bash_complete",
+        "COMP_CWORD": "2",
+        "COMP_WORDS": "holdfast show tr",
+    }
+    assert "trip-planner" in shell(env=env).out
