@@ -76,7 +76,7 @@ def test_whole_blocks_take_the_quick_way(chain, monkeypatch):
         "holdfast.model._reader.crc32",
         lambda data, crc: summed.append(len(data)) or crc32(data, crc),
     )
-    monkeypatch.setattr("holdfast.model._reader.Salvage", None)
+    monkeypatch.setattr("holdfast.model._salvage.Salvage", None)
     log = b"".join(chain(*"abcdefgh"))
     reader = LineReader()
     assert len(reader.feed(log)) == 8

@@ -5,21 +5,10 @@ Nothing here touches a file, a clock or a source of randomness: same events in, 
 
 from __future__ import annotations
 
-from holdfast.replay._conversation import Conversation, RunConversation, runs
-from holdfast.replay._convert import from_dialect, to_dialect
-from holdfast.replay._dialects import PROVIDERS
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast.replay._fold import Fold, fold
-from holdfast.replay._inspect import (
-    has_incomplete_tool_call,
-    is_complete,
-    last_tool_call,
-    recover_todos,
-    tool_result_message,
-)
-from holdfast.replay._issues import Issue, format_issues, recovery_line
-from holdfast.replay._recover import Recovery, recover
-from holdfast.replay._rules import Validation, validate
-from holdfast.replay._sanitize import Sanitized, sanitize
 from holdfast.replay._state import (
     Approval,
     LoadBlob,
@@ -41,7 +30,49 @@ from holdfast.replay._state import (
 from holdfast.replay._status import needs_interruption, status_of
 from holdfast.replay._todos import TODO_TOOLS, read_todos
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
-from holdfast.replay._window import LeftOut, TokenCount
+
+if TYPE_CHECKING:
+    from holdfast.replay._conversation import Conversation, RunConversation, runs
+    from holdfast.replay._convert import from_dialect, to_dialect
+    from holdfast.replay._dialects import PROVIDERS
+    from holdfast.replay._inspect import (
+        has_incomplete_tool_call,
+        is_complete,
+        last_tool_call,
+        recover_todos,
+        tool_result_message,
+    )
+    from holdfast.replay._issues import Issue, format_issues, recovery_line
+    from holdfast.replay._recover import Recovery, recover
+    from holdfast.replay._rules import Validation, validate
+    from holdfast.replay._sanitize import Sanitized, sanitize
+    from holdfast.replay._window import LeftOut, TokenCount
+
+# Conversations are loaded when first asked for: a program that only records needs none.
+_LAZY = {
+    "Conversation": "_conversation",
+    "Issue": "_issues",
+    "LeftOut": "_window",
+    "PROVIDERS": "_dialects",
+    "Recovery": "_recover",
+    "RunConversation": "_conversation",
+    "Sanitized": "_sanitize",
+    "TokenCount": "_window",
+    "Validation": "_rules",
+    "format_issues": "_issues",
+    "from_dialect": "_convert",
+    "has_incomplete_tool_call": "_inspect",
+    "is_complete": "_inspect",
+    "last_tool_call": "_inspect",
+    "recover": "_recover",
+    "recover_todos": "_inspect",
+    "recovery_line": "_issues",
+    "runs": "_conversation",
+    "sanitize": "_sanitize",
+    "to_dialect": "_convert",
+    "tool_result_message": "_inspect",
+    "validate": "_rules",
+}
 
 __all__ = [
     "PROVIDERS",
@@ -95,3 +126,10 @@ __all__ = [
     "upcast_event",
     "validate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    return value

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model import decode_json, decode_value, is_reference, restore_keys
+from holdfast.model import decode_json, is_reference, restore_keys
 
 __all__ = [
     "Approval",
@@ -356,6 +356,8 @@ def _resolve(value: Any, load: LoadBlob) -> Any:
 
 
 def read_variable(raw: msgspec.Raw, load: LoadBlob | None, classes: tuple[type, ...]) -> Any:
+    from holdfast.model import decode_value
+
     value = read_recorded(raw, load)
     try:
         return decode_value(value, classes)
