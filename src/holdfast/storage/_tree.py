@@ -187,8 +187,10 @@ class Tree:
 
 def let_go(disk: Disk, descriptor: int) -> None:
     """Close a descriptor. An error of closing says nothing that a sync would not have said."""
-    with contextlib.suppress(OSError):
+    try:
         disk.close(descriptor)
+    except OSError:
+        return
 
 
 def translated(error: OSError, doing: str) -> StoreError | Forbidden:

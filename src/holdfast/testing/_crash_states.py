@@ -239,9 +239,14 @@ def _states_at(
         present = {inode for inode, _ in base.values()}
         settled = {written, *medium.settled}
         unsafe = [inode for inode in medium.unsafe if inode in present and inode not in settled]
-        for paths in _with_unsafe_files(base, medium, unsafe, holes=holes):
+        others = list(_with_unsafe_files(base, medium, unsafe, holes=holes))
+        for paths in others:
             yield paths, None
             if written in present:
+                yield _replaced(paths, written, medium.volatile(written)), None
+        if written in present:
+            # Each cut only with the other files as they were and as they are to be.
+            for paths in {id(paths): paths for paths in (others[0], others[-1])}.values():
                 for content, cut in _every_cut(medium, written, step):
                     yield _replaced(paths, written, content), cut
 

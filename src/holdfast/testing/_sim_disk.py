@@ -94,8 +94,12 @@ class SimDisk(Disk):
         return len(self._open)
 
     def effects_count(self) -> int:
-        """How many calls changed something so far."""
+        """How many calls changed something so far, acknowledgements included."""
         return len(self._effects)
+
+    def effects(self) -> list[Effect]:
+        """What was changed so far."""
+        return list(self._effects)
 
     # -- directories ---------------------------------------------------------------------------
 
@@ -259,10 +263,11 @@ class SimDisk(Disk):
         self.calls.append(("close", descriptor))
         if descriptor < self._killed:
             return  # an object of the killed process is tidied up: to the disk that never happened
-        inode = self._inode(descriptor)
-        if self._locks.get(inode) == descriptor:
-            del self._locks[inode]
-        del self._open[descriptor]
+        opened = self._open.pop(descriptor, None)
+        if opened is None:
+            raise _error(errno.EBADF, str(descriptor))
+        if self._locks and self._locks.get(opened.inode) == descriptor:
+            del self._locks[opened.inode]
 
     def network_name(self, descriptor: int) -> str | None:
         """Memory is local."""

@@ -1,0 +1,19 @@
+"""What the crash tests share is in crash_campaign.py, beside this file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _untraced():
+    """Measuring coverage would make the many thousand runs of this folder several times slower."""
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)

@@ -1,0 +1,98 @@
+"""Every state that a crash can leave, for all workloads of up to two operations."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from crash_campaign import OPERATIONS, Checker, changes_count, recovery, repeatable, run_workload
+
+FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
+SCANTY = 6  # states of a workload whose recovery is crashed in its turn, on a push
+
+
+@pytest.fixture(scope="module")
+def checker():
+    """One for all: a state of the disk that was opened once need not be opened again."""
+    return Checker(stride=1 if FULL else 48)
+
+
+def workloads(base, first):
+    """The workloads that begin with an operation, those left out that repeat a shorter one."""
+    yield (first,)
+    if changes_count(run_workload(base, (first,))[0].disk):
+        yield from ((first, second) for second in OPERATIONS)
+
+
+def violations(checker, base, operations, **options):
+    run, skip = run_workload(base, operations)
+    with repeatable():
+        for mode in ("power", "kill"):
+            for text, state in checker.check(run, mode, skip=skip, **options):
+                yield f"{base} {operations} {mode} {state!r}: {text}"
+
+
+@pytest.mark.req("S2-104")
+@pytest.mark.parametrize("first", OPERATIONS)
+@pytest.mark.parametrize("base", ["empty", "existing"])
+def test_crash_anywhere(checker, base, first):
+    """Whenever it stops: what was promised is there, the log is a prefix, and it goes on."""
+    for operations in workloads(base, first):
+        assert list(violations(checker, base, operations)) == []
+
+
+@pytest.mark.parametrize("second", [None, "append", "delete", "killed"])
+def test_crash_in_a_repair(checker, second):
+    """A repair that stops anywhere leaves the old log or the new one, and loses no whole event."""
+    operations = ("repair",) if second is None else ("repair", second)
+    assert list(violations(checker, "damaged", operations)) == []
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_names_in_any_combination(checker, operation):
+    """The same when unsynced names reach the disk in any combination rather than in order."""
+    run, _ = run_workload("empty", (operation,))
+    found = checker.check(run, "power", subsets=True, step=64)
+    with repeatable():
+        assert [(text, repr(state)) for text, state in found] == []
+
+
+@pytest.mark.parametrize(
+    "operations", [("append", "append"), ("batch", "append"), ("blob", "tool")]
+)
+def test_writes_in_any_order(operations):
+    """When a later unsynced write survives an earlier one, nothing promised is lost either."""
+    run, _ = run_workload("existing", operations)
+    run.repair = "auto"  # a hole is damage, which is mended when asked
+    found = Checker().check(run, "power", holes=True, step=64)
+    with repeatable():
+        assert [(text, repr(state)) for text, state in found] == []
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("base", ["empty", "existing", "damaged"])
+def test_crash_in_recovery(checker, base, operation):
+    """A crash during the recovery from a crash loses nothing either."""
+    run, _ = run_workload(base, (operation,))
+    with repeatable():
+        for state in first_crashes(checker, run):
+            again = recovery(run, state)
+            for mode in ("power", "kill"):
+                found = checker.check(again, mode, step=32)
+                texts = [f"{state!r} then {mode} {nested!r}: {text}" for text, nested in found]
+                assert texts == []
+
+
+def first_crashes(checker, run):
+    """States to recover from: all that were not cut in mid-line, or some of them."""
+    states = {s.key: s for s in run.disk.crash_states("power", settled=("lock",), step=40)}
+    chosen = list(states.values())
+    return chosen if FULL else chosen[:: max(1, len(chosen) // SCANTY)]
+
+
+def test_enough_was_looked_at(checker, capsys):
+    """The campaign above read hundreds of thousands of states; fewer would mean a lost workload."""
+    with capsys.disabled():
+        print(f" [{checker.states:,} crash states read, {checker.opened:,} opened] ", end="")  # noqa: T201 - a figure to see
+    assert checker.states > 250_000
+    assert checker.opened > 5_000

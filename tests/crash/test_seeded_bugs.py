@@ -1,0 +1,169 @@
+"""The campaign against versions with a known bug: a bug that is not caught makes it void."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from unittest.mock import patch
+
+import pytest
+from crash_campaign import Checker, repeatable, run_workload
+
+from holdfast.model import LineReader
+from holdfast.session._writer import Writer
+from holdfast.storage._file_documents import FileDocuments
+from holdfast.storage._file_log import LOG_NAME, FileLog
+from holdfast.storage._tree import Tree
+from holdfast.storage.files import FileStore
+from holdfast.testing import SimDisk
+
+
+class ShortDisk(SimDisk):
+    """Every third write takes only half of the bytes."""
+
+    writes = 0
+
+    def write(self, descriptor, data):
+        self.writes += 1
+        return super().write(
+            descriptor, data[: len(data) // 2 or 1] if self.writes % 3 == 0 else data
+        )
+
+
+def nothing(*arguments, **options):
+    return None
+
+
+def acknowledge_early(log):
+    """A flush that returns without having synced."""
+
+
+def put_without_sync(documents, folder, leaf, data, *, sync, put=FileDocuments._put_file):
+    put(documents, folder, leaf, data, sync=False)
+
+
+def put_over(documents, folder, leaf, data):
+    documents._put_file(folder, leaf, data, sync=False)
+
+
+def sync_own_only(log, sync=FileLog._sync_all):
+    return sync(log) if log._descriptor is not None else False
+
+
+def replace_in_place(log, chunks, epoch):
+    log.close()
+    with log._tree.opened(log._parts) as directory:
+        descriptor = log._disk.open_log(LOG_NAME, directory, create=True)
+        new = list(chunks)
+        log._disk.truncate(descriptor, 0)
+        for chunk in new:
+            log._write_rest(descriptor, memoryview(chunk))
+        log._disk.sync(descriptor)
+        log._disk.close(descriptor)
+
+
+def rename_only(store, source, target):
+    tree = store._tree
+    with tree.opened(source[:-1]) as above, tree.opened(target[:-1], create=True) as below:
+        store._disk.rename(source[-1], above, target[-1], below)
+
+
+def believe_block(reader, block, *, summed, checksum=LineReader._checksum):
+    found = checksum(reader, block, summed=summed)
+    return 0 if found is None and summed else found
+
+
+def append_then_blob(writer, type, data, slim=Writer._slim):
+    """The payload is put after the line that names it: here, not before the log's next sync."""
+    with patch.object(FileDocuments, "put", lambda *_, **__: ""):
+        return slim(writer, type, data)
+
+
+def cut_without_keeping(log, offset, epoch):
+    log._size = log._synced = offset
+
+
+BUGS = {
+    "no sync of directories": (
+        [(Tree, "sync", nothing)],
+        [("empty", ("append", "flush")), ("empty", ("tool",))],
+    ),
+    "acknowledged before the sync": (
+        [(FileLog, "sync", acknowledge_early)],
+        [("existing", ("append", "flush"))],
+    ),
+    "torn tail not handled": (
+        [(FileLog, "cut", cut_without_keeping)],
+        [("existing", ("append",))],
+    ),
+    "short write ignored": (
+        [(FileLog, "_write_rest", nothing)],
+        [("existing", ("append", "append"))],
+    ),
+    "checksum not checked": (
+        [(LineReader, "_checksum", believe_block)],
+        [("damaged", ("append",))],
+    ),
+    "lock not held": (
+        [(SimDisk, "lock", lambda *_, **__: True)],
+        [("existing", ("rival",))],
+    ),
+    "document renamed before its sync": (
+        [(FileDocuments, "_put_file", put_without_sync)],
+        [("existing", ("append", "snapshot"))],
+    ),
+    "payload not synced before its line": (
+        [(FileDocuments, "sync_pending", nothing)],
+        [("empty", ("blob", "flush"))],
+    ),
+    "payload put after its line": (
+        [(Writer, "_slim", append_then_blob)],
+        [("empty", ("blob",))],
+    ),
+    "safe payload replaced by an unsafe one": (
+        [(FileDocuments, "_put_later", put_over)],
+        [("existing", ("blob",))],
+    ),
+    "payloads of a killed process forgotten": (
+        [(FileDocuments, "_mark", nothing)],
+        [("empty", ("blob", "killed"))],
+    ),
+    "lines of a killed process forgotten": (
+        [(FileLog, "_sync_all", sync_own_only)],
+        [("existing", ("append", "killed"))],
+    ),
+    "log rewritten in place": (
+        [(FileLog, "replace", replace_in_place)],
+        [("damaged", ("repair",))],
+    ),
+    "move not synced": (
+        [(FileStore, "_rename", rename_only)],
+        [("existing", ("delete",))],
+    ),
+}
+
+
+def violations(workloads):
+    """What the campaign finds wrong in some workloads, on a disk that writes short now and then."""
+    checker = Checker(stride=24)
+    for base, operations in workloads:
+        run, _ = run_workload(base, operations, ShortDisk)
+        with repeatable():
+            for mode in ("power", "kill"):
+                yield from (text for text, _ in checker.check(run, mode))
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_seeded_bug_is_caught(name):
+    """A version with this bug breaks a promise that the campaign sees."""
+    patches, workloads = BUGS[name]
+    with ExitStack() as stack:
+        for owner, attribute, version in patches:
+            stack.enter_context(patch.object(owner, attribute, version))
+        found = set(violations(workloads))
+    assert found
+
+
+def test_without_bugs_nothing_is_found():
+    """The code as it is breaks nothing in all the workloads that the seeded bugs are shown on."""
+    workloads = {workload for _, workloads in BUGS.values() for workload in workloads}
+    assert list(violations(sorted(workloads))) == []
