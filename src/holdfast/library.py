@@ -14,14 +14,12 @@ import msgspec
 
 from holdfast._config import Given, Settings, settle
 from holdfast.errors import HoldfastError, KeyMissing, NotFound, TooNew, UsageError
-from holdfast.model import Event, Gap, Limits, Notice, SessionMetadata, check_id
+from holdfast.model import Event, Limits, Notice, SessionMetadata, check_id
 from holdfast.replay import State
 from holdfast.session import (
-    Follower,
     Hub,
     Opening,
     Options,
-    Report,
     Session,
     Snapshots,
     Subscriber,
@@ -30,16 +28,16 @@ from holdfast.session import (
     load_state_at,
     new_session_id,
     read_range,
-    repair_log,
     resolve_blobs,
-    verify_log,
 )
 from holdfast.storage import Entry, Store
 
 if TYPE_CHECKING:
     import datetime as dt
 
+    from holdfast.model import Gap
     from holdfast.replay import Recovery
+    from holdfast.session import Follower, Report
 
 __all__ = ["Holdfast", "SnapshotInfo", "open"]
 
@@ -160,6 +158,8 @@ class Holdfast:
 
     def follow(self, id: str, start: int | None = None) -> Follower:
         """What is there (from ``start`` on), then what comes, also from other processes."""
+        from holdfast.session import Follower
+
         return Follower(self._store, self._stored(id), start or 0)
 
     def state(self, id: str, at: int | None = None) -> State:
@@ -233,6 +233,8 @@ class Holdfast:
 
     def verify(self, id: str) -> Report:
         """Look at every byte of a session and say what is whole. Changes nothing."""
+        from holdfast.session import verify_log
+
         key = self._stored(id)
         return verify_log(id, self._store.log(key), self._store.documents(key))
 
@@ -241,6 +243,8 @@ class Holdfast:
 
         The old bytes are kept in quarantine. An undamaged session is left alone.
         """
+        from holdfast.session import repair_log
+
         key = self._stored(id)
         lease = self._store.lease(key)
         epoch = lease.acquire("repair", _LEASE_MS)

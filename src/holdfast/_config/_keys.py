@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -87,6 +86,8 @@ def check(name: str, value: Any, origin: str) -> Any:
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:
     """The end of a sentence about a name that is not known: what it may have meant."""
+    import difflib
+
     close = difflib.get_close_matches(name[:128].lower(), list(allowed), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast.session._blobs import resolve_blobs
 from holdfast.session._clock import Clock, new_session_id, now_ms
-from holdfast.session._follower import Follower
 from holdfast.session._hub import Hub, Subscriber
 from holdfast.session._loading import Loaded, load, load_state_at
 from holdfast.session._opening import Opening, Options
 from holdfast.session._reading import read_range
 from holdfast.session._recording import Recorder
-from holdfast.session._repair import Report, repair_log, verify_log
 from holdfast.session._session import Session
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.session._timers import Timers
@@ -18,6 +19,18 @@ from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
 from holdfast.session._variables import NotStoredWarning
 from holdfast.session._writer import Draft, Writer
+
+if TYPE_CHECKING:
+    from holdfast.session._follower import Follower
+    from holdfast.session._repair import Report, repair_log, verify_log
+
+# Loaded when first asked for: following and mending are rare.
+_LAZY = {
+    "Follower": "_follower",
+    "Report": "_repair",
+    "repair_log": "_repair",
+    "verify_log": "_repair",
+}
 
 __all__ = [
     "Clock",
@@ -47,3 +60,10 @@ __all__ = [
     "resolve_blobs",
     "verify_log",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    return value

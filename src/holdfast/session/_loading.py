@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import Damaged
-from holdfast.model import START, Event, Gap, Limits, LineReader, Position, Unseal
+from holdfast.model import START, Event, Limits, LineReader, Position, Unseal
 from holdfast.replay import Fold, check_format
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
+
+if TYPE_CHECKING:
+    from holdfast.model import Gap
 
 __all__ = ["Loaded", "load", "load_state_at"]
 

@@ -19,7 +19,6 @@ from holdfast.replay import State, needs_interruption
 from holdfast.session._agent_memory import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loading import Loaded, load
-from holdfast.session._repair import repair_log
 from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Seal, Writer
 from holdfast.storage import Store
@@ -202,6 +201,8 @@ class Opening:
                 session_id=self.session_id,
                 seq=gap.first_seq,
             )
+        from holdfast.session._repair import repair_log
+
         repair_log(self.log, self.documents, self.epoch)
         self.repaired = True
         return load(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.model import Event
-from holdfast.replay import Conversation
 from holdfast.session._blobs import resolve_blobs
 from holdfast.storage import Documents
+
+if TYPE_CHECKING:
+    from holdfast.replay import Conversation
 
 __all__ = ["Talk"]
 
@@ -29,7 +31,7 @@ class Talk:
 
     def keep_from_now(self) -> None:
         """Start now: for stores from which nothing can be read back later."""
-        self._conversations["drop"] = Conversation(incomplete="drop")
+        self._conversations["drop"] = _conversation("drop")
         self.active = True
 
     def take(self, event: Event) -> None:
@@ -43,7 +45,7 @@ class Talk:
         self._feed()
         conversation = self._conversations.get(incomplete)
         if conversation is None:
-            conversation = Conversation(incomplete=incomplete)
+            conversation = _conversation(incomplete)
             for event in self.resolved(self._read_all()):
                 conversation.feed(event)
             self._conversations[incomplete] = conversation
@@ -61,3 +63,10 @@ class Talk:
             for conversation in self._conversations.values():
                 conversation.feed(event)
         self._unfed.clear()
+
+
+def _conversation(incomplete: str) -> Conversation:
+    """An empty one. What makes messages is loaded with the first one that is asked for."""
+    from holdfast.replay import Conversation
+
+    return Conversation(incomplete=incomplete)

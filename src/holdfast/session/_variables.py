@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from holdfast.errors import UsageError
-from holdfast.model import Event, encode_value
+from holdfast.model import Event
 from holdfast.replay import LoadBlob, State, read_variable
 
 __all__ = ["NotStoredWarning", "Variables"]
@@ -86,6 +86,8 @@ class Variables(MutableMapping[str, Any]):
     def _set(self, name: str, value: Any) -> None:
         if not isinstance(name, str) or not name:
             raise UsageError("a variable's name is a text that is not empty")
+        from holdfast.model import encode_value
+
         stored, lost = encode_value(value)
         if not lost:
             self._in_memory.pop(name, None)

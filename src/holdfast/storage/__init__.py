@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast.storage.base import (
     MUST_NOT_EXIST,
     Capabilities,
@@ -13,10 +16,21 @@ from holdfast.storage.base import (
 )
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files import FileStore
-from holdfast.storage.loose import documents_beside, find_log, read_file
-from holdfast.storage.memory import MemoryStore
-from holdfast.storage.none import NoStore
 from holdfast.storage.urls import open_store
+
+if TYPE_CHECKING:
+    from holdfast.storage.loose import documents_beside, find_log, read_file
+    from holdfast.storage.memory import MemoryStore
+    from holdfast.storage.none import NoStore
+
+# Loaded when first asked for: most programs keep their sessions in files.
+_LAZY = {
+    "MemoryStore": "memory",
+    "NoStore": "none",
+    "documents_beside": "loose",
+    "find_log": "loose",
+    "read_file": "loose",
+}
 
 __all__ = [
     "MUST_NOT_EXIST",
@@ -36,3 +50,10 @@ __all__ = [
     "open_store",
     "read_file",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    return value

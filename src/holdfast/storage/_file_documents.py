@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -263,4 +262,6 @@ class FileDocuments(Documents):
 
 
 def _etag(data: bytes) -> str:
+    import hashlib
+
     return hashlib.sha256(data).hexdigest()[:32]

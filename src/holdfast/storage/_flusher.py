@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from holdfast.storage.base import Log
 from holdfast.storage.disk import forks
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["Flusher"]
 
@@ -28,6 +31,8 @@ class Flusher:
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """A future that is done once all these logs are synced, or holds the first error."""
+        from concurrent.futures import Future
+
         self._renew_after_fork()
         result: Future[None] = Future()
         # A sync that was asked for is done: whoever stops waiting must not call it off for others.

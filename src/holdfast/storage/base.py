@@ -13,13 +13,15 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from holdfast.errors import InvalidId
 from holdfast.model import check_id
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = [
     "MUST_NOT_EXIST",

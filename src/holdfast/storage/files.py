@@ -7,9 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
-from pathlib import Path
+from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from holdfast.errors import Conflict, Forbidden, NotFound, Unavailable, UsageError
@@ -31,6 +31,9 @@ from holdfast.storage.base import (
 )
 from holdfast.storage.disk import Disk
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 __all__ = ["FileStore"]
 
 _MS = 1_000_000
@@ -50,7 +53,6 @@ class FileStore(Store):
         if not text or "\0" in text:
             raise UsageError("a file store needs the path of a directory")
         self.path = os.path.abspath(text)
-        self.url = Path(self.path).as_uri()
         self._tree = Tree(self.path, disk or Disk())
         self._disk = self._tree.disk
         self._flusher = Flusher()
@@ -59,10 +61,17 @@ class FileStore(Store):
         # Shared by all who ask, since a log's sync must cover what was put without one.
         self._documents: WeakValueDictionary[str, FileDocuments] = WeakValueDictionary()
 
+    @cached_property
+    def url(self) -> str:  # type: ignore[override]
+        """The path as an address."""
+        from pathlib import Path
+
+        return Path(self.path).as_uri()
+
     @property
     def identity(self) -> str:
         """The path, and the disk if it is not the real one."""
-        return self.url if type(self._disk) is Disk else f"{self.url}#{id(self._disk)}"
+        return self.path if type(self._disk) is Disk else f"{self.path}#{id(self._disk)}"
 
     def log(self, key: str) -> Log:
         """The key's ``events.jsonl``."""

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict, Locked, NotFound
 from holdfast.model import fold_id
@@ -24,6 +24,9 @@ from holdfast.storage.base import (
     check_prefix,
     needs_log,
 )
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["MemoryStore"]
 
@@ -93,6 +96,8 @@ class MemoryStore(Store):
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """Done at once: memory has no medium."""
+        from concurrent.futures import Future
+
         result: Future[None] = Future()
         result.set_result(None)
         return result

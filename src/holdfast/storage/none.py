@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from holdfast.errors import NotFound
 from holdfast.storage.base import (
@@ -17,6 +17,9 @@ from holdfast.storage.base import (
     check_key,
     check_prefix,
 )
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["NoStore"]
 
@@ -54,6 +57,8 @@ class NoStore(Store):
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """Done at once."""
+        from concurrent.futures import Future
+
         result: Future[None] = Future()
         result.set_result(None)
         return result

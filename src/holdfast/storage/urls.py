@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
 
 from holdfast.errors import UsageError
 from holdfast.storage.base import Store
 from holdfast.storage.files import FileStore
-from holdfast.storage.memory import MemoryStore
-from holdfast.storage.none import NoStore
+
+if TYPE_CHECKING:
+    from holdfast.storage.memory import MemoryStore
 
 __all__ = ["open_store"]
 
@@ -28,8 +29,12 @@ def open_store(where: str | os.PathLike[str]) -> Store:
     if not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme:
         return FileStore(text)
     if scheme == "none":
+        from holdfast.storage.none import NoStore
+
         return NoStore()
     if scheme == "memory":
+        from holdfast.storage.memory import MemoryStore
+
         return _named_memory.setdefault(rest, MemoryStore()) if rest else MemoryStore()
     if scheme == "file":
         return FileStore(_file_path(text))
@@ -40,6 +45,8 @@ def open_store(where: str | os.PathLike[str]) -> Store:
 
 
 def _file_path(url: str) -> str:
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(f"{url} names another host; a file store is on this one")
