@@ -25,18 +25,42 @@ BLOB = {
 
 # One example of every type in the order of format.md, section 8.
 EXAMPLES = [
-    ("session_start", {"format": 1, "log": "01jz3w8k5q0000000000000000", "generation": 0,
-                       "agent_id": "helper", "agent_type": "default", "provider_type": "anthropic",
-                       "parent": "trip", "parent_seq": 4}),
+    (
+        "session_start",
+        {
+            "format": 1,
+            "log": "01jz3w8k5q0000000000000000",
+            "generation": 0,
+            "agent_id": "helper",
+            "agent_type": "default",
+            "provider_type": "anthropic",
+            "parent": "trip",
+            "parent_seq": 4,
+        },
+    ),
     ("opened", {"epoch": 1, "version": "0.1.0", "pid": 4711, "host": "box", "salt": "c2FsdA=="}),
     ("user", {"role": "user", "content": "Grüße 👋 aus Köln, 東京 و القاهرة"}),
-    ("assistant", {"role": "assistant", "content": [{"type": "text", "text": "Hello"}],
-                   "agent": "default", "model": "m-1", "usage": {"output_tokens": 5},
-                   "covers_from": 10}),
+    (
+        "assistant",
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Hello"}],
+            "agent": "default",
+            "model": "m-1",
+            "usage": {"output_tokens": 5},
+            "covers_from": 10,
+        },
+    ),
     ("system", {"content": "Be brief."}),
     ("thinking", {"content": "Hm.", "signature": "sig==", "agent": "default"}),
-    ("tool_call", {"id": "call_1", "tool": "Read", "params": {"path": "a.txt"}, "agent": "default"}),
-    ("tool_call", {"id": "call_2", "tool": "Read", "params": {"path": "b.txt"}, "agent": "default"}),
+    (
+        "tool_call",
+        {"id": "call_1", "tool": "Read", "params": {"path": "a.txt"}, "agent": "default"},
+    ),
+    (
+        "tool_call",
+        {"id": "call_2", "tool": "Read", "params": {"path": "b.txt"}, "agent": "default"},
+    ),
     ("tool_result", {"toolCallId": "call_2", "result": {"content": "two"}}),
     ("tool_result", {"toolCallId": "call_1", "result": "no such file", "is_error": True}),
     ("delta", {"content": "Hel", "kind": "text", "agent": "default"}),
@@ -51,15 +75,34 @@ EXAMPLES = [
     ("delegation_complete", {"parent": "default", "child": "helper", "result": "found"}),
     ("suspended", {"reason": "approval", "token": "t-1"}),
     ("resumed", {"reason": "approved"}),
-    ("variable_set", {"name": "x", "value": {"deep": [1, 2.5, -3, 1e-7, True, None, "\u0007\u2028"]}}),
+    (
+        "variable_set",
+        {"name": "x", "value": {"deep": [1, 2.5, -3, 1e-7, True, None, "\u0007\u2028"]}},
+    ),
     ("variable_delete", {"name": "x"}),
-    ("memory_set", {"key": "prefs", "value": {"theme": "dark"}, "description": "what the user likes",
-                    "scope": "session", "priority": "high", "pinned": True, "sizeBytes": 16}),
+    (
+        "memory_set",
+        {
+            "key": "prefs",
+            "value": {"theme": "dark"},
+            "description": "what the user likes",
+            "scope": "session",
+            "priority": "high",
+            "pinned": True,
+            "sizeBytes": 16,
+        },
+    ),
     ("memory_delete", {"key": "prefs"}),
-    ("todo_update", {"todos": [{"content": "book", "status": "in_progress", "activeForm": "Booking"}]}),
+    (
+        "todo_update",
+        {"todos": [{"content": "book", "status": "in_progress", "activeForm": "Booking"}]},
+    ),
     ("plugin_state", {"name": "notes", "state": {"n": 1}, "version": 2}),
     ("permission", {"tool": "Bash", "decision": "allow", "scope": "session", "expires_at": TIME}),
-    ("tools", {"enabled": {"Read": True}, "namespaces": {"fs": ["Read"]}, "priorities": {"Read": 1}}),
+    (
+        "tools",
+        {"enabled": {"Read": True}, "namespaces": {"fs": ["Read"]}, "priorities": {"Read": 1}},
+    ),
     ("instructions", {"content": "Answer in French."}),
     ("config", {"anything": ["goes", {"here": 1}]}),
     ("task", {"task": "plan a trip"}),
@@ -78,7 +121,7 @@ EXAMPLES = [
     ("repaired", {"generation": 1, "gaps": []}),
     ("frame", {"direction": "in", "frame": {"jsonrpc": "2.0", "id": 1}}),
     ("closed", {"reason": "done"}),
-]  # fmt: skip
+]
 
 
 def chain(bodies: list[bytes], crc: int = 0, first: int = 0) -> list[bytes]:
@@ -101,15 +144,33 @@ def raw_body(type: str, raw: str) -> bytes:
 def plain(count: int) -> bytes:
     lines = [
         {"type": "user", "timestamp": TIME, "data": {"role": "user", "content": "Hello"}},
-        {"type": "assistant", "timestamp": TIME + 1,
-         "data": {"role": "assistant", "content": "Grüße, you", "agent": "default"}},
-        {"type": "tool_call", "timestamp": TIME + 2,
-         "data": {"id": "c1", "tool": "sum", "params": {"a": 1, "crc": "00000000"}, "agent": "default"}},
+        {
+            "type": "assistant",
+            "timestamp": TIME + 1,
+            "data": {"role": "assistant", "content": "Grüße, you", "agent": "default"},
+        },
+        {
+            "type": "tool_call",
+            "timestamp": TIME + 2,
+            "data": {
+                "id": "c1",
+                "tool": "sum",
+                "params": {"a": 1, "crc": "00000000"},
+                "agent": "default",
+            },
+        },
         {"data": {"toolCallId": "c1", "result": 3}, "timestamp": TIME + 3, "type": "tool_result"},
         {"type": "note_of_another_tool", "data": {"x": 1}, "level": "info"},
-        {"type": "assistant", "timestamp": TIME + 5,
-         "data": {"role": "assistant", "content": [{"type": "text", "text": "3"}], "agent": "default"}},
-    ][:count]  # fmt: skip
+        {
+            "type": "assistant",
+            "timestamp": TIME + 5,
+            "data": {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "3"}],
+                "agent": "default",
+            },
+        },
+    ][:count]
     return b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
 
 
@@ -121,11 +182,17 @@ def full() -> bytes:
         body("assistant", {"content": "its end"}, run="r-1", key="k-ü"),
         b'"type":"user","timestamp":%d,"trace":{"crc":"00000000"},"data":{"content":"x"},"later":[1]'
         % TIME,
-        raw_body("tool_result", json.dumps({"toolCallId": "c", "result": BLOB}, separators=(",", ":"))),
+        raw_body(
+            "tool_result", json.dumps({"toolCallId": "c", "result": BLOB}, separators=(",", ":"))
+        ),
         body("tool_result", {"toolCallId": "c", "result": BLOB | {"$$blob": 1}}),
-        raw_body("tool_result", '{"toolCallId":"c","result":{"seq":1,"type":"user","crc":"00000000"}}'),
-        raw_body("user", '{"content":"spaces" , "n": 12345678901234567890123456789012345678901234567890}'),
-    ]  # fmt: skip
+        raw_body(
+            "tool_result", '{"toolCallId":"c","result":{"seq":1,"type":"user","crc":"00000000"}}'
+        ),
+        raw_body(
+            "user", '{"content":"spaces" , "n": 12345678901234567890123456789012345678901234567890}'
+        ),
+    ]
     return b"".join(chain(bodies))
 
 

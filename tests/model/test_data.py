@@ -6,6 +6,7 @@ import collections
 import enum
 import json
 import math
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from holdfast.errors import InvalidData, TooLarge
 from holdfast.model import (
     Event,
     Limits,
+    _data,
     blob_name,
     decode_json,
     encode_data,
@@ -46,6 +48,11 @@ class Level(enum.StrEnum):
 
 class Share(float, enum.Enum):
     HALF = 0.5
+
+
+class Pair(NamedTuple):
+    a: int
+    b: tuple
 
 
 class Pretender:
@@ -94,7 +101,7 @@ def test_recorded_json_is_json_for_everyone(value):
         (["\0"], "NUL"),
         ("\ud800", "surrogate"),
         ({"\udc00": 1}, "surrogate"),
-        ("\ud83d", "surrogate"),
+        ("x\ud83d", "surrogate"),
         ({1: 2}, "keys must be strings"),
         ({None: 2}, "keys must be strings"),
         ({("a",): 2}, "keys must be strings"),
@@ -176,7 +183,6 @@ def test_long_integers_are_kept_exactly(number):
 
 def test_values_of_derived_classes_are_stored_as_what_they_extend():
     """Strings, numbers, maps and lists of other classes lose only their class."""
-    Pair = collections.namedtuple("Pair", "a b")
     data = collections.OrderedDict(
         text=Text("t"), whole=Whole(5), real=Real(1.5), level=Level.HIGH, half=Share.HALF
     )
@@ -195,8 +201,18 @@ def test_values_of_derived_classes_are_stored_as_what_they_extend():
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"{", b"NaN", b"Infinity", b"-Infinity", b"1e999", b'"\\ud800"', b'"\xff"', b"01", b"'a'"]
-    + [b"[" * 100_000, b"1" * 5_000, b"{} {}", b'{"a":1,}', b"\xef\xbb\xbf{}", b'"\x00"'],
+    [
+        *(b"", b"{", b"NaN", b"Infinity", b"-Infinity", b"1e999", b'"\\ud800"', b'"\xff"', b"01"),
+        *(
+            b"'a'",
+            b"[" * 100_000,
+            b"1" * 5_000,
+            b"{} {}",
+            b'{"a":1,}',
+            b"\xef\xbb\xbf{}",
+            b'"\x00"',
+        ),
+    ],
 )
 def test_recorded_bytes_that_are_not_json_give_a_typed_error(raw):
     """InvalidData, whatever they are."""
@@ -291,3 +307,14 @@ def test_references_are_filled_down_to_the_last():
     unfilled = Event("user", raw=raw).data
     assert is_reference(unfilled["big"])
     assert not is_reference(unfilled["mine"])
+
+
+def test_the_memory_of_keys_is_bounded(monkeypatch):
+    """Keys that a hostile import invents are not kept for ever, and are still checked."""
+    monkeypatch.setattr(_data, "_plain_keys", set())
+    monkeypatch.setattr(_data, "_KEYS_KEPT_MAX", 5)
+    for number in range(20):
+        assert encode_data({f"k{number}": number}, LIMITS)
+    assert len(_data._plain_keys) == 5
+    with pytest.raises(InvalidData):
+        encode_data({"k\0": 1}, LIMITS)

@@ -15,6 +15,7 @@ from holdfast.model import (
     Event,
     LineReader,
     Position,
+    _line,
     encode_event_line,
     encode_line,
     encode_sealed_line,
@@ -102,16 +103,27 @@ def test_other_event_types_are_refused(type):
         type_bytes(type)
     with pytest.raises(InvalidData):
         Event.make(type)
+    with pytest.raises(InvalidData):
+        encode_event_line(0, type, 0, b"{}", 0)
 
 
-def test_the_memory_of_names_is_bounded():
+def test_the_memory_of_names_is_bounded(monkeypatch):
     """Types that a hostile import invents are not kept for ever."""
-    from holdfast.model import _line
+    monkeypatch.setattr(_line, "_type_bytes", {})
+    monkeypatch.setattr(_line, "_heads", {})
+    monkeypatch.setattr(_line, "_KEPT_MAX", 5)
+    for number in range(20):
+        line, _ = encode_event_line(0, f"invented-{number}", 0, b"{}", 0)
+        assert b'"type":"invented-%d"' % number in line
+    assert len(_line._type_bytes) == len(_line._heads) == 5
 
-    for number in range(2_000):
-        type_bytes(f"invented-{number}")
-    assert len(_line._type_bytes) <= 1_000
-    assert type_bytes("invented-1999") == b"invented-1999"
+
+def test_the_model_has_no_other_names():
+    """What is loaded late is found; what is not there is not."""
+    import holdfast.model
+
+    assert all(hasattr(holdfast.model, name) for name in holdfast.model.__all__)
+    assert not hasattr(holdfast.model, "nothing")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""From bytes to events: chains, batches, plain logs, sealed lines, and what lies between records."""
+"""From bytes to events: chains, batches, plain logs, sealed lines, and foreign bytes between."""
 
 from __future__ import annotations
 
@@ -204,6 +204,9 @@ def test_a_batch_in_odd_lines_is_left_to_the_slow_way(chain, read_log):
     found = read_log(log + plain("c"))
     assert found.texts == ["a", "b", "c"]
     assert found.position.offset == len(log + plain("c"))
+    found = read_log(plain("0") + b"\n" + log)
+    assert found.texts == ["0", "a"]
+    assert found.position.offset == len(plain("0") + b"\n" + plain("a"))
 
 
 def test_a_blank_line_behind_an_open_batch_belongs_to_it():
@@ -237,7 +240,7 @@ def test_a_blank_line_behind_an_open_batch_belongs_to_it():
     ],
 )
 def test_foreign_bytes_between_two_records_cost_nothing(between, gap_events, chain, read_log):
-    """Zeros, rubbish, fragments and foreign lines: every whole record is kept and the place named."""
+    """Zeros, rubbish, fragments, foreign lines: every whole record is kept and the place named."""
     lines = chain("a", "b", "c", "d")
     log = b"".join(lines[:2]) + between + b"".join(lines[2:])
     found = read_log(log)

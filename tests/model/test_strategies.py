@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
@@ -65,9 +66,7 @@ def test_logs_are_whole_conversations(log):
 @pytest.mark.parametrize(
     "wanted",
     [
-        lambda log: any(
-            a.type == b.type == "tool_call" for a, b in zip(log, log[1:], strict=False)
-        ),
+        lambda log: any(a.type == b.type == "tool_call" for a, b in pairwise(log)),
         lambda log: (
             [e.id for e in log if e.type == "tool_call"]
             != [e.id for e in log if e.type == "tool_result"]
