@@ -14,14 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError
-from holdfast.library import Holdfast, open  # noqa: A004 - the name that users call
 from holdfast.model import VERSION, Event, Limits, Notice, SessionMetadata
-from holdfast.session import Session
 
 if TYPE_CHECKING:
     from holdfast.agent._agent import Agent
     from holdfast.agent._event_logger import EventLogger
+    from holdfast.library import Holdfast, open  # noqa: A004 - the name that users call
     from holdfast.replay import Recovery, Sanitized, format_issues, sanitize, validate
+    from holdfast.session import Session
 
 __version__ = VERSION
 
@@ -29,12 +29,18 @@ __version__ = VERSION
 _LAZY = {
     "Agent": "holdfast.agent._agent",
     "EventLogger": "holdfast.agent._event_logger",
+    "Holdfast": "holdfast.library",
     "Recovery": "holdfast.replay",
     "Sanitized": "holdfast.replay",
+    "Session": "holdfast.session",
     "format_issues": "holdfast.replay",
+    "open": "holdfast.library",
     "sanitize": "holdfast.replay",
     "validate": "holdfast.replay",
 }
+
+# Loaded in the same way, so that `holdfast.replay.is_complete` needs no import of its own.
+_ROOMS = frozenset(["agent", "library", "replay", "session", "storage", "testing"])
 
 __all__ = [
     "Agent",
@@ -57,9 +63,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    if name in _LAZY:
+        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return value
+    if name in _ROOMS:
+        return import_module(f"holdfast.{name}")
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
