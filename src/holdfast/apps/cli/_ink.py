@@ -115,6 +115,7 @@ class Colour(Ink):
         width = max(self._console.width - hang, _FLEXIBLE_MIN)
         lines = text.wrap(self._console, width, overflow="fold") if text else [text]
         for number, line in enumerate(lines):
+            line.rstrip()
             self._console.print(
                 Text(" " * hang if number else "").append_text(line), soft_wrap=True
             )
