@@ -114,27 +114,36 @@ class Stream(Piece, gc=False, eq=False, kw_only=True):
 class Draft:
     """A message in the making. ``epoch`` changes when it does anything else than grow."""
 
-    __slots__ = ("blocks", "epoch", "role", "seqs", "sources", "summary")
+    __slots__ = ("_places", "blocks", "epoch", "role", "summary")
 
     def __init__(self, role: str) -> None:
         self.role = role
         self.blocks: list[Block] = []
-        self.seqs = array("q")
-        self.sources = array("q")
+        self._places = array("q")  # the seq and the source of each block, in turn
         self.epoch = 0
         self.summary = False
+
+    @property
+    def seqs(self) -> array[int]:
+        """The event that said each block."""
+        return self._places[::2]
+
+    @property
+    def sources(self) -> array[int]:
+        """The message of a given list that said each block."""
+        return self._places[1::2]
 
     def add(self, block: Block, seq: int, source: int) -> None:
         """One more block."""
         self.blocks.append(block)
-        self.seqs.append(seq)
-        self.sources.append(source)
+        self._places.append(seq)
+        self._places.append(source)
 
     def cut(self, count: int) -> bool:
         """Keep the first ``count`` blocks; whether that changed anything."""
         if len(self.blocks) == count:
             return False
-        del self.blocks[count:], self.seqs[count:], self.sources[count:]
+        del self.blocks[count:], self._places[2 * count :]
         self.epoch += 1
         self.summary = False
         return True
