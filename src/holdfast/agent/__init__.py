@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.agent._agent import Agent
+    from holdfast.agent._attempts import Attempt, attempts
     from holdfast.agent._builtin import builtin_tools, file_tools, memory_tools, todo_tool
     from holdfast.agent._context import Suspend, ToolContext
     from holdfast.agent._engine import register_model, resolve_model
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Agent": "_agent",
+    "Attempt": "_attempts",
     "Decision": "_permissions",
     "EventLogger": "_event_logger",
     "Features": "_options",
@@ -40,6 +42,7 @@ _PLACES = {
     "Tool": "_tools",
     "ToolContext": "_context",
     "Usage": "_reply",
+    "attempts": "_attempts",
     "builtin_tools": "_builtin",
     "file_tools": "_builtin",
     "memory_tools": "_builtin",
@@ -51,6 +54,7 @@ _PLACES = {
 
 __all__ = [
     "Agent",
+    "Attempt",
     "Decision",
     "EventLogger",
     "Features",
@@ -66,6 +70,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "Usage",
+    "attempts",
     "builtin_tools",
     "file_tools",
     "memory_tools",
