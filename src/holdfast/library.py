@@ -15,7 +15,7 @@ import msgspec
 from holdfast._config import Given, Settings, settle
 from holdfast.errors import HoldfastError, KeyMissing, NotFound, TooNew, UsageError
 from holdfast.model import Event, Limits, Notice, SessionMetadata, check_id
-from holdfast.replay import State
+from holdfast.replay import State, status_of
 from holdfast.session import (
     Hub,
     Opening,
@@ -24,6 +24,7 @@ from holdfast.session import (
     Snapshots,
     Subscriber,
     Timers,
+    is_alive,
     load,
     load_state_at,
     new_session_id,
@@ -417,7 +418,7 @@ class Holdfast:
             size_bytes=entry.size,
             agent_id=state.agent_id,
             parent=state.parent.session if state.parent else None,
-            status=state.status,
+            status=status_of(state, alive=is_alive(state)),
             state="damaged" if loaded.gaps else "ok",
         )
 

@@ -6,6 +6,8 @@ import datetime as dt
 import os
 import pickle  # noqa: TID251 - a Holdfast is allowed to be pickled as its address
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -126,6 +128,26 @@ def test_a_damaged_session_is_listed_as_such(hf):
     fill(hf, "a")
     damage(hf, "a", b"message 1", b"massage 1")
     assert [(row.session_id, row.state) for row in hf.list()] == [("a", "damaged")]
+
+
+@pytest.mark.req("S4-3")
+def test_a_session_whose_process_died_in_mid_turn_is_listed_as_interrupted(hf, store_root):
+    """While its process works a session is running; once that is gone it is interrupted."""
+    source = (
+        "import os, sys, holdfast\n"
+        "s = holdfast.open(sys.argv[1]).session('a')\n"
+        "s.append('turn_start', {})\n"
+        "s.user('hi')\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "os._exit(1)\n"
+    )
+    command = [sys.executable, "-c", source, str(store_root)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"ready\n"
+        assert hf.list()[0].status == "running"
+        child.communicate(b"\n", timeout=30)
+    assert hf.list()[0].status == "interrupted"
 
 
 def test_foreign_files_beside_the_sessions_are_left_alone(hf, store_root):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.session._blobs import resolve_blobs
 from holdfast.session._clock import Clock, new_session_id, now_ms
 from holdfast.session._hub import Hub, Subscriber
+from holdfast.session._liveness import is_alive
 from holdfast.session._loading import Loaded, load, load_state_at
 from holdfast.session._opening import Opening, Options
 from holdfast.session._reading import read_range
@@ -51,6 +52,7 @@ __all__ = [
     "ToolRun",
     "Turn",
     "Writer",
+    "is_alive",
     "load",
     "load_state_at",
     "new_session_id",
