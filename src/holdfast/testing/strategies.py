@@ -220,7 +220,7 @@ def _keys() -> SearchStrategy[str]:
 
 def _member(field: msgspec.structs.FieldInfo) -> SearchStrategy[Any]:
     """Values for one member of an event's data, by the type that its body gives it."""
-    if list in map(get_origin, get_args(field.type)):
+    if any(get_origin(part) is list for part in get_args(field.type)):
         return _contents()  # the only union with a list is a message's content
     return _of_type(field.type)
 
