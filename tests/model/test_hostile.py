@@ -31,9 +31,9 @@ PIECES = [
 ]
 
 
-def running(count: int) -> bytes:
+def running(count: int, start: bytes = b"x", before: bytes = b"") -> bytes:
     """Digits that are right after every piece, behind a beginning that is no record."""
-    crc, parts = crc32(b"x"), [b"x"]
+    crc, parts = crc32(start), [before, start]
     for _ in range(count):
         crc = crc32(b',"crc":"', crc)
         tail = b'%08x"}' % crc
@@ -62,6 +62,7 @@ HOSTILE = {
     "braces and spaces": lambda n: b"}   " * n,
     "waiting lines": lambda n: b'{"type":"a","more":true}\n' * n,
     "right digits": lambda n: running(n // 8),
+    "right digits behind rubbish": lambda n: running(n // 8, b'{"seq":1,"x', b"rubbish"),
 }
 
 

@@ -92,6 +92,12 @@ def test_unreadable_plain_lines_are_counted_and_named(read_log):
     assert found.gaps == [Gap(len(plain("a")), 11, 1, 2)]
 
 
+def test_every_unreadable_plain_line_is_counted_once(read_log):
+    """Numbers go on from the line after the gap."""
+    found = read_log(plain("a") + b"rubbish\n" + plain("b", "c") + b"rubbish\n" + plain("d"))
+    assert found.seqs == [0, 2, 3, 5]
+
+
 def test_unreadable_plain_lines_at_the_end_are_not_counted(read_log):
     """The next event takes the number of the first of them: a writer cuts them off."""
     found = read_log(plain("a") + b"rubbish\nmore\n")
@@ -205,6 +211,12 @@ def test_a_chain_may_begin_behind_a_broken_plain_line(chain, read_log):
     line = chain("b", "c", first=1, crc=crc32(head))
     found = read_log(head + b'{"type":"user","timesta' + b"".join(line))
     assert found.texts == ["a", "b", "c"]
+
+
+def test_the_first_line_of_another_log_is_not_read_behind_plain_lines(chain, read_log):
+    """What follows nothing can follow only at the very beginning."""
+    found = read_log(plain("a") + b"rubbish\n" + chain("x", first=1)[0])
+    assert found.texts == ["a"]
 
 
 def test_the_tail_of_a_plain_log_is_read_when_told_so(read_log):

@@ -207,6 +207,15 @@ def test_a_batch_in_odd_lines_is_left_to_the_slow_way(chain, read_log):
     assert found.position.offset == len(plain("0") + b"\n" + plain("a"))
 
 
+def test_blank_lines_between_waiting_lines_do_not_move_the_position(read_log):
+    """The position is after the last event that was given, wherever blank lines are."""
+    waiting = PLAIN.replace(b'"data"', b'"more":true,"data"') % b"b"
+    found = read_log(plain("a") + waiting + b"\n" + waiting)
+    assert found.texts == ["a"]
+    assert found.position == Position(1, len(plain("a")), crc32(plain("a")))
+    assert found.torn == 2 * len(waiting) + 1
+
+
 def test_a_blank_line_behind_an_open_batch_belongs_to_it():
     """Nothing is skipped between a line that waits and the line it waits for."""
     waiting = PLAIN.replace(b'"data"', b'"more":true,"data"') % b"a"
@@ -271,6 +280,24 @@ def test_a_log_without_any_newline_keeps_all_but_its_last_record(chain, read_log
     assert found.texts == ["a", "b"]
     assert [gap.offset for gap in found.gaps] == [len(lines[0]), len(lines[0]) * 2]
     assert found.torn == len(lines[2])
+
+
+@pytest.mark.parametrize("between", [b"", b"\0", b"\x0b"])
+def test_many_damaged_records_on_one_line_do_not_hide_the_next(between, chain, read_log):
+    """However many beginnings were tried in vain before it."""
+    lines = [line.rstrip() for line in chain(*"0123456789")]
+    lines[1:9] = [line.replace(b'"user"', b'"usex"') for line in lines[1:9]]
+    found = read_log(between.join(lines) + b"\n")
+    assert found.seqs == [0, 9]
+
+
+def test_records_inside_a_fragment_do_not_hide_the_record_behind_it(read_log):
+    """Copies of earlier lines inside the data of a torn line are not worth a try."""
+    copies = [{"seq": 0, "type": "user"}] * 9
+    first, crc = encode_line(0, line_body(Event.make("user", {"content": "a"})), 0)
+    body = line_body(Event.make("tool_result", {"toolCallId": "c", "result": copies}))
+    second, _ = encode_line(1, body, crc)
+    assert read_log(first + second[:-40] + second).seqs == [0, 1]
 
 
 def test_a_last_record_whose_newline_became_something_else_is_damage(chain, read_log):

@@ -238,8 +238,7 @@ class Salvage:
         self._looked_to = digits_at
         if newline >= 0:
             self._begin_line(newline + 1)
-        if end < len(self._rest):
-            self._take_record(digits_at, end, int(digits, 16))
+        self._take_record(digits_at, end, int(digits, 16))
         self._before = follow_digits(digits)
 
     def _take_record(self, digits_at: int, end: int, value: int) -> None:
