@@ -161,8 +161,14 @@ CODES = {
 @pytest.mark.parametrize(("kind", "code"), CODES.items(), ids=str)
 def test_codes_of_errors(kind, code):
     """Each error has its exit code, its sentence and its remedy."""
-    failure = explain(kind("what happened"))
-    assert failure == ("what happened", kind.remedy, code)
+    failure = explain(kind("what happened", remedy="what to do"))
+    assert failure == ("what happened", "what to do", code)
+
+
+def test_a_remedy_for_python_is_said_for_the_shell():
+    """No remedy at the command line speaks of arguments of a call."""
+    assert "read_only=" in errors.Locked.remedy
+    assert "read_only=" not in explain(errors.Locked()).remedy
 
 
 @pytest.mark.parametrize("name", errors.__all__)

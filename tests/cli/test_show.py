@@ -35,6 +35,14 @@ def test_long_results_are_folded(run, trip):
     assert "--full" not in full
 
 
+def test_only_the_end(run, trip):
+    """--last shows the end of the conversation, or the last events."""
+    short = run("show", trip, "--last", "1").out
+    assert "Sintra" in short
+    assert "Plan a week" not in short
+    assert len(run("show", trip, "--events", "--json", "--last", "3").out.splitlines()) == 3
+
+
 def test_a_prefix_is_enough(run, trip):
     """An id may be cut short as long as one session fits, whatever its case."""
     assert run("show", "TRIP").out == run("show", trip).out

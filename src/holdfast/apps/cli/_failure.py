@@ -59,7 +59,7 @@ class Failure(NamedTuple):
 def explain(error: BaseException) -> Failure:
     """What to tell the user about an exception, whatever it is."""
     if isinstance(error, HoldfastError):
-        return Failure(error.message, error.remedy, _code(error))
+        return Failure(error.message, _remedy(error), _code(error))
     if isinstance(error, click.exceptions.Exit):
         return Failure("", "", error.exit_code)
     if isinstance(error, click.ClickException):
@@ -77,6 +77,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that is not known: what it may have meant."""
     close = difflib.get_close_matches(name[:128], list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def _remedy(error: HoldfastError) -> str:
+    """The error's own remedy; one that is about Python calls is said for the shell."""
+    if isinstance(error, Locked) and error.remedy == Locked.remedy:
+        return "Close it there first. Reading it works all the time."
+    return error.remedy
 
 
 def _code(error: HoldfastError) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._screen import Span
@@ -11,8 +13,9 @@ from holdfast.apps.cli._words import ago, clock, counted, day_time
 from holdfast.model import Event, SessionMetadata
 from holdfast.session import now_ms
 
-__all__ = ["print_conversation", "print_header"]
+__all__ = ["last_of", "print_conversation", "print_header"]
 
+T = TypeVar("T")
 _LABEL_CHARS = 10
 _STYLES = {
     "user": "user",
@@ -50,10 +53,12 @@ def print_header(app: App, row: SessionMetadata, at: int | None) -> None:
             app.out.line(Span(f"  {name:{_LABEL_CHARS}}", "faint"), value, hang=_LABEL_CHARS + 2)
 
 
-def print_conversation(app: App, events: Iterable[Event], *, full: bool) -> None:
-    """Everything that was said and done, in the order of the log."""
+def print_conversation(
+    app: App, events: Iterable[Event], *, full: bool, last: int | None = None
+) -> None:
+    """Everything that was said and done in the order of the log, or only the last entries."""
     day = ""
-    for entry in transcript(events):
+    for entry in last_of(transcript(events), last):
         today = day_time(entry.timestamp)[:10]
         if today != day:
             day = today
@@ -63,6 +68,11 @@ def print_conversation(app: App, events: Iterable[Event], *, full: bool) -> None
     if not day:
         app.out.line()
         app.out.line(Span("  Nothing was said yet.", "faint"))
+
+
+def last_of(items: Iterator[T], count: int | None) -> Iterable[T]:
+    """The last ``count`` items, or all of them."""
+    return items if count is None else deque(items, count)
 
 
 def _print_entry(app: App, entry: Entry, *, full: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -14,7 +14,7 @@ from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, session_argument, store_option
 from holdfast.apps.cli._recovering import print_recovery, provider_options
 from holdfast.apps.cli._screen import Column, Piece, Span
-from holdfast.apps.cli._summary import print_conversation, print_header
+from holdfast.apps.cli._summary import last_of, print_conversation, print_header
 from holdfast.apps.cli._words import day_time
 from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
@@ -44,6 +44,7 @@ _CONVERSATION = frozenset(
 Examples:
   holdfast show -                        the newest session
   holdfast show trip-planner --full
+  holdfast show trip-planner --last 5
   holdfast show trip-planner --at 12     as it was after event 12
   holdfast show trip-planner --events --json
   holdfast show trip-planner --messages --provider openai
@@ -52,6 +53,9 @@ Examples:
 @session_argument
 @click.option("--full", is_flag=True, help="Do not shorten tool calls, results and data.")
 @click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries or events."
+)
 @click.option("--events", is_flag=True, help="Every event; with --json one per line.")
 @click.option("--state", is_flag=True, help="The state as JSON.")
 @click.option("--messages", is_flag=True, help="The valid message list as JSON; repairs on stderr.")
@@ -66,6 +70,7 @@ def command(
     id: str,
     full: bool,
     at: int | None,
+    last: int | None,
     events: bool,
     state: bool,
     messages: bool,
@@ -89,12 +94,14 @@ def command(
     elif state:
         app.out.json(_state(app, session_id, at))
     elif events:
-        _print_events(app, _events(app, session_id, at), full=full, as_json=as_json)
+        found = last_of(_events(app, session_id, at), last)
+        _print_events(app, found, full=full, as_json=as_json)
     elif as_json:
         app.out.json(_document(app, row, at))
     else:
         print_header(app, row, at)
-        print_conversation(app, _whole_events(app, session_id, at, full=full), full=full)
+        whole = _whole_events(app, session_id, at, full=full)
+        print_conversation(app, whole, full=full, last=last)
     return _judge(app, row)
 
 
@@ -178,7 +185,7 @@ def _as_json(event: Event) -> dict[str, Any]:
     return {name: value for name, value in line.items() if value is not None}
 
 
-def _print_events(app: App, events: Iterator[Event], *, full: bool, as_json: bool) -> None:
+def _print_events(app: App, events: Iterable[Event], *, full: bool, as_json: bool) -> None:
     if as_json:
         for event in events:
             app.out.json_line(_as_json(event))
