@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -213,12 +214,23 @@ def _here(name: str) -> str:
 
 
 def _user_file() -> str:
-    from platformdirs import user_config_dir
-
-    return os.path.join(user_config_dir("holdfast", appauthor=False), USER_FILE)
+    return os.path.join(_user_place("config", "~/.config"), USER_FILE)
 
 
 def _user_folder() -> str:
-    from platformdirs import user_data_dir
+    return _user_place("data", "~/.local/share")
 
-    return user_data_dir("holdfast", appauthor=False)
+
+def _user_place(kind: str, usual: str) -> str:
+    """The user's own directory for configuration or data.
+
+    platformdirs knows it for every system. On Linux it only reads a variable, and loading it takes
+    longer than everything else at the first opening, so there the variable is read here.
+    """
+    if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
+        place = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
+        return os.path.join(place if place.strip() else os.path.expanduser(usual), "holdfast")
+    import platformdirs
+
+    find = {"config": platformdirs.user_config_dir, "data": platformdirs.user_data_dir}[kind]
+    return find("holdfast", appauthor=False)
