@@ -56,34 +56,28 @@ def floor_raw(store: str) -> int:
 
 def load_events(store: str) -> int:
     """Every event of the session, verified."""
-    import holdfast
+    from holdfast import Holdfast
 
-    return _timed(lambda: list(holdfast.open(store).events(SESSION)))
+    return _timed(lambda: list(Holdfast(store).events(SESSION)))
 
 
 def load_data(store: str) -> int:
     """Every event of the session, verified, with its data decoded."""
-    import holdfast
+    from holdfast import Holdfast
 
-    return _timed(lambda: [event.data for event in holdfast.open(store).events(SESSION)])
+    return _timed(lambda: [event.data for event in Holdfast(store).events(SESSION)])
 
 
 def open_session(store: str) -> int:
     """The session open for writing: verified, folded, lease held."""
-    import holdfast
+    from holdfast import Holdfast
 
-    return _timed(lambda: holdfast.open(store).session(SESSION))
+    return _timed(lambda: Holdfast(store).session(SESSION))
 
 
 def open_messages(store: str) -> int:
     """The session open for writing, and its conversation."""
-    import holdfast
-
-    def work() -> Any:
-        session = holdfast.open(store).session(SESSION)
-        return session, session.messages("anthropic")
-
-    return _timed(work)
+    return _timed(_conversation_of(store))
 
 
 def memory_floor(store: str) -> dict[str, int]:
@@ -95,16 +89,21 @@ def memory_floor(store: str) -> dict[str, int]:
 
 def memory_session(store: str) -> dict[str, int]:
     """What an open session with its messages takes."""
-    import holdfast
+    return _grown(_conversation_of(store))
+
+
+def _conversation_of(store: str) -> Callable[[], Any]:
+    """What opens a session and makes its messages, with the code for it loaded."""
+    from holdfast import Holdfast
     from holdfast.replay import Conversation
 
     Conversation().messages("anthropic")
 
     def work() -> Any:
-        session = holdfast.open(store).session(SESSION)
+        session = Holdfast(store).session(SESSION)
         return session, session.messages("anthropic")
 
-    return _grown(work)
+    return work
 
 
 def _grown(work: Callable[[], Any]) -> dict[str, int]:
