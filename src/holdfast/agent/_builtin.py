@@ -8,6 +8,7 @@ from holdfast.agent._context import ToolContext
 from holdfast.agent._tools import Tool
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
+from holdfast.replay import recover_todos
 from holdfast.storage.folder import Folder
 
 __all__ = ["builtin_tools", "file_tools", "memory_tools", "todo_tool"]
@@ -129,18 +130,25 @@ def todo_write(ctx: ToolContext, todos: list[dict[str, Any]]) -> Any:
         todos: Items with content, status (pending, in_progress or completed), activeForm, and
             optionally priority (high, medium or low). At most one is in progress; no two alike.
     """
-    before = list(ctx.todos)
     try:
         return {"todos": ctx.todos.write(todos)}
     except UsageError:
-        # The call itself stands in the log, where the last list wins: put the valid one back.
-        ctx.session.append("todo_update", {"todos": before})
+        _keep_todos(ctx)
         raise
+
+
+def _keep_todos(ctx: ToolContext) -> None:
+    """Put the list back that was there before a call that did not count.
+
+    The call itself stands in the log, where the last list wins.
+    """
+    others = (event for event in ctx.session.events() if event.data.get("id") != ctx.call_id)
+    ctx.session.append("todo_update", {"todos": recover_todos(others)})
 
 
 def todo_tool() -> Tool:
     """``TodoWrite``: the list is recorded with each call, and the last one wins."""
-    return Tool(todo_write, name="TodoWrite")
+    return Tool(todo_write, name="TodoWrite", on_refused=_keep_todos)
 
 
 # -- files -------------------------------------------------------------------------------------

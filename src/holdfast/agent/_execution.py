@@ -149,6 +149,8 @@ class Executor:
             return
         refusal = {"error": True, "message": plan.refusal}
         self._talk.tool_result(plan.request.id, refusal, is_error=True)
+        if plan.tool is not None and plan.tool.on_refused is not None:
+            plan.tool.on_refused(self._context(plan.request.id))
 
     async def _perform(self, plan: _Plan, run: ToolRun) -> Halt | None:
         assert plan.tool is not None

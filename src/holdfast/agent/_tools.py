@@ -43,6 +43,7 @@ class Tool:
         namespace: str | None = None,
         priority: int = 0,
         schema: dict[str, Any] | None = None,
+        on_refused: Callable[[ToolContext], None] | None = None,
     ) -> None:
         self.function = function
         self.name = _checked_name(name or str(getattr(function, "__name__", "")))
@@ -53,6 +54,8 @@ class Tool:
         self.cache_ms = cache_ms if idempotent else 0
         self.namespace = namespace
         self.priority = priority
+        self.on_refused = on_refused
+        """Called when a call is recorded and not made, because it is wrong or not permitted."""
         self._takes_context = _takes_context(function)
         self._validate: Callable[[Any], Any] | None = None
         if schema is None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from holdfast.agent._reply import estimate_tokens
 from holdfast.errors import TooLarge
 
@@ -14,11 +12,6 @@ __all__ = ["fit_messages", "measure", "shorten_results"]
 RESULT_TOKENS_MAX = 25_000
 _MEDIA_TOKENS = 1_600
 _ROOM_FOR_RESULTS = 4  # one result takes at most this part of the window
-
-
-class _Sized(msgspec.Struct):
-    message: dict[str, Any]
-    tokens: int
 
 
 def measure(messages: list[dict[str, Any]]) -> int:
@@ -76,29 +69,46 @@ def _shorten_block(block: dict[str, Any], tokens_max: int) -> dict[str, Any]:
 def fit_messages(messages: list[dict[str, Any]], tokens_max: int) -> list[dict[str, Any]]:
     """The first user turn and as much of the newest part as fits; calls keep their results.
 
-    Raises TooLarge if the last message alone does not fit.
+    Raises TooLarge if not even the last words fit.
     """
     messages = shorten_results(messages, max(tokens_max // _ROOM_FOR_RESULTS, 16))
-    sizes = [_measure(message) for message in messages]
-    if sum(sizes) <= tokens_max:
+    if measure(messages) <= tokens_max:
         return messages
-    start = _newest_that_fit(messages, sizes, tokens_max)
-    if start == len(messages):
+    messages = [*messages[:-1], _newest_words(messages[-1], tokens_max)]
+    head = _opening(messages[0], tokens_max // 2)
+    sizes = [_measure(message) for message in messages]
+    start = _newest_that_fit(messages, sizes, tokens_max - _measure(head))
+    if start < len(messages):
+        return _after(head, messages[start:])
+    if sizes[-1] > tokens_max or _answers(messages[-1]):
         raise TooLarge(
             f"the last message has about {sizes[-1]} tokens, and the window takes {tokens_max}",
             remedy="Shorten the message, or raise max_context_tokens.",
         )
-    rest = messages[start:]
-    head = _opening(messages[0])
-    room = tokens_max - sum(sizes[start:])
-    if start == 0 or head is None or _measure(head) > room:
-        return rest if rest[0]["role"] == "user" else [_gap(), *rest]
-    return [head, *rest] if rest[0]["role"] == "assistant" else [_join(head, rest[0]), *rest[1:]]
+    return messages[-1:]
+
+
+def _after(head: dict[str, Any], rest: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The head before the rest; two user turns in a row become one."""
+    if rest[0]["role"] == "assistant":
+        return [head, *rest]
+    return [{"role": "user", "content": [*_blocks(head), *_blocks(rest[0])]}, *rest[1:]]
+
+
+def _newest_words(message: dict[str, Any], tokens_max: int) -> dict[str, Any]:
+    """The last of a user's messages that fit, if several came without an answer in between."""
+    blocks = _blocks(message)
+    if _measure(message) <= tokens_max or _answers(message):
+        return message
+    room, kept = tokens_max - 1, len(blocks)
+    while kept and (room := room - _measure_block(blocks[kept - 1])) >= 0:
+        kept -= 1
+    return {**message, "content": blocks[kept:]} if kept < len(blocks) else message
 
 
 def _newest_that_fit(messages: list[dict[str, Any]], sizes: list[int], tokens_max: int) -> int:
     room, start = tokens_max, len(messages)
-    for index in range(len(messages) - 1, -1, -1):
+    for index in range(len(messages) - 1, 0, -1):
         room -= sizes[index]
         if room < 0:
             break
@@ -113,19 +123,11 @@ def _answers(message: dict[str, Any]) -> bool:
     return not isinstance(content, str) and any(b["type"] == "tool_result" for b in content)
 
 
-def _opening(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The first user turn without anything that needs what is left out."""
-    if message["role"] != "user" or _answers(message):
-        return None
-    return message
-
-
-def _gap() -> dict[str, Any]:
+def _opening(message: dict[str, Any], tokens_max: int) -> dict[str, Any]:
+    """The first user turn if it is not too long, else a note that something is missing."""
+    if message["role"] == "user" and not _answers(message) and _measure(message) <= tokens_max:
+        return message
     return {"role": "user", "content": "(earlier messages are left out)"}
-
-
-def _join(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    return {"role": "user", "content": [*_blocks(first), *_blocks(second)]}
 
 
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
