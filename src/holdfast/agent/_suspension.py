@@ -13,7 +13,7 @@ from holdfast.agent._talk import Talk
 from holdfast.errors import ResumeTokenExpired, ResumeTokenInvalid, ResumeTokenUsed
 from holdfast.session import Session
 
-__all__ = ["Suspension", "Waiting", "find_waiting", "suspend"]
+__all__ = ["Suspension", "Waiting", "find_waiting", "revoke", "suspend"]
 
 _TOKEN_BYTES = 24
 
@@ -68,6 +68,16 @@ def find_waiting(session: Session, token: str, now: int) -> Waiting:
     if found.expires_at <= now:
         raise ResumeTokenExpired(session_id=session.id, expires_at=found.expires_at)
     return found
+
+
+def revoke(talk: Talk) -> None:
+    """Go on without the answer: its token is spent, and the call that waited for it is told."""
+    waiting = [one for one in _read(talk.session).values() if not one.done]
+    talk.append("resumed", {"reason": "superseded"})
+    for one in waiting:
+        if one.resume_as == "tool_result" and one.call is not None:
+            message = "interrupted: the conversation went on before an answer came"
+            talk.tool_result(one.call, {"error": True, "message": message}, is_error=True)
 
 
 def _read(session: Session) -> dict[str, Waiting]:

@@ -13,7 +13,7 @@ from holdfast.agent._plugins import Plugin
 from holdfast.agent._recovery import find_leftovers, repeat_leftovers
 from holdfast.agent._result import RunResult
 from holdfast.agent._spec import Activity, Place, Spec
-from holdfast.agent._suspension import Suspension, Waiting, find_waiting, suspend
+from holdfast.agent._suspension import Suspension, Waiting, find_waiting, revoke, suspend
 from holdfast.agent._talk import Talk, new_run
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
@@ -126,11 +126,12 @@ class Turn:
             await stack.enter_async_context(turn_of(place.home))
             leftovers = find_leftovers(place.talks)
             talk = Talk(place.talks, new_run(), self._spec.name)
-            if superseding and place.home.live_state.suspended:
-                talk.append("resumed", {"reason": "superseded"})
+            supersedes = superseding and place.talks.live_state.suspended
             begun = talk.append("turn_start", {"agent": self._spec.name})
             try:
                 activity = self._begin(place, talk)
+                if supersedes:
+                    revoke(talk)
                 await repeat_leftovers(leftovers, activity.tools, activity.executor)
                 yield activity
             except BaseException as error:
