@@ -13,9 +13,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from holdfast._config import Given, Settings, settle
-from holdfast.errors import HoldfastError, KeyMissing, NotFound, TooNew, UsageError
+from holdfast.errors import HoldfastError, KeyMissing, NotFound, StoreError, TooNew, UsageError
 from holdfast.model import Event, Limits, Notice, SessionMetadata, check_id
-from holdfast.replay import State, status_of
+from holdfast.replay import State, check_format, status_of
 from holdfast.session import (
     Hub,
     Opening,
@@ -186,7 +186,7 @@ class Holdfast:
         key = self._stored(id)
         events = read_range(self._store.log(key), stop=None if at is None else at + 1)
         return recover(
-            resolve_blobs(events, self._store.documents(key)),
+            resolve_blobs(_of_known_format(events), self._store.documents(key)),
             provider=provider,
             incomplete=incomplete,
             window_tokens=window_tokens,
@@ -242,11 +242,14 @@ class Holdfast:
     def repair(self, id: str) -> builtins.list[Gap]:
         """Write a whole log in the place of a damaged one; what was missing from it.
 
-        The old bytes are kept in quarantine. An undamaged session is left alone.
+        The old bytes are kept in quarantine. An undamaged session is left alone, and so is one of
+        a newer format: TooNew.
         """
         from holdfast.session import repair_log
 
         key = self._stored(id)
+        for _ in _of_known_format(read_range(self._store.log(key))):
+            pass
         lease = self._store.lease(key)
         epoch = lease.acquire("repair", _LEASE_MS)
         try:
@@ -405,6 +408,9 @@ class Holdfast:
             return SessionMetadata(session_id=id, size_bytes=entry.size, state="too_new")
         except KeyMissing:
             return SessionMetadata(session_id=id, size_bytes=entry.size, state="sealed")
+        except StoreError:
+            # One log that cannot be read must not hide all the others.
+            return SessionMetadata(session_id=id, size_bytes=entry.size, state="unreadable")
         state = loaded.fold.state
         return SessionMetadata(
             session_id=id,
@@ -433,6 +439,13 @@ class Holdfast:
         while self._store.exists(key := _trash_key(id, number)):
             number += 1
         return key
+
+
+def _of_known_format(events: Iterator[Event]) -> Iterator[Event]:
+    """The events as they are. Raises TooNew where one names a format that is not known here."""
+    for event in events:
+        check_format(event)
+        yield event
 
 
 def _check_resume(session: Session, options: Options) -> None:

@@ -42,7 +42,7 @@ def test_damage_is_found(run, damaged, untouched):
     """A damaged session among the newest makes the verdict bad, with what to do."""
     outcome = run("doctor")
     assert outcome.code == 4
-    assert "damaged: broken" in outcome.out
+    assert "broken is damaged" in outcome.out
     assert "holdfast repair broken" in outcome.out
     assert checks(run("doctor", "--json"))["sample"]["state"] == "bad"
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
+
+from holdfast.errors import TooNew
+from holdfast.storage import Disk
 
 BAD_IDS = {
     "../x": 2,
@@ -198,6 +203,47 @@ def test_a_newer_format(run, too_new, untouched, arguments):
     assert outcome.code == 4
     assert "format 99" in outcome.err
     assert "newer Holdfast" in outcome.err
+
+
+def test_the_library_refuses_a_newer_format_too(library, too_new, untouched):
+    """Neither recovery nor repair guesses at a log that it does not know."""
+    for call in (library.recover, library.repair, library.state):
+        with pytest.raises(TooNew):
+            call(too_new)
+
+
+@pytest.fixture
+def unreadable(library, monkeypatch):
+    """A session whose log the disk refuses to read."""
+    with library.session("bad-sector") as s:
+        s.user("x")
+    node = (Path(library.location("bad-sector")) / "events.jsonl").stat().st_ino
+    real = Disk.read_at
+
+    def read_at(self, descriptor, size, offset):
+        if os.fstat(descriptor).st_ino == node:
+            raise OSError(errno.EIO, "bad sector")
+        return real(self, descriptor, size, offset)
+
+    monkeypatch.setattr(Disk, "read_at", read_at)
+
+
+def test_one_bad_log_does_not_hide_the_others(run, trip, unreadable):
+    """A log that cannot be read is said to be so; everything else works."""
+    outcome = run("list")
+    assert outcome.code == 0
+    assert {line.split()[0]: line.split()[-1] for line in outcome.out.splitlines()[1:]} == {
+        "trip-planner": "-",
+        "bad-sector": "unreadable",
+    }
+    outcome = run("verify", "--all")
+    assert outcome.code == 4
+    assert "bad-sector" in outcome.out
+    assert "1 session whole, 1 damaged" in outcome.out
+    outcome = run("doctor")
+    assert outcome.code == 4
+    assert "bad-sector is unreadable" in outcome.out
+    assert run("show", "bad-sector").code == 1
 
 
 EVIL = "a\x1b[2Jb\x9b31mc\rd\u202ee\u200bf\x07\nsecond"

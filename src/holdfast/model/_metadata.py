@@ -24,4 +24,4 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "idle"
     """idle, running, waiting or interrupted: derived from events, never stored."""
     state: str = "ok"
-    """ok, damaged, sealed or too_new: whether the log could be read."""
+    """ok, damaged, sealed, too_new or unreadable: whether the log could be read."""

@@ -11,6 +11,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._words import counted, size
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
+from holdfast.model import SessionMetadata
 
 __all__ = ["BAD", "GOOD", "WARNING", "Check", "check_settings", "check_store", "place_and_reason"]
 
@@ -117,22 +118,24 @@ def _check_sessions(library: Holdfast) -> Iterator[Check]:
     yield Check("sessions", GOOD, f"{len(entries):,}, {size(kept)}" if entries else "none yet")
     rows = library.list(_SAMPLE)
     if rows:
-        yield _check_sample([row.session_id for row in rows if row.state == "damaged"], len(rows))
-    unreadable = [row for row in rows if row.state in ("too_new", "sealed")]
-    if unreadable:
-        names = ", ".join(f"{row.session_id} ({row.state.replace('_', ' ')})" for row in unreadable)
-        yield Check("unreadable", WARNING, names, "Install a newer Holdfast, or give the key.")
+        broken = [row for row in rows if row.state in ("damaged", "unreadable")]
+        yield _check_sample(broken, len(rows))
+    closed = [row for row in rows if row.state in ("too_new", "sealed")]
+    if closed:
+        names = ", ".join(f"{row.session_id} ({row.state.replace('_', ' ')})" for row in closed)
+        yield Check("closed", WARNING, names, "Install a newer Holdfast, or give the key.")
     trash = list(library.store.entries("trash/"))
     if trash:
         yield Check("trash", GOOD, f"{counted(len(trash), 'session')}; back with holdfast undelete")
 
 
-def _check_sample(damaged: list[str], looked_at: int) -> Check:
-    if not damaged:
+def _check_sample(broken: list[SessionMetadata], looked_at: int) -> Check:
+    if not broken:
         return Check("sample", GOOD, f"the newest {looked_at:,} look whole")
+    first = broken[0].session_id
     return Check(
         "sample",
         BAD,
-        f"damaged: {', '.join(damaged)} (of the newest {looked_at:,})",
-        f"See `holdfast verify {damaged[0]}`, then `holdfast repair {damaged[0]}`.",
+        ", ".join(f"{row.session_id} is {row.state}" for row in broken),
+        f"See `holdfast verify {first}`, then `holdfast repair {first}`.",
     )

@@ -32,6 +32,7 @@ _STYLES = {
     "interrupted": "warning",
     "damaged": "bad",
     "too_new": "bad",
+    "unreadable": "bad",
     "sealed": "warning",
 }
 
@@ -75,8 +76,8 @@ def command(
 ) -> None:
     """List the sessions, newest first.
 
-    The state is told where it matters: running, waiting, interrupted, damaged, sealed, or written
-    by a newer version.
+    The state is told where it matters: running, waiting, interrupted, damaged, unreadable, sealed,
+    or written by a newer version.
     """
     rows = app.library.list(limit or None, tags, since, until, agent)
     if as_json:

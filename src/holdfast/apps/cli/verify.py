@@ -11,7 +11,7 @@ from holdfast.apps.cli._options import json_option, sessions_argument, store_opt
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._words import counted
-from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
+from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError, StoreError
 from holdfast.session import Report
 
 __all__ = ["command"]
@@ -66,7 +66,7 @@ def _verify(app: App, session_id: str) -> Report:
         return app.library.verify(session_id)
     except NotFound:
         raise
-    except (DataError, SecurityError) as error:
+    except (DataError, SecurityError, StoreError) as error:
         return _Unreadable(session_id=session_id, ok=False, reason=_sentence(error))
 
 
