@@ -41,7 +41,9 @@ __all__ = [
 MUST_NOT_EXIST = ""
 """As ``if_match``: put the document only if there is none of that name."""
 
-CHUNK_BYTES = 1 << 20
+# Small enough to stay in the cache and to leave no hole in memory, large enough that the number of
+# calls does not count.
+CHUNK_BYTES = 1 << 18
 _KINDS = ("sessions", "agents", "shared", "trash")
 _DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
 _DOCUMENT_DEPTH_MAX = 3
