@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.apps.cli.repair import _explain
+from holdfast.model import Gap
+
 
 def test_a_whole_session(run, trip, untouched):
     """A whole session is said to be whole, with exit code 0."""
@@ -180,3 +183,12 @@ def test_a_session_in_use_is_refused(run, held, trip, verb):
     assert outcome.code == 4
     assert str(held) in outcome.err
     assert run("show", trip).code == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [(4, 4, "Event 4 is lost"), (4, 6, "Events 4 to 6 are lost"), (5, 4, "none is lost")],
+)
+def test_what_was_lost_is_said(first, last, words):
+    """One event, several, or none: each has its sentence."""
+    assert words in _explain(Gap(offset=10, size=20, first_seq=first, last_seq=last))

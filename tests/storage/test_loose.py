@@ -22,7 +22,7 @@ def log(tmp_path):
 def test_every_byte_in_chunks(log):
     """The file's bytes come whole and in order, a part at a time."""
     chunks = list(read_file(find_log(log)))
-    assert len(chunks) == 3
+    assert len(chunks) > 1
     assert b"".join(chunks) == log.read_bytes()
 
 
