@@ -126,3 +126,19 @@ def test_a_follower_begins_again_after_a_repair(hf):
     with hf.session("a") as s:
         s.user("next")
     assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
+
+
+def test_a_plain_log_that_another_tool_extends_is_followed(hf, store_root):
+    """Lines without checksums arrive as they are added, until the first line with one."""
+    folder = store_root / "sessions" / "old"
+    folder.mkdir(parents=True)
+    line = b'{"type":"user","timestamp":1,"data":{"role":"user","content":"%d"}}\n'
+    (folder / "events.jsonl").write_bytes(line % 0)
+    follower = hf.follow("old")
+    assert [e.data["content"] for e in follower.poll()] == ["0"]
+    with (folder / "events.jsonl").open("ab") as file:
+        file.write(line % 1)
+    assert [e.data["content"] for e in follower.poll()] == ["1"]
+    with hf.session("old") as s:
+        s.user("2")
+    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]

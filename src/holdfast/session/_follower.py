@@ -33,6 +33,7 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
         self._next = start
         self._unseal = unseal
         self._position = START
+        self._chained = False
         self._generation = self._log.generation()
         self._ready: list[Event] = []
         self._closed = False
@@ -82,20 +83,20 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
             return False
         generation = self._log.generation()
         if generation != self._generation or size < self._position.offset:
-            self._generation, self._position = generation, START
+            self._generation, self._position, self._chained = generation, START, False
         if size > self._position.offset:
             self._read()
         return True
 
     def _read(self) -> None:
         # Always from the last whole event on: torn bytes may be cut and written anew.
-        reader = LineReader(self._position, self._unseal)
+        reader = LineReader(self._position, self._unseal, chained=self._chained)
         events: list[Event] = []
         for chunk in self._log.read(self._position.offset):
             events += reader.feed(chunk)
         if reader.damaged:
             events += reader.finish()
-        self._position = reader.position
+        self._position, self._chained = reader.position, reader.chained
         new = [event for event in events if event.seq >= self._next]
         if new:
             self._next = new[-1].seq + 1
