@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Holdfast", "SnapshotInfo", "open"]
 
 _LEASE_MS = 30_000
+_TRASH_STEM_CHARS_MAX = 110
 _INSTRUCTIONS = "custom_instructions.md"
 _live: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
 _live_lock = threading.RLock()
@@ -268,7 +269,11 @@ class Holdfast:
     def undelete(self, id: str) -> None:
         """Bring the session of that id that was deleted last back from the trash."""
         newest = max(
-            (entry for entry in self._store.entries("trash/") if _trashed_id(entry.key) == id),
+            (
+                entry
+                for entry in self._store.entries("trash/")
+                if _trashed_stem(entry.key) == _trash_stem(check_id(id))
+            ),
             key=lambda entry: _trash_number(entry.key),
             default=None,
         )
@@ -461,10 +466,20 @@ def _key(id: str) -> str:
 
 
 def _trash_key(id: str, number: int) -> str:
-    return f"trash/{number}.{id}" if len(id) < 120 else f"trash/{number}.{id[:119]}"
+    return f"trash/{number}.{_trash_stem(id)}"
 
 
-def _trashed_id(key: str) -> str:
+def _trash_stem(id: str) -> str:
+    """The id, or a shorter name that stands for it where the number would make it too long."""
+    if len(id) <= _TRASH_STEM_CHARS_MAX:
+        return id
+    from hashlib import sha256
+
+    digest = sha256(id.encode()).hexdigest()[:32]
+    return f"{id[: _TRASH_STEM_CHARS_MAX - 33]}-{digest}"
+
+
+def _trashed_stem(key: str) -> str:
     return key.rpartition("/")[2].partition(".")[2]
 
 

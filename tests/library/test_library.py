@@ -332,6 +332,17 @@ def test_a_deleted_session_is_in_the_trash_and_comes_back(hf):
         hf.undelete("b")
 
 
+def test_the_longest_id_comes_back_from_the_trash(hf):
+    """Two ids of 128 characters that differ only at their end are deleted and undeleted apart."""
+    for end in "ab":
+        with hf.session("x" * 127 + end) as s:
+            s.user(end)
+        hf.delete("x" * 127 + end)
+    for end in "ab":
+        hf.undelete("x" * 127 + end)
+        assert hf.session("x" * 127 + end).history[0]["content"] == end
+
+
 def test_a_store_that_others_can_write_is_refused(store_root):
     """A group-writable or foreign root is not safe; nothing is written to it."""
     store_root.chmod(0o770)
