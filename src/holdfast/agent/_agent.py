@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -86,6 +88,7 @@ class Agent:
         self._make_plugins()
         self._session_id = session_id
         self._session: Session | None = None
+        self._opening = threading.Lock()
         self._owns_hf = False
         self._closed = False
         self._persistence = settle_persistence(persistent_session, features)
@@ -109,7 +112,7 @@ class Agent:
         Everything is recorded as it happens; turns of one session wait for each other. Raises
         ModelFailed, TooManyIterations and what the store raises; the session stays usable.
         """
-        return await self._turn(session, None).answer(prompt, variables)
+        return await (await self._turn(session)).answer(prompt, variables)
 
     def run_sync(
         self,
@@ -129,25 +132,33 @@ class Agent:
         variables: Mapping[str, Any] | None = None,
     ) -> RunStream:
         """The same word by word; see :class:`RunStream`."""
-        return RunStream(lambda emit: self._turn(session, emit).answer(prompt, variables))
+
+        async def start(emit: Callable[[str], None]) -> RunResult:
+            return await (await self._turn(session, emit)).answer(prompt, variables)
+
+        return RunStream(start)
 
     async def resume(self, token: str, value: Any, *, session: Session | None = None) -> RunResult:
         """Go on with a suspended run, once, with what it waited for.
 
         Raises ResumeTokenInvalid, ResumeTokenExpired or ResumeTokenUsed; then nothing has changed.
         """
-        return await self._turn(session, None).resume(token, value)
+        return await (await self._turn(session)).resume(token, value)
 
     def resume_stream(self, token: str, value: Any, *, session: Session | None = None) -> RunStream:
         """The same word by word."""
-        return RunStream(lambda emit: self._turn(session, emit).resume(token, value))
+
+        async def start(emit: Callable[[str], None]) -> RunResult:
+            return await (await self._turn(session, emit)).resume(token, value)
+
+        return RunStream(start)
 
     async def resume_delegate(self, agent: str, run: str, *, session: Session | None = None) -> str:
         """Go on with what a delegate had begun in an earlier process; what it answers.
 
         ``run`` is the ``child_run`` of its ``delegation`` event.
         """
-        return await self._turn(session, None).resume_delegate(agent, run)
+        return await (await self._turn(session)).resume_delegate(agent, run)
 
     # -- the agent's own session ---------------------------------------------------------------
 
@@ -215,8 +226,6 @@ class Agent:
 
     async def aclose(self) -> None:
         """The same without blocking the event loop."""
-        import asyncio
-
         session, self._session = self._session, None
         if session is not None and not self._closed:
             self._before_closing(session)
@@ -285,15 +294,18 @@ class Agent:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _turn(self, session: Session | None, emit: Callable[[str], None] | None) -> Turn:
+    async def _turn(
+        self, session: Session | None, emit: Callable[[str], None] | None = None
+    ) -> Turn:
         if self._closed:
             raise UsageError(f"the agent {self.name} is closed")
-        own = session is None and self._persistence is not None
+        if session is None and self._persistence is not None:
+            # Opening reads the whole log: never on the event loop.
+            session = await asyncio.to_thread(self._own_session)
         home = self._home
-        place = session or (self._own_session() if own else None)
         return Turn(
             self.spec,
-            place,
+            session,
             hf=None if home is None else home.hf,
             documents=None if home is None else home.documents,
             emit=emit,
@@ -323,11 +335,12 @@ class Agent:
     def _own_session(self) -> Session:
         """The agent's session, begun now if there is none. The pointer follows, unless staged."""
         home = self._needs_home("have a session")
-        if self._session is None or self._session.closed:
-            self._session = self._open(self._session_id)
-        if self._persistence is not None and not self._persistence.staged:
-            home.point_to(self._session.id)
-        return self._session
+        with self._opening:
+            if self._session is None or self._session.closed:
+                self._session = self._open(self._session_id)
+            if self._persistence is not None and not self._persistence.staged:
+                home.point_to(self._session.id)
+            return self._session
 
     def _open(self, session_id: str | None) -> Session:
         home, kept = self._needs_home("have a session"), self._persistence or PersistentSession()

@@ -12,6 +12,7 @@ from pydantic_ai import messages as pai
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.models import Model, ModelRequestParameters, infer_model
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._messages import Converter, read_reply
 from holdfast.agent._reply import Ask, Reply
@@ -20,6 +21,8 @@ from holdfast.errors import HoldfastError, ModelFailed, UsageError
 __all__ = ["Engine", "register_model", "resolve_model"]
 
 Resolver = Callable[[str], Any]
+# These refuse a conversation with calls in it if no tool is defined.
+_NEEDS_TOOLS = ("anthropic", "bedrock")
 
 
 def _embedded(name: str) -> Any:
@@ -126,7 +129,7 @@ class Engine:
                 self.model,
                 self._messages(ask),
                 model_settings=self._settings,
-                model_request_parameters=_parameters(ask),
+                model_request_parameters=self._parameters(ask),
             )
         return read_reply(response)
 
@@ -140,14 +143,27 @@ class Engine:
                 self.model,
                 self._messages(ask),
                 model_settings=self._settings,
-                model_request_parameters=_parameters(ask),
+                model_request_parameters=self._parameters(ask),
             )
-            async with stream as response:
-                async for event in response:
-                    piece = _piece(event)
-                    if piece is not None:
-                        yield piece
+            try:
+                async with stream as response:
+                    async for event in response:
+                        piece = _piece(event)
+                        if piece is not None:
+                            yield piece
+            except NotImplementedError:
+                whole = await self.request(ask)
+                for part in whole.speech:
+                    yield part.kind, part.text
+                reply.append(whole)
+                return
             reply.append(read_reply(response.get()))
+
+    def _parameters(self, ask: Ask) -> ModelRequestParameters:
+        tools = list(ask.tools)
+        if not tools and self.model.system.startswith(_NEEDS_TOOLS):
+            tools = _former_tools(ask.messages)
+        return ModelRequestParameters(function_tools=tools, allow_text_output=True)
 
     def _messages(self, ask: Ask) -> list[pai.ModelMessage]:
         messages = self._converter.convert(ask.messages)
@@ -157,8 +173,15 @@ class Engine:
         return messages
 
 
-def _parameters(ask: Ask) -> ModelRequestParameters:
-    return ModelRequestParameters(function_tools=list(ask.tools), allow_text_output=True)
+def _former_tools(messages: list[dict[str, Any]]) -> list[ToolDefinition]:
+    """Stand-ins for tools that a conversation used and the agent no longer has."""
+    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
+    names = dict.fromkeys(b["name"] for b in blocks if b["type"] == "tool_use")
+    schema = {"type": "object", "properties": {}}
+    return [
+        ToolDefinition(name=name, parameters_json_schema=schema, description="Not available.")
+        for name in names
+    ]
 
 
 def _piece(event: Any) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ __all__ = ["turn_of"]
 _POLL_S = 0.005
 _queues: WeakKeyDictionary[Session, deque[object]] = WeakKeyDictionary()
 _guard = threading.Lock()
-_within: ContextVar[tuple[str, ...]] = ContextVar("holdfast_turns", default=())
+_within: ContextVar[tuple[int, ...]] = ContextVar("holdfast_turns", default=())
 
 
 @contextlib.asynccontextmanager
@@ -27,7 +27,7 @@ async def turn_of(session: Session) -> AsyncIterator[None]:
 
     Raises UsageError if the caller is inside a turn of the same session: it would wait for itself.
     """
-    if session.key in _within.get():
+    if id(session) in _within.get():
         raise UsageError(
             "a turn of this session is going on, and this call is part of it",
             remedy="Let the tool return, or give the other agent a session of its own.",
@@ -42,7 +42,7 @@ async def turn_of(session: Session) -> AsyncIterator[None]:
         while queue[0] is not ticket:  # noqa: ASYNC110 - see below
             # A lock of asyncio belongs to one loop; turns may be asked for from several.
             await asyncio.sleep(_POLL_S)
-        token = _within.set((*_within.get(), session.key))
+        token = _within.set((*_within.get(), id(session)))
         yield
     finally:
         if token is not None:

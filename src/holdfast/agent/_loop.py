@@ -143,6 +143,8 @@ async def beating(talk: Talk, loop: Loop, interval_ms: int) -> AsyncIterator[Non
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # of the store: the run itself meets it too, and raises it
 
 
 def elapsed_ms(since: float) -> int:

@@ -15,6 +15,7 @@ __all__ = ["Converter", "read_reply"]
 
 _ANTHROPIC = "anthropic"
 _GOOGLE = "google"
+_REDACTED = "redacted_thinking"
 
 
 class Converter:
@@ -66,6 +67,10 @@ def _response_part(block: dict[str, Any]) -> pai.ModelResponsePart | None:
         return pai.TextPart(content=block["text"])
     if block["type"] == "thinking":
         return _thinking_part(block)
+    if block["type"] == _REDACTED:
+        return pai.ThinkingPart(
+            content="", id=_REDACTED, signature=block["data"], provider_name=_ANTHROPIC
+        )
     if block["type"] != "tool_use":
         return None
     signature = block.get("thought_signature")
@@ -144,7 +149,8 @@ def _read_thinking(part: pai.ThinkingPart) -> Speech:
     if provider.startswith(_GOOGLE):
         return Speech("thinking", part.content, thought_signature=part.signature)
     if provider.startswith((_ANTHROPIC, "bedrock")):
-        return Speech("thinking", part.content, signature=part.signature)
+        redacted = part.id == _REDACTED
+        return Speech("thinking", part.content, signature=part.signature, redacted=redacted)
     # Others tie their signatures to ids on their own servers: of no use to a later process.
     return Speech("thinking", part.content)
 

@@ -133,6 +133,9 @@ class Talk(Recorder):
         data: dict[str, Any] = {"content": part.text, "agent": self.agent}
         if part.kind in covers:
             data["covers_from"] = covers.pop(part.kind)
+        if part.redacted:
+            data["content"] = [{"type": "redacted_thinking", "data": part.signature}]
+            return "thinking", data
         if part.kind == "thinking":
             for name in ("signature", "thought_signature"):
                 if getattr(part, name):

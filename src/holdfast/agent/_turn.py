@@ -24,6 +24,7 @@ from holdfast.storage import Documents, MemoryStore
 __all__ = ["Prompt", "Turn"]
 
 Prompt = str | list[dict[str, Any]] | None
+GO_ON = "(go on where you were interrupted)"
 
 
 class Turn:
@@ -46,6 +47,7 @@ class Turn:
         self._emit = emit
         self._plugins = plugins
         self._reason = "failed"
+        self._was_cut = False
 
     async def answer(self, prompt: Prompt, variables: Mapping[str, Any] | None) -> RunResult:
         """Answer a prompt, or go on without one."""
@@ -54,7 +56,7 @@ class Turn:
             if variables:
                 activity.place.home.variables.update(variables)
             if prompt is None:
-                _check_unfinished(activity.talk)
+                self._go_on(activity.talk)
             else:
                 activity.talk.user(prompt)
             return await self._run(activity, prompt)
@@ -79,6 +81,19 @@ class Turn:
             output = await resume_child(activity, child, run)
             self._reason = "completed"
             return output
+
+    def _go_on(self, talk: Talk) -> None:
+        """Check that there is something to go on with: an open question, or a broken answer."""
+        messages = talk.messages()
+        if messages and not is_complete(messages):
+            return
+        if not messages or not self._was_cut:
+            raise UsageError(
+                "there is nothing to go on with: the agent had the last word",
+                remedy="Give a prompt.",
+                session_id=talk.session.id,
+            )
+        talk.user(GO_ON, synthetic=True)
 
     def _take_up(self, talk: Talk, waiting: Waiting, value: Any) -> None:
         talk.append("resumed", {"reason": "answered", "token": waiting.digest})
@@ -126,6 +141,7 @@ class Turn:
             await stack.enter_async_context(turn_of(place.home))
             leftovers = find_leftovers(place.talks)
             talk = Talk(place.talks, new_run(), self._spec.name)
+            self._was_cut = place.talks.live_state.status in ("running", "interrupted")
             supersedes = superseding and place.talks.live_state.suspended
             begun = talk.append("turn_start", {"agent": self._spec.name})
             try:
@@ -163,8 +179,9 @@ class Turn:
             home = talks if home is None else home
         else:
             talks = home
-        known = self._hf if self._session is not None else None
-        return Place(home=home, talks=talks, hf=known, documents=self._documents)
+        if self._session is None:
+            return Place(home=home, talks=talks)
+        return Place(home=home, talks=talks, hf=self._hf, documents=self._documents)
 
     def _note_failure(self, talk: Talk, error: BaseException) -> None:
         cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
@@ -191,16 +208,6 @@ def _check_prompt(prompt: Prompt) -> None:
         raise UsageError(f"a prompt is a text or a list of blocks, not {type(prompt).__name__}")
     if not prompt or (isinstance(prompt, str) and not prompt.strip()):
         raise UsageError("a prompt cannot be empty", remedy="Pass None to go on without one.")
-
-
-def _check_unfinished(talk: Talk) -> None:
-    messages = talk.messages()
-    if not messages or is_complete(messages):
-        raise UsageError(
-            "there is nothing to go on with: the agent had the last word",
-            remedy="Give a prompt.",
-            session_id=talk.session.id,
-        )
 
 
 def _remember_settings(activity: Activity) -> None:
