@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+CHAT_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -10,10 +11,13 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help test lint types bench docs clean fmt lock
+.PHONY: help chat test lint types bench docs clean fmt lock
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model if no API key is set
+	@$(BIN)/holdfast chat $(CHAT_ARGS)
 
 test: lint types  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
 	$(BIN)/pytest --numprocesses=auto --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)

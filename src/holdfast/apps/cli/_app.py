@@ -19,6 +19,10 @@ __all__ = ["App", "cli", "main"]
 
 # The verbs as `holdfast --help` shows them, so that help loads none of them.
 SECTIONS = {
+    "Talk": {
+        "chat": "Talk to an agent; its session stays.",
+        "run": "Answer one prompt, on a session that stays.",
+    },
     "Look": {
         "list": "List the sessions, newest first.",
         "show": "Show a session: its conversation, events, state or messages.",
@@ -34,6 +38,7 @@ SECTIONS = {
         "doctor": "Say where the store is, how it is, and what is missing.",
     },
 }
+_NAME_CHARS = 9  # the longest verb, so that all sections are aligned
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 
 _EPILOG = """\b
@@ -108,7 +113,8 @@ class _Verbs(click.Group):
         """The verbs in their sections, without loading them."""
         for title, verbs in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl(list(verbs.items()), col_max=12)
+                rows = [(f"{name:{_NAME_CHARS}}", text) for name, text in verbs.items()]
+                formatter.write_dl(rows)
 
     def main(  # type: ignore[override]  # click types two overloads; this serves both
         self,

@@ -62,6 +62,11 @@ class Screen:
         """Some paragraphs, indented, with their own newlines."""
         self._ink.text(Span(neutralise(text), style), indent * _INDENT_SPACES)
 
+    def stream(self, text: str) -> None:
+        """A piece of a text as it comes, shown at once and without a line of its own."""
+        self._stream.write(neutralise(text))
+        self._stream.flush()
+
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Piece]]) -> None:
         """Rows under a heading."""
         clean = [[_clean(cell) for cell in row] for row in rows]

@@ -1,0 +1,108 @@
+"""What the user typed, kept for the arrow keys: a private file beside the sessions."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.storage import MUST_NOT_EXIST, Documents
+from holdfast.storage.loose import documents_beside
+
+__all__ = ["History", "LineReader"]
+
+_NAME = "history"
+_LINES_MAX = 1000
+_TRIES_MAX = 20
+
+
+class History:
+    """The lines of all chats of this user, oldest first, in a file that only they can read.
+
+    It is a convenience: if it cannot be read or written, there is none, and nobody is disturbed.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        place = os.path.join(os.path.realpath(folder or _state_folder()), _NAME)
+        self._documents: Documents = documents_beside(place)
+
+    def lines(self) -> list[str]:
+        """Everything that was kept."""
+        try:
+            return self._read()[0]
+        except HoldfastError:
+            return []
+
+    def add(self, line: str) -> bool:
+        """Keep a line; whether it was. One that begins with a blank is the user's own business."""
+        if not line.strip() or line[0].isspace():
+            return False
+        try:
+            return self._add(line)
+        except HoldfastError:
+            return False
+
+    def _add(self, line: str) -> bool:
+        """Other chats write the same file: compared and swapped, nobody's line is lost."""
+        for _ in range(_TRIES_MAX):
+            lines, etag = self._read()
+            if lines and lines[-1] == line:
+                return False
+            kept = "".join(f"{one}\n" for one in [*lines, line][-_LINES_MAX:])
+            try:
+                self._documents.put(_NAME, kept.encode("utf-8", "replace"), if_match=etag)
+            except Conflict:
+                continue
+            return True
+        return False
+
+    def _read(self) -> tuple[list[str], str]:
+        found = self._documents.get(_NAME)
+        if found is None:
+            return [], MUST_NOT_EXIST
+        return found[0].decode("utf-8", "replace").splitlines(), found[1]
+
+
+class LineReader:
+    """Lines from a terminal: edited, with what was typed before on the arrow keys and Ctrl-R."""
+
+    def __init__(self, history: History, words: list[str]) -> None:
+        self._history = history
+        self._words = words
+        self._readline = _find_readline()
+        if self._readline is not None:
+            self._prepare(self._readline)
+
+    def read(self, prompt: str) -> str:
+        """The next line. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
+        line = input(prompt)
+        if self._history.add(line) and self._readline is not None:
+            self._readline.add_history(line)
+        return line
+
+    def _prepare(self, readline: Any) -> None:
+        readline.set_auto_history(False)
+        readline.clear_history()
+        for line in self._history.lines():
+            readline.add_history(line)
+        readline.set_completer_delims(" ")
+        readline.set_completer(self._complete)
+        readline.parse_and_bind("tab: complete")
+
+    def _complete(self, text: str, state: int) -> str | None:
+        fitting = [word for word in self._words if text.startswith("/") and word.startswith(text)]
+        return fitting[state] if state < len(fitting) else None
+
+
+def _find_readline() -> Any:
+    try:
+        import readline
+    except ImportError:  # without it lines can still be typed
+        return None
+    return readline
+
+
+def _state_folder() -> str:
+    from platformdirs import user_state_dir
+
+    return user_state_dir("holdfast", appauthor=False)

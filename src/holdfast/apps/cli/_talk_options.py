@@ -1,0 +1,41 @@
+"""What the options of ``chat`` and ``run`` ask for. Loads nothing of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+__all__ = ["Wishes", "talk_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Wishes(NamedTuple):
+    """The values of those options."""
+
+    model: str | None = None
+    agent: str | None = None
+    session: str | None = None
+    new: bool = False
+
+
+def talk_options(function: F) -> F:
+    """The options that ``chat`` and ``run`` share."""
+    options = [
+        click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local."),
+        click.option("--agent", metavar="ID", help="The agent whose sessions these are."),
+        click.option(
+            "--session",
+            "--restore",
+            "--continue",
+            "session",
+            metavar="ID",
+            help="Go on with this session; - is the newest.",
+        ),
+        click.option("--new", is_flag=True, help="Begin a new session; --session gives its id."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function

@@ -1,0 +1,190 @@
+"""Talking to an agent: which model and which session, and its answers as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast._config import configuration
+from holdfast.agent import Agent, PersistentSession, RepairedWarning
+from holdfast.agent._builtin import builtin_tools
+from holdfast.agent._home import AgentHome
+from holdfast.agent._local import CONTEXT_TOKENS
+from holdfast.agent._models import ModelChoice, choose_model
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._talk_options import Wishes
+from holdfast.apps.cli._transcript import readable
+from holdfast.apps.cli._words import ago, counted
+from holdfast.errors import UsageError
+from holdfast.model import Event, Notice
+from holdfast.session import Session, now_ms
+
+if TYPE_CHECKING:
+    from holdfast.agent import PermissionRequest, RunResult
+
+__all__ = ["Talker"]
+
+DEFAULT_AGENT = "assistant"
+_TYPE = "agent"
+_INSTRUCTIONS = "You are a helpful assistant. Answer briefly and plainly."
+_REPLY_TOKENS = 600  # what is kept free of a small context for the answer
+_CALL_CHARS = 100
+
+
+class Talker:
+    """One agent on its session, and the screen that shows what it says."""
+
+    def __init__(
+        self,
+        app: App,
+        wishes: Wishes,
+        permission: Callable[[PermissionRequest], Any] | None = None,
+    ) -> None:
+        self.app = app
+        self.settings = configuration({} if app.place is None else {"store": app.place})
+        self.choice: ModelChoice = choose_model(wishes.model, self.settings).named()
+        self._permission = permission
+        self._mid_line = False
+        session_id = _wanted_session(app, wishes)
+        self.agent_id = wishes.agent or self._agent_of(session_id)
+        self._model = self.choice.resolve()
+        self.agent = self._make_agent(session_id, load=not wishes.new)
+        # The model's connections live in this loop; they are closed in it too.
+        self._runner = asyncio.Runner()
+        self._runner.run(self._model.__aenter__())
+        self._unsubscribe = app.library.subscribe(self._show_event)
+
+    @property
+    def session(self) -> Session | None:
+        """The session, if there is one yet: it begins with the first message."""
+        return self.agent.session
+
+    def switch(self, session_id: str) -> None:
+        """Go on with another session."""
+        if self.session is not None and self.session.id == session_id:
+            return
+        self.agent.close()
+        self.agent = self._make_agent(session_id, load=True)
+
+    def answer(self, prompt: str | None) -> RunResult:
+        """Show the answer word by word. Ctrl-C ends it: KeyboardInterrupt, and all is recorded."""
+        try:
+            return self._runner.run(self._stream(prompt))
+        finally:
+            self.end_line()
+
+    def ask_quietly(self, prompt: str) -> RunResult:
+        """The answer, without showing it."""
+        return self._runner.run(self.agent.run(prompt))
+
+    def tell_session(self) -> None:
+        """Say which session this is, and how much of it there is."""
+        session = self.session
+        if session is None or not session.restored:
+            self.app.err.line(
+                Span("New session", "good"), f" of {self.agent_id}, kept in {self.app.where}"
+            )
+            return
+        state = session.live_state
+        title = f" {session.title!r}" if session.title else ""
+        many = counted(state.message_count, "message")
+        when = ago(state.updated_at, now_ms()) or "at an unknown time"
+        self.app.err.line(
+            Span("Restored session ", "good"),
+            Span(session.id, "name"),
+            f"{title} ({many}, {when})",
+        )
+
+    def end_line(self) -> None:
+        """See to it that what comes next begins on a line of its own."""
+        if self._mid_line:
+            self.app.out.stream("\n")
+            self._mid_line = False
+
+    def close(self) -> None:
+        """Give the session back."""
+        self._unsubscribe()
+        try:
+            self.agent.close()
+        finally:
+            self._runner.run(self._model.__aexit__(None, None, None))
+            self._runner.close()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _agent_of(self, session_id: str | None) -> str:
+        """The agent that a session belongs to, else the configured one."""
+        if session_id is not None and self.app.library.exists(session_id):
+            owner = self.app.library.state(session_id).agent_id
+            if owner:
+                return owner
+        name: str = self.settings.get("agent", DEFAULT_AGENT)
+        return name
+
+    def _make_agent(self, session_id: str | None, *, load: bool) -> Agent:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", RepairedWarning)
+            if session_id is None and load:
+                session_id = AgentHome(self.app.library, self.agent_id, _TYPE).current()
+            agent = self._agent_on(session_id, load=load)
+        for warning in told:
+            if issubclass(warning.category, RepairedWarning):
+                self.app.warn(str(warning.message))
+        return agent
+
+    def _agent_on(self, session_id: str | None, *, load: bool) -> Agent:
+        local = self.choice.is_local
+        context = self.settings.get("local.context_tokens", CONTEXT_TOKENS)
+        return Agent(
+            self._model,
+            agent_id=self.agent_id,
+            agent_type=_TYPE,
+            session_id=session_id,
+            persistent_session=PersistentSession(storage=self.app.library, load_on_create=load),
+            instructions=self._instructions(session_id),
+            # The embedded model cannot call tools, and their description would fill its context.
+            tools=[] if local else builtin_tools(os.getcwd()),
+            max_context_tokens=context - _REPLY_TOKENS if local else None,
+            strategy="window" if local else "none",
+            permission=self._permission,
+        )
+
+    def _instructions(self, session_id: str | None) -> str | None:
+        """What is configured; a session that has instructions of its own keeps them."""
+        configured: str | None = self.settings.get("instructions")
+        if configured is None and session_id is not None and self.app.library.exists(session_id):
+            return None if self.app.library.state(session_id).instructions else _INSTRUCTIONS
+        return configured or _INSTRUCTIONS
+
+    async def _stream(self, prompt: str | None) -> RunResult:
+        async with self.agent.run_stream(prompt) as stream:
+            async for piece in stream:
+                self.app.out.stream(piece)
+                self._mid_line = not piece.endswith("\n")
+        return stream.result
+
+    def _show_event(self, session_id: str, what: Event | Notice) -> None:
+        """Tell of tools while they run."""
+        if isinstance(what, Event) and what.type == "tool_call":
+            self.end_line()
+            shown = readable(what.data.get("params"))[:_CALL_CHARS]
+            self.app.err.line(Span(f"→ {what.data.get('tool')} {shown}", "faint"))
+
+
+def _wanted_session(app: App, wishes: Wishes) -> str | None:
+    """The id that is asked for; None for the agent's current one, or a new one."""
+    if wishes.session is None:
+        return None
+    if not wishes.new:
+        return choose(app.library, wishes.session)
+    if app.library.exists(wishes.session):
+        raise UsageError(
+            f"there is a session {wishes.session} already",
+            remedy="Leave --new out to go on with it, or choose another id.",
+        )
+    return wishes.session

@@ -1,0 +1,97 @@
+"""The commands of a chat that begin with a slash."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.apps.cli._slash import COMMANDS
+
+
+def test_help_lists_every_command_and_no_other(run):
+    """Each command is listed; those that do not exist yet are not."""
+    out = run("chat", text="/help\n").out
+    assert all(f"/{name}" in out for name in COMMANDS)
+    assert "/fork" not in out
+    assert "/export" not in out
+
+
+def test_list_marks_the_current_session(run, hf):
+    """The agent's sessions, newest first, the current one with a star."""
+    run("chat", "--new", "--session", "first", text="one\n")
+    out = run("chat", "--new", "--session", "second", text="two\n/list\n").out
+    [line] = [line for line in out.splitlines() if "second" in line]
+    assert line.startswith("*")
+    assert "first" in out
+    assert "There are no sessions yet" in run("chat", "--agent", "nobody", text="/list\n").out
+
+
+def test_load_and_new_switch(run, hf):
+    """/load goes on with another session, /new begins one."""
+    run("chat", "--new", "--session", "first", text="one\n")
+    done = run("chat", "--new", "--session", "second", text="two\n/load fir\nmore\n/new\nfresh\n")
+    assert done.out.splitlines() == ["1: you said two", "2: you said more", "1: you said fresh"]
+    assert "Restored session first" in done.err
+    assert len(hf.list()) == 3
+
+
+@pytest.mark.req("B-32")
+def test_title_tag_and_info(run, hf):
+    """Title and tags are recorded; /info shows them with the model."""
+    done = run("chat", text="one\n/title A trip\n/title\n/tag a b\n/tag -a\n/info\n")
+    [row] = hf.list()
+    assert (row.title, row.tags) == ("A trip", ("b",))
+    assert done.out.count("A trip") == 3
+    assert "Model: openai:scripted" in done.out
+
+
+def test_the_title_comes_by_itself(run, hf):
+    """The first message, cut at 50 characters, is the title until there is another."""
+    run("chat", text=f"{'word ' * 30}\n")
+    title = hf.list()[0].title
+    assert title.startswith("word word")
+    assert len(title) <= 51
+
+
+def test_memory_todos_and_history_show_what_there_is(run, hf):
+    """Each shows what the session holds, or says that there is nothing."""
+    empty = run("chat", text="one\n/memory\n/todos\n").out
+    assert "Nothing is remembered yet." in empty
+    assert "There are no todos." in empty
+    with hf.session(hf.list()[0].session_id) as session:
+        session.memory.set("theme", "dark", description="what I like")
+        session.todos.write([{"content": "book", "status": "in_progress", "activeForm": "…"}])
+    full = run("chat", text="/memory\n/todos\n/history\n").out
+    assert "theme: dark  (session" in full
+    assert "[>] book" in full
+    assert "you said one" in full
+
+
+def test_delete_needs_someone_to_say_yes(run, hf):
+    """Through a pipe nobody can confirm, so nothing is deleted."""
+    assert "Nothing was deleted." in run("chat", text="one\n/delete\n").out
+    assert len(hf.list()) == 1
+
+
+@pytest.mark.parametrize("line", ["/title x", "/info", "/memory", "/delete"])
+def test_before_the_first_message_there_is_no_session(run, line):
+    """What needs a session says so."""
+    done = run("chat", text=f"{line}\n")
+    assert "there is no session yet" in done.err
+
+
+def test_a_misspelt_command(run):
+    """It is answered with the nearest one and is not sent to the model."""
+    done = run("chat", text="/titel x\n/load\n")
+    assert "there is no command /titel; did you mean title?" in done.err
+    assert "/load needs the id of a session" in done.err
+    assert done.out == ""
+
+
+def test_continue_goes_on_with_what_was_interrupted(run, hf):
+    """A message without an answer is answered without a new one; else there is nothing to do."""
+    with hf.session("mine", agent_id="assistant") as session:
+        session.user("unanswered")
+    done = run("chat", "--session", "mine", text="/continue\n/continue\n")
+    assert "The last answer was interrupted. /continue goes on with it." in done.err
+    assert done.out == "1: you said unanswered\n"
+    assert "there is nothing to go on with" in done.err
