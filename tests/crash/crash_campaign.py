@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import itertools
 from contextlib import contextmanager
+from functools import cache
 from unittest.mock import patch
 
 from holdfast import Holdfast, library
+from holdfast._config import configuration
 from holdfast.errors import HoldfastError, Locked
 from holdfast.model import Event, Limits, read_events
 from holdfast.replay import Fold
 from holdfast.storage import FileStore
 from holdfast.testing import FaultyDisk, SimDisk
-from holdfast.testing._effects import Acknowledged
+from holdfast.testing._effects import Acknowledged, Image
 
 LIMITS = Limits(blob_bytes_min=200)
 ROOT = "/home/store"
@@ -32,8 +34,15 @@ def identity(event):
 
 @contextmanager
 def repeatable():
-    """No chance in what is recorded, so that equal workloads leave equal bytes."""
-    with patch("holdfast.session._opening.random_hex", lambda size: f"{next(_salts):0{size}x}"):
+    """No chance in what is recorded, so that equal workloads leave equal bytes.
+
+    And the configuration is read once, not for each of many thousand openings.
+    """
+    found = configuration()
+    with (
+        patch("holdfast.session._opening.random_hex", lambda size: f"{next(_salts):0{size}x}"),
+        patch("holdfast._config._settling.configuration", lambda given: found),
+    ):
         yield
 
 
@@ -43,10 +52,11 @@ _salts = itertools.count()
 class Promise:
     """The events of one log that were promised to survive, and whether it is to be in the trash."""
 
-    def __init__(self, events, *, deleted=False):
+    def __init__(self, events, *, deleted=False, dropped=False):
         self.first = events[0]
-        self.events = frozenset(events)
+        self.events = frozenset(() if dropped else events)
         self.deleted = deleted
+        self.dropped = dropped
 
 
 class World:
@@ -100,8 +110,10 @@ class Run:
         """By the first event of a log: what its events are, and what they were before a repair."""
         self.lost = set()
         """Payloads that were not there at the start: no flush can promise them."""
+        dropped = {promise.first for promise in told if promise.dropped}
         for promise in told:
-            disk.acknowledge(promise, survives_power_loss=True)
+            if promise.dropped or promise.first not in dropped:
+                disk.acknowledge(promise, survives_power_loss=True)
         for id in self.world.ids():
             events = self.world.events(id)
             # Of a damaged log only what was there before the damage, and is still read, counts.
@@ -248,15 +260,36 @@ def rival(run):
     run.flushed()
 
 
+def drop(run):
+    """A session goes for good: from the moment it is asked for, nothing is promised of it."""
+    run.session("b").user("not for long")
+    run.world.close_session("b")
+    run.flushed("b")
+    run.disk.acknowledge(Promise(run.lives["b"], dropped=True), survives_power_loss=True)
+    run.world.hf.store.drop("sessions/b")
+
+
+def tear(run):
+    """A crash left half a line at the end of the log."""
+    run.world.close_session()
+    if run.world.hf.exists("a"):
+        disk = run.disk
+        descriptor = disk.open_root()
+        for name in (*ROOT.strip("/").split("/"), "sessions", "a"):
+            descriptor = disk.open_directory(name, descriptor)
+        disk.write(disk.open_log("events.jsonl", descriptor, create=False), b'{"seq":99,"type":"us')
+
+
 OPERATIONS = {
     operation.__name__: operation
     for operation in (
         *(create, append, batch, blob, snapshot, title, tool),
-        *(delete, undelete, repair, reopen, flush, killed, rival),
+        *(delete, undelete, repair, reopen, flush, killed, rival, drop),
     )
 }
 
 
+@cache
 def empty_image():
     """A disk with a home directory that was there before."""
     disk = SimDisk()
@@ -265,6 +298,7 @@ def empty_image():
     return disk.image()
 
 
+@cache
 def existing_image():
     """A disk with one session that was flushed and closed."""
     global _salts  # noqa: PLW0603 - other salts than those of the workload
@@ -280,13 +314,21 @@ def existing_image():
     return disk.image()
 
 
+@cache
 def damaged_image():
     """The same with a byte of the first words turned."""
-    image = existing_image()
-    for inode, content in image.contents.items():
-        if b"the first words" in content:
-            image.contents[inode] = content.replace(b"the first words", b"the fIrst words")
-    return image
+    entries, contents = existing_image()
+    turned = {
+        inode: content.replace(b"the first words", b"the fIrst words")
+        for inode, content in contents.items()
+    }
+    return Image(entries, turned)
+
+
+@cache
+def events_before_damage():
+    """What the damaged session had."""
+    return World(SimDisk(existing_image())).events()
 
 
 BASES = {"empty": empty_image, "existing": existing_image}
@@ -296,8 +338,8 @@ def run_workload(base, operations, disk_type=SimDisk):
     """A run of the operations on a copy of a base, and how many effects all but the last had."""
     with repeatable():
         if base == "damaged":
-            whole = World(SimDisk(existing_image())).events()
-            run = Run(disk_type(damaged_image()), known=whole, repair="auto")
+            known = events_before_damage()
+            run = Run(disk_type(damaged_image()), known=known, repair="auto")
         else:
             run = Run(disk_type(BASES[base]()))
         for name in operations[:-1]:
@@ -367,6 +409,8 @@ class Checker:
         for promise in state.acknowledged:
             kept.setdefault(promise.first, []).append(promise)
         for first, promises in kept.items():
+            if promises[-1].dropped:
+                continue
             path, events = logs.get(first, (None, []))
             promised = frozenset().union(*(promise.events for promise in promises))
             if path is None:

@@ -61,9 +61,14 @@ class FileDocuments(Documents):
         return None if data is None else (data, _etag(data))
 
     def names(self, prefix: str = "") -> list[str]:
-        """The files below the key's directory that are documents."""
+        """The files below the key's directory that are documents; only the folder asked for."""
+        folder, slash, _ = prefix.rpartition("/")
+        if folder and not is_document_name(folder):
+            return []
+        parts = (*self._parts, *folder.split("/")) if folder else self._parts
         with translation("listing documents"):
-            return sorted(name for name in self._walk(self._parts, "") if name.startswith(prefix))
+            found = self._walk(parts, folder + slash)
+            return sorted(name for name in found if name.startswith(prefix))
 
     def delete(self, name: str) -> bool:
         """Unlink and sync the directory."""

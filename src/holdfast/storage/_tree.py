@@ -15,6 +15,8 @@ from holdfast.storage.disk import Disk, is_full
 __all__ = ["Tree", "let_go", "translated", "translation"]
 
 _WRITABLE_BY_OTHERS = 0o022
+# Not ours to read, or on a file system that does not sync directories.
+_CANNOT_SYNC = (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF)
 
 
 class Tree:
@@ -25,6 +27,7 @@ class Tree:
         self.disk = disk
         self._root: int | None = None
         self._ancestors_synced = False
+        self._made_in: set[str] = set()
         self._lock = threading.Lock()
 
     def root(self, *, create: bool) -> int | None:
@@ -69,30 +72,29 @@ class Tree:
             self._ancestors_synced = True
 
     def _sync_ancestors(self) -> None:
-        """The entries that lead to the root, as far up as they are this user's own."""
-        path = self.path
-        while path != "/":
+        """The entries that lead to the root: of this user's directories, and of the one above.
+
+        Higher up nothing can be of our making. What this process made must be synced; what an
+        earlier one may have made is synced if it can be.
+        """
+        path, own = self.path, True
+        while path != "/" and own:
             path = os.path.dirname(path)
             try:
-                if not self._sync_own(path):
-                    return
+                own = self._sync_path(path)
             except OSError as error:
-                # Not ours to read, or on a file system that cannot sync a directory: then it was
-                # there before the store, and nothing of ours depends on it.
-                if error.errno not in (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF):
+                if path in self._made_in or error.errno not in _CANNOT_SYNC:
                     raise
                 return
 
-    def _sync_own(self, path: str) -> bool:
-        """Sync a directory if it is this user's; whether it is."""
+    def _sync_path(self, path: str) -> bool:
+        """Sync a directory; whether it is there and this user's."""
         descriptor = self._walk_path(path, create=False)
         if descriptor is None:
             return False
         try:
-            own = self.disk.node(descriptor).owner == os.geteuid()
-            if own:
-                self.disk.sync_directory(descriptor)
-            return own
+            self.disk.sync_directory(descriptor)
+            return self.disk.node(descriptor).owner == os.geteuid()
         finally:
             let_go(self.disk, descriptor)
 
@@ -137,17 +139,27 @@ class Tree:
             )
 
     def _walk_path(self, path: str, *, create: bool) -> int | None:
-        *above, last = [part for part in path.split("/") if part] or ["."]
-        parent = self._walk(self.disk.open_root(), tuple(above), create=create, passing=True)
-        return None if parent is None else self._walk(parent, (last,), create=create)
+        """A descriptor of a directory anywhere, reached from the top."""
+        parts = [part for part in path.split("/") if part] or ["."]
+        current = self.disk.open_root()
+        for depth, part in enumerate(parts, 1):
+            passing = depth < len(parts)
+            try:
+                below, made = self._step(part, current, create=create, passing=passing)
+            finally:
+                let_go(self.disk, current)
+            if made:
+                self._made_in.add("/" + "/".join(parts[: depth - 1]))
+            if below is None:
+                return None
+            current = below
+        return current
 
-    def _walk(
-        self, current: int, parts: tuple[str, ...], *, create: bool, passing: bool = False
-    ) -> int | None:
-        """Down from ``current``, which is used up; with ``passing`` only to go further down."""
+    def _walk(self, current: int, parts: tuple[str, ...], *, create: bool) -> int | None:
+        """Down from ``current``, which is used up."""
         for part in parts:
             try:
-                below = self._step(part, current, create=create, passing=passing)
+                below, _ = self._step(part, current, create=create, passing=False)
             finally:
                 let_go(self.disk, current)
             if below is None:
@@ -155,13 +167,16 @@ class Tree:
             current = below
         return current
 
-    def _step(self, name: str, parent: int, *, create: bool, passing: bool) -> int | None:
+    def _step(
+        self, name: str, parent: int, *, create: bool, passing: bool
+    ) -> tuple[int | None, bool]:
+        """One level down: its descriptor, and whether it had to be made."""
         enter = self.disk.open_passage if passing else self.disk.open_directory
         try:
-            return enter(name, parent)
+            return enter(name, parent), False
         except FileNotFoundError:
             if not create:
-                return None
+                return None, False
         except OSError as error:
             refusal = self._refused(name, parent, error)
             if refusal is error:
@@ -169,7 +184,7 @@ class Tree:
             raise refusal from error
         with contextlib.suppress(FileExistsError):
             self.disk.make_directory(name, parent)
-        return enter(name, parent)
+        return enter(name, parent), True
 
     def _refused(self, name: str, parent: int, error: OSError) -> Exception:
         """A symlink or a file where a directory should be is a matter of safety, not of luck."""

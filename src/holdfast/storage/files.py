@@ -233,13 +233,15 @@ class FileStore(Store):
         ):
             assert above is not None
             assert below is not None
+            # Before anything is moved there, the way there must be safe.
+            self._tree.sync(target[:-1])
             try:
                 self._disk.rename(source[-1], above, target[-1], below)
             except OSError as error:
                 if error.errno in _TAKEN:
                     raise Conflict(f"{'/'.join(target)} is taken") from error
                 raise
-            self._tree.sync(target[:-1])
+            self._disk.sync_directory(below)
             self._disk.sync_directory(above)
 
     def _sweep(self, name: str, above: int) -> bool:

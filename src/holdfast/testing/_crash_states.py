@@ -27,7 +27,7 @@ from holdfast.testing._effects import (
 if TYPE_CHECKING:
     from holdfast.testing._sim_disk import SimDisk
 
-__all__ = ["ROOT", "CrashState", "kill_states", "power_states"]
+__all__ = ["ROOT", "CrashState", "end_states", "kill_states", "power_states"]
 
 ROOT = 1
 _SUBSET_BITS_MAX = 6
@@ -180,7 +180,7 @@ def power_states(
     for index, effect in enumerate([None, *effects]):
         if effect is not None:
             medium.take(effect)
-        if isinstance(effect, (Sync, SyncDirectory)):
+        if isinstance(effect, Sync):
             continue  # fewer states than before
         if isinstance(effect, Acknowledged):
             if not effect.survives_power_loss:
@@ -216,6 +216,21 @@ def kill_states(
                 yield CrashState(cut, tuple(told), index, (size, len(effect.data)))
         _take_at_once(medium, effect)
         yield CrashState(_tree(medium.entries, medium.contents), tuple(told), index)
+
+
+def end_states(image: Image, effects: list[Effect]) -> tuple[CrashState, CrashState]:
+    """After all effects: what a kill leaves, and what is left if nothing unsafe survives."""
+    safe, seen = _Medium(image), _Medium(image)
+    told = [effect for effect in effects if isinstance(effect, Acknowledged)]
+    for effect in effects:
+        safe.take(effect)
+        _take_at_once(seen, effect)
+    kept = tuple(promise.what for promise in told)
+    flushed = tuple(promise.what for promise in told if promise.survives_power_loss)
+    return (
+        CrashState(_tree(seen.entries, seen.contents), kept, len(effects)),
+        CrashState(_tree(safe.entries, safe.contents), flushed, len(effects)),
+    )
 
 
 def _take_at_once(medium: _Medium, effect: Effect) -> None:

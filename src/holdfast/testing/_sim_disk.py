@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.storage.disk import Disk, Node
-from holdfast.testing._crash_states import ROOT, CrashState, kill_states, power_states
+from holdfast.testing._crash_states import ROOT, CrashState, end_states, kill_states, power_states
 from holdfast.testing._effects import (
     Acknowledged,
     Cut,
@@ -76,6 +76,10 @@ class SimDisk(Disk):
         if mode == "kill":
             return kill_states(self._start, effects, **options)
         return power_states(self._start, effects, **options)
+
+    def end_states(self) -> tuple[CrashState, CrashState]:
+        """The disk as a kill would leave it now, and as the worst power loss would."""
+        return end_states(self._start, list(self._effects))
 
     def image(self) -> Image:
         """The disk as programs see it now."""
