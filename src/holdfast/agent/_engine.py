@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import replace
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self, cast
 
 from pydantic_ai import exceptions as pai_errors
 from pydantic_ai import messages as pai
@@ -121,6 +122,23 @@ class Engine:
     def name(self) -> str:
         """The model's name."""
         return self.model.model_name
+
+    async def __aenter__(self) -> Self:
+        """Hold the provider's connections for a run.
+
+        They belong to one event loop, so they are given back at its end: the next run may have
+        another loop, and nothing is left open when a program ends.
+        """
+        await self.model.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.model.__aexit__(kind, error, trace)
 
     async def request(self, ask: Ask) -> Reply:
         """Ask the model and wait for the whole answer. Raises ModelFailed."""

@@ -127,7 +127,7 @@ class Activity:
             usage=self.usage,
             emit=self.emit,
         )
-        async with beating(self.talk, loop, self.spec.bounds.heartbeat_ms):
+        async with engine, beating(self.talk, loop, self.spec.bounds.heartbeat_ms):
             return await loop.run()
 
     def instructions(self) -> Callable[[], str | None]:
