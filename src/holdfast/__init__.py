@@ -19,6 +19,7 @@ from holdfast.model import VERSION, Event, Limits, Notice, SessionMetadata
 if TYPE_CHECKING:
     from holdfast.agent._agent import Agent
     from holdfast.agent._event_logger import EventLogger
+    from holdfast.agent._runtime import Runtime
     from holdfast.library import Holdfast, open  # noqa: A004 - the name that users call
     from holdfast.replay import Recovery, Sanitized, format_issues, sanitize, validate
     from holdfast.session import Session
@@ -31,6 +32,7 @@ _LAZY = {
     "EventLogger": "holdfast.agent._event_logger",
     "Holdfast": "holdfast.library",
     "Recovery": "holdfast.replay",
+    "Runtime": "holdfast.agent._runtime",
     "Sanitized": "holdfast.replay",
     "Session": "holdfast.session",
     "format_issues": "holdfast.replay",
@@ -51,6 +53,7 @@ __all__ = [
     "Limits",
     "Notice",
     "Recovery",
+    "Runtime",
     "Sanitized",
     "Session",
     "SessionMetadata",

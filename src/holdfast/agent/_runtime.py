@@ -1,0 +1,285 @@
+"""The runtime: many conversations of one agent, each on its session."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.library import Holdfast
+from holdfast.library import open as open_library
+from holdfast.model import Event, Notice
+from holdfast.session import Clock, Session, Timers, now_ms
+
+__all__ = ["Runtime"]
+
+CLI_SESSION = "cli_session"
+EXIT_WORDS = frozenset(["exit", ";"])
+IDLE_MS = 30 * 60 * 1000
+_LOOK_MS = 60 * 1000
+
+Observer = Callable[[str, Event | Notice], None]
+Handler = Callable[[str, str, Session], Any]
+Read = Callable[[], str | Awaitable[str]]
+
+
+class _Place:
+    """A session that is in memory: since when it is idle, and how many use it now."""
+
+    def __init__(self, session: Session, now: int) -> None:
+        self.session = session
+        self.used_at = now
+        self.users = 0
+
+
+class Runtime:
+    """Sessions by id, and the way of a user's words to the agent.
+
+    ``agent`` is an Agent, or a function ``(text, source, session)`` that gives the answer. A
+    session that nobody used for ``idle_ms`` is put away: closed, with nothing lost; the next use of
+    its id opens it again. What happens is told through ``Holdfast.subscribe``; there is no second
+    bus. Methods that are not async may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        hf: Holdfast | None = None,
+        *,
+        idle_ms: int = IDLE_MS,
+        clock: Clock = now_ms,
+    ) -> None:
+        if idle_ms < 0:
+            raise UsageError("idle_ms cannot be negative; 0 keeps sessions in memory for ever")
+        self.agent = agent
+        self.hf = hf or open_library()
+        self._owns_hf = hf is None
+        self._answers = _answering(agent)
+        self._idle_ms = idle_ms
+        self._clock = clock
+        self._places: dict[str, _Place] = {}
+        self._stops: list[Callable[[], None]] = []
+        self._lock = threading.RLock()
+        self._closed = False
+        self._timers = Timers()
+        if idle_ms:
+            self._timers.every(min(_LOOK_MS, idle_ms), self._look)
+
+    # -- sessions ----------------------------------------------------------------------------
+
+    def session(self, id: str) -> Session:
+        """The session of that id, created or resumed; the same object while it is in memory."""
+        with self._lock:
+            return self._place(id).session
+
+    # The name under which earlier runtimes have it.
+    _get_or_create_session = session
+
+    @property
+    def sessions(self) -> dict[str, Session]:
+        """The sessions that are in memory, by id."""
+        with self._lock:
+            return {id: place.session for id, place in self._places.items()}
+
+    def put_away_idle(self) -> list[str]:
+        """Close the sessions that were idle for too long; their ids. One in use stays."""
+        with self._lock:
+            now = self._clock()
+            idle = [
+                id
+                for id, place in self._places.items()
+                if not place.users and now - place.used_at >= self._idle_ms
+            ]
+            places = [self._places.pop(id) for id in idle]
+        for place in places:
+            place.session.close()
+        return idle
+
+    # -- words -------------------------------------------------------------------------------
+
+    async def process_user_input(
+        self, text: str, source: str = "user", session: Session | str = CLI_SESSION
+    ) -> str:
+        """Give the agent what a user said; its answer.
+
+        The words are on record, with ``source``, before anything is done about them. A session that
+        was put away meanwhile is opened again. Raises what the agent and the store raise; the
+        session stays usable.
+        """
+        id = session if isinstance(session, str) else session.id
+        with self._using(id) as place:
+            return await self._answers(text, source, place)
+
+    async def input_loop(
+        self,
+        read: Read | None = None,
+        write: Callable[[str], Any] | None = None,
+        *,
+        session_id: str = CLI_SESSION,
+        source: str = "cli",
+    ) -> int:
+        """Answer line after line until an exit word or the end; how many were answered.
+
+        ``read`` gives a line and raises EOFError at the end; by default they come from standard
+        input. A failure is written and the loop goes on.
+        """
+        write = write or _write_line
+        session = self.session(session_id)
+        answered = 0
+        while True:
+            try:
+                text = (await _next_line(read)).strip()
+            except EOFError:
+                return answered
+            if text in EXIT_WORDS:
+                return answered
+            if not text:
+                continue
+            try:
+                write(await self.process_user_input(text, source, session))
+            except HoldfastError as error:
+                write(f"error: {error}\n  {error.remedy}")
+            answered += 1
+
+    # -- observers ---------------------------------------------------------------------------
+
+    def observe(
+        self, pattern: str, observer: Observer, *, session_id: str | None = None
+    ) -> Callable[[], None]:
+        """Call ``observer(session_id, event_or_notice)`` for the types that fit a pattern.
+
+        ``*`` stands for anything: ``"tool_*"``, ``"*"``. Returns a function that ends it.
+        """
+
+        def listen(id: str, what: Event | Notice) -> None:
+            kind = what.type if isinstance(what, Event) else what.kind
+            if fnmatchcase(kind, pattern) and session_id in (None, id):
+                observer(id, what)
+
+        stop = self.hf.subscribe(listen)
+        self._stops.append(stop)
+        return stop
+
+    # -- life --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Put every session away. Harmless the second time."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            places, self._places = list(self._places.values()), {}
+        self._timers.close()
+        try:
+            for place in places:
+                place.session.close()
+        finally:
+            for stop in self._stops:
+                stop()
+            if self._owns_hf:
+                self.hf.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _place(self, id: str) -> _Place:
+        if self._closed:
+            raise UsageError("this runtime is closed")
+        place = self._places.get(id)
+        if place is None or place.session.closed:
+            agent_id = getattr(self.agent, "agent_id", None)
+            session = self.hf.session(id, agent_id=agent_id, repair="auto")
+            place = self._places[id] = _Place(session, self._clock())
+        place.used_at = self._clock()
+        return place
+
+    @contextmanager
+    def _using(self, id: str) -> Iterator[Session]:
+        """The session, which is not put away for the length of the block."""
+        with self._lock:
+            place = self._place(id)
+            place.users += 1
+        try:
+            yield place.session
+        finally:
+            with self._lock:
+                place.users -= 1
+                place.used_at = self._clock()
+
+    def _look(self) -> None:
+        """The timer's call: one session that cannot be closed must not stop it."""
+        try:
+            self.put_away_idle()
+        except HoldfastError:
+            pass  # a store that fails is told to whoever uses the session next
+
+
+def _answering(agent: Any) -> Callable[[str, str, Session], Awaitable[str]]:
+    """How to get an answer: from an Agent, which records by itself, or from a function."""
+
+    async def ask_agent(text: str, source: str, session: Session) -> str:
+        session.append("input", {"source": source})
+        result = await agent.run(text, session=session)
+        return str(result.output)
+
+    async def ask_function(text: str, source: str, session: Session) -> str:
+        session.user(text, source=source)
+        answer = agent(text, source, session)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        session.assistant(str(answer))
+        await session.abarrier()
+        return str(answer)
+
+    if hasattr(agent, "run"):
+        return ask_agent
+    if callable(agent):
+        return ask_function
+    raise UsageError(f"{agent!r} is neither an agent nor a function that answers")
+
+
+async def _next_line(read: Read | None) -> str:
+    if read is None:
+        return await asyncio.to_thread(_read_line)
+    line = read()
+    return await line if inspect.isawaitable(line) else line
+
+
+def _read_line() -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _write_line(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
