@@ -218,8 +218,8 @@ def kill_states(
         yield CrashState(_tree(medium.entries, medium.contents), tuple(told), index)
 
 
-def end_states(image: Image, effects: list[Effect]) -> tuple[CrashState, CrashState]:
-    """After all effects: what a kill leaves, and what is left if nothing unsafe survives."""
+def end_states(image: Image, effects: list[Effect]) -> Iterator[CrashState]:
+    """After all effects: what a kill leaves, then what power loss can leave, the worst first."""
     safe, seen = _Medium(image), _Medium(image)
     told = [effect for effect in effects if isinstance(effect, Acknowledged)]
     for effect in effects:
@@ -227,10 +227,10 @@ def end_states(image: Image, effects: list[Effect]) -> tuple[CrashState, CrashSt
         _take_at_once(seen, effect)
     kept = tuple(promise.what for promise in told)
     flushed = tuple(promise.what for promise in told if promise.survives_power_loss)
-    return (
-        CrashState(_tree(seen.entries, seen.contents), kept, len(effects)),
-        CrashState(_tree(safe.entries, safe.contents), flushed, len(effects)),
-    )
+    yield CrashState(_tree(seen.entries, seen.contents), kept, len(effects))
+    yield CrashState(_tree(safe.entries, safe.contents), flushed, len(effects))
+    for paths, _ in _states_at(safe, None, 1, subsets=False, holes=False):
+        yield CrashState(paths, flushed, len(effects))
 
 
 def _take_at_once(medium: _Medium, effect: Effect) -> None:

@@ -77,8 +77,8 @@ class SimDisk(Disk):
             return kill_states(self._start, effects, **options)
         return power_states(self._start, effects, **options)
 
-    def end_states(self) -> tuple[CrashState, CrashState]:
-        """The disk as a kill would leave it now, and as the worst power loss would."""
+    def end_states(self) -> Iterator[CrashState]:
+        """The disk as a kill would leave it now, then as power loss might, the worst first."""
         return end_states(self._start, list(self._effects))
 
     def image(self) -> Image:

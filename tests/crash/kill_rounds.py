@@ -1,0 +1,90 @@
+"""The other side of kill_child.py: starts it, kills its children, and keeps what they were told."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from holdfast import Holdfast
+from holdfast.model import Limits
+
+CHILD = Path(__file__).with_name("kill_child.py")
+PAUSE_S_MAX = 0.05
+
+
+class Rounds:
+    """Kills a writer again and again, and checks what it leaves."""
+
+    def __init__(self, store, *, seed=0):
+        self.store = store
+        self.random = random.Random(seed)
+        self.appended = {}
+        """By session: what a kill must not undo."""
+        self.flushed = {}
+        """By session: what power loss must not undo."""
+        self.zygote = subprocess.Popen(
+            [sys.executable, str(CHILD), str(store)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        assert self._line() == "ready"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.zygote.stdin.close()
+        self.zygote.wait(30)
+        self.zygote.stdout.close()
+
+    def kill_one(self, number, id):
+        """One writer, killed at a random moment; how many promises it made."""
+        print(number, id, file=self.zygote.stdin, flush=True)
+        word, pid = self._line().split()
+        assert word == "pid"
+        time.sleep(self.random.uniform(0, PAUSE_S_MAX))
+        os.kill(int(pid), signal.SIGKILL)
+        return self._take_promises(id)
+
+    def _take_promises(self, id):
+        appended, flushed = self.appended.setdefault(id, []), self.flushed.setdefault(id, set())
+        count = 0
+        while (line := self._line()) != "ended":
+            assert not line.startswith("error"), line
+            count += 1
+            if line == "f":
+                flushed.update(appended)
+            elif line.startswith("a "):
+                appended.append(line[2:])
+        return count
+
+    def _line(self):
+        return self.zygote.stdout.readline().strip()
+
+
+def check_session(store, id, promised, *, blobs=True):
+    """Everything promised is there, the seqs are dense, and the log is whole.
+
+    With ``blobs`` false only the payloads of promised events must be there.
+    """
+    with Holdfast(store, timers=False, limits=Limits(blob_bytes_min=2_000)) as hf:
+        report = hf.verify(id)
+        assert not report.gaps, report
+        events = list(hf.events(id))
+        lost = [name.encode() for name in report.missing_blobs]
+        for raw in [bytes(event.raw) for event in events]:
+            if any(name in raw for name in lost):
+                assert not blobs
+                assert not any(token.encode() in raw for token in promised)
+        assert [event.seq for event in events] == list(range(len(events)))
+        texts = b"\n".join(bytes(event.raw) for event in events)
+        missing = [token for token in promised if texts.count(token.encode()) < 1]
+        assert missing == []
+        return len(events)

@@ -1,0 +1,90 @@
+"""Power loss on a real file system: one behind FUSE that forgets what was not synced."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kill_rounds import Rounds, check_session
+
+ROUNDS = 1_000 if os.environ.get("CRASH_CAMPAIGN") == "full" else 40
+ROUNDS_PER_SESSION = 10
+LAYER = Path(__file__).with_name("fuse_layer.py")
+
+
+def why_not():
+    """Why there can be no FUSE file system on this machine, or None."""
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "no access to /dev/fuse"
+    if shutil.which("fusermount3") is None:
+        return "fusermount3 is missing (Debian package fuse3)"
+    try:
+        import mfusepy  # noqa: F401
+    except (ImportError, OSError) as error:
+        return f"mfusepy cannot be used: {error}"
+    return None
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """The mount point of the forgetful file system, and a file with what it has to complain of."""
+    reason = why_not()
+    if reason:
+        pytest.skip(f"power loss on FUSE not shown: {reason}")
+    place = tmp_path / "mounted"
+    place.mkdir(mode=0o700)
+    complaints = tmp_path / "complaints"
+    with complaints.open("w") as sink:
+        layer = subprocess.Popen(
+            [sys.executable, str(LAYER), str(place), "1"], stdout=sink, stderr=sink
+        )
+        try:
+            wait_for_mount(place, layer, complaints)
+            yield place, complaints
+        finally:
+            subprocess.run(["fusermount3", "-u", "-z", str(place)], check=False)
+            layer.wait(10)
+
+
+def wait_for_mount(place, layer, complaints):
+    for _ in range(200):
+        if os.path.ismount(place):
+            return
+        if layer.poll() is not None:
+            pytest.skip(f"power loss on FUSE not shown: {complaints.read_text()[-200:]}")
+        time.sleep(0.05)
+    pytest.fail("the file system was not mounted in time")
+
+
+def lose_power(place):
+    with pytest.raises(OSError, match="already in progress"):
+        (place / ".power-loss").mkdir()
+
+
+@pytest.mark.slow
+@pytest.mark.req("S2-104")
+def test_power_loss_at_random_moments(mounted, capsys):
+    """After each power loss every flushed event is there; every session reads and goes on."""
+    place, complaints = mounted
+    store = place / "store"
+    promises = 0
+    with Rounds(store) as rounds:
+        for number in range(ROUNDS):
+            id = f"session-{number // ROUNDS_PER_SESSION}"
+            promises += rounds.kill_one(number, id)
+            lose_power(place)
+            for known, flushed in rounds.flushed.items():
+                if flushed:
+                    check_session(store, known, flushed, blobs=False)
+            # What was appended and not flushed may be gone; what is left of it is as good as any.
+            rounds.appended[id] = sorted(rounds.flushed[id])
+    assert "Traceback" not in complaints.read_text()
+    flushed = sum(map(len, rounds.flushed.values()))
+    with capsys.disabled():
+        print(f" [{ROUNDS} power losses, {flushed:,} flushed events] ", end="")  # noqa: T201
+    assert flushed > ROUNDS
