@@ -11,7 +11,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench docs clean fmt lock
+.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ types: $(READY)  ## mypy, strict, over the package
 
 bench: $(READY)  ## Measure, print ratios and write bench/RESULTS.md
 	$(BIN)/python -m bench
+
+bench-recovery: $(READY)  ## Compare repair functions of other frameworks with ours; writes bench/RECOVERY.md
+	$(BIN)/python -m bench.recovery.peers
+	$(BIN)/python -m bench.recovery
 
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict

@@ -1,0 +1,6 @@
+"""Broken histories, and what each framework's repair function makes of them.
+
+``python -m bench.recovery`` writes RECOVERY.md. A history here is a flat list of items, so that all
+forms can be compared: ``{"role": "user", "text"}``, ``{"role": "assistant", "text", "calls":
+[{"id", "name", "input"}]}`` and ``{"role": "tool", "id", "text"}``, one for each result.
+"""
