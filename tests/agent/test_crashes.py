@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,44 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+
+STUCK = """
+import sys, time
+from holdfast.agent import Agent, PersistentSession
+
+def wait() -> str:
+    \"\"\"Wait.\"\"\"
+    print("begun", flush=True)
+    time.sleep(60)
+    return "late"
+
+kept = PersistentSession(storage=sys.argv[1])
+with Agent("test", agent_id="bot", persistent_session=kept, tools=[wait]) as agent:
+    try:
+        agent.run_sync("go")
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+"""
 PROGRAM = Path(__file__).with_name("crash_program.py")
+
+
+def test_an_interrupt_from_the_keyboard_is_on_record(store_root):
+    """Ctrl-C stops the run at once, also in a tool; the call has a result that says cancelled."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", STUCK, str(store_root)], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout.readline() == "begun\n"
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=30)[0] == "stopped\n"
+    assert child.returncode == 0
+    with holdfast.open(store_root) as hf:
+        [row] = hf.list()
+        events = list(hf.events(row.session_id))
+        assert row.status == "idle"
+    ended = {event.type: event.data for event in events}
+    assert ended["tool_result"]["result"]["cancelled"]
+    assert ended["turn_end"]["reason"] == "cancelled"
 
 
 @pytest.fixture

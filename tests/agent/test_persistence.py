@@ -12,7 +12,15 @@ import pytest
 
 import holdfast
 from holdfast.agent import Agent, Features, PersistentSession, RepairedWarning
-from holdfast.errors import AgentTypeMismatch, Forbidden, Locked, StoreError, TooNew, UsageError
+from holdfast.errors import (
+    AgentTypeMismatch,
+    Conflict,
+    Forbidden,
+    Locked,
+    StoreError,
+    TooNew,
+    UsageError,
+)
 from holdfast.library import Holdfast
 from holdfast.session import Session
 from holdfast.storage import MemoryStore
@@ -235,8 +243,7 @@ def test_a_damaged_pointer_is_set_aside_and_the_newest_session_taken(hf, script,
     with pytest.warns(RepairedWarning):
         again = Agent(script("x").model, agent_id="bot", persistent_session=True, hf=hf)
     assert again.session.id == known
-    with pytest.warns(RepairedWarning):
-        again.run_sync("on we go")
+    again.run_sync("on we go")
     again.close()
     assert agent_file(store_root, name="agent.damaged.json").read_bytes().endswith(b"curr")
 
@@ -437,6 +444,49 @@ def test_a_library_given_as_storage_is_not_closed(hf, script):
     ) as agent:
         agent.run_sync("hi")
     assert hf.session("other").id == "other"
+
+
+@pytest.mark.req("S0-70", "B-28")
+def test_credentials_are_not_stored(script, store_root, monkeypatch):
+    """Keys in the environment and in the model's settings never reach the store."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    with Agent(
+        script("fine").model,
+        agent_id="bot",
+        persistent_session=PersistentSession(storage=str(store_root)),
+        model_settings={"extra_headers": {"authorization": "sk-very-secret"}},
+        deps={"key": "sk-very-secret"},
+    ) as agent:
+        agent.run_sync("hello")
+    stored = [path.read_bytes() for path in store_root.rglob("*") if path.is_file()]
+    assert stored
+    assert not any(b"sk-very-secret" in data for data in stored)
+
+
+def test_a_pointer_that_never_settles_is_a_conflict(hf, script, monkeypatch):
+    """If another writer always wins, the agent says so instead of trying for ever."""
+    agent = Agent(script("x").model, agent_id="bot", persistent_session=True, hf=hf)
+    documents = type(hf.store.documents("agents/bot"))
+
+    def lose(self, *args, **options):
+        raise Conflict
+
+    monkeypatch.setattr(documents, "put", lose)
+    with pytest.raises(Conflict):
+        agent.run_sync("hi")
+    monkeypatch.undo()
+    agent.close()
+
+
+def test_saving_before_the_first_run_is_harmless(hf, script):
+    """There is nothing to save yet; loading twice opens once."""
+    with Agent(script("x").model, agent_id="bot", persistent_session=True, hf=hf) as agent:
+        agent.save()
+        assert hf.list() == []
+        agent.run_sync("hi")
+        assert agent.load()
+        assert agent.load()
+    agent.close()
 
 
 def test_agent_is_a_name_of_the_package():

@@ -44,6 +44,7 @@ class AgentHome:
         self.hf = hf
         self.agent_id = agent_id
         self.agent_type = agent_type
+        self._told = False
 
     @property
     def documents(self) -> Documents:
@@ -149,6 +150,8 @@ class AgentHome:
         except HoldfastError:
             pass  # the warning below tells of the damage all the same
         newest = self.hf.list(limit=1, agent_id=self.agent_id)
-        text = f"{_NAME} of {self.agent_id} is damaged ({error}); its newest session is taken"
-        warnings.warn(text, RepairedWarning, stacklevel=5)
+        if not self._told:
+            self._told = True
+            text = f"{_NAME} of {self.agent_id} is damaged ({error}); its newest session is taken"
+            warnings.warn(text, RepairedWarning, stacklevel=5)
         return _Document(current_session=newest[0].session_id if newest else None)
