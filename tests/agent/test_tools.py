@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import sys
 import threading
 import time
 from typing import Any
@@ -437,3 +438,77 @@ async def test_what_tools_are_made_with_reaches_them(hf, script):
 
     recorded, _, _ = await run_tool(hf, script, use, deps={"key": "value"})
     assert recorded["result"] == "value"
+
+
+@pytest.mark.parametrize("style", ["sync", "async"])
+async def test_a_tool_cannot_end_the_process(hf, script, style):
+    """sys.exit in a tool is an error result like any other."""
+
+    def leave() -> str:
+        """Leave."""
+        sys.exit(3)
+
+    async def aleave() -> str:
+        """Leave."""
+        sys.exit(3)
+
+    function = leave if style == "sync" else aleave
+    recorded, _, _ = await run_tool(hf, script, Tool(function, name="leave", timeout_ms=5000))
+    assert "wanted to end the process" in recorded["result"]["message"]
+
+
+async def test_a_tool_that_is_cancelled_from_inside_is_an_error_result(hf, script):
+    """A cancellation that nobody outside asked for does not cancel the run."""
+
+    async def give_up() -> str:
+        """Give up."""
+        raise asyncio.CancelledError
+
+    recorded, _, _ = await run_tool(hf, script, give_up)
+    assert recorded["result"]["cancelled"]
+
+
+async def test_ids_that_come_again_are_told_apart(hf, script):
+    """A server that numbers its calls anew in each answer never mixes up results."""
+    session = hf.session("s")
+    session.append("turn_start", {"agent": "agent"}, run="r-1")
+    session.append("agent_start", {"agent": "agent", "depth": 0}, run="r-1")
+    session.user("go", run="r-1")
+    session.tool_call("echo", {"word": "lost"}, id="call_0", run="r-1")
+    session._writer.dead = RuntimeError("killed")
+    session.close()
+
+    def echo(word: str) -> str:
+        """Echo."""
+        return word
+
+    again = [("echo", {"word": word}, "call_0") for word in ("a", "b")]
+    with hf.session("s") as session:
+        agent = Agent(
+            script(again, [("echo", {"word": "c"}, "call_0")], "done").model, tools=[echo]
+        )
+        await agent.run("again", session=session)
+        blocks = [b for m in session.messages(incomplete="mark") for b in blocks_of(m)]
+        assert validate(session.messages("anthropic", incomplete="mark"), "anthropic").valid
+    asked = {b["id"]: b["input"]["word"] for b in blocks if b["type"] == "tool_use"}
+    got = {asked[b["tool_use_id"]]: b["content"] for b in blocks if b["type"] == "tool_result"}
+    assert "interrupted" in got.pop("lost")
+    assert got == {"a": "a", "b": "b", "c": "c"}
+
+
+def blocks_of(message):
+    """The blocks of a message that has any."""
+    return message["content"] if isinstance(message["content"], list) else []
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_words_that_no_log_takes_are_made_fit(hf, script, streamed):
+    """NUL and lone surrogates from a model do not end the run."""
+    agent = Agent(script("a\0b \ud800 c").model)
+    with hf.session("s") as session:
+        if streamed:
+            async for _ in agent.run_stream("go", session=session):
+                pass
+        else:
+            await agent.run("go", session=session)
+        assert session.messages()[-1]["content"].strip() == "a\N{REPLACEMENT CHARACTER}b ? c"

@@ -17,6 +17,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._messages import Converter, read_reply
 from holdfast.agent._reply import Ask, Reply
+from holdfast.agent._results import plain_text
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
 
 __all__ = ["Engine", "register_model", "resolve_model"]
@@ -218,7 +219,7 @@ def _piece(event: Any) -> tuple[str, str] | None:
         pai.ThinkingPartDelta: "thinking",
     }
     kind = kinds.get(type(part))
-    return (kind, text) if kind and isinstance(text, str) and text else None
+    return (kind, plain_text(text)) if kind and isinstance(text, str) and text else None
 
 
 @contextlib.contextmanager

@@ -163,8 +163,8 @@ class Executor:
             return Halt(run.id, wish)
         except BaseException as error:
             await run.__aexit__(type(error), error, error.__traceback__)
-            if not isinstance(error, Exception):
-                raise  # cancelled: that is recorded, and the caller is told
+            if not isinstance(error, Exception) and not _is_its_own(error):
+                raise  # the run was cancelled: that is recorded, and the caller is told
             return None
         try:
             await run.__aexit__(None, None, None)
@@ -186,6 +186,12 @@ class Executor:
             raise TimeoutError(
                 f"{tool.name} did not return within {timeout_ms} ms and was given up"
             ) from error
+
+
+def _is_its_own(error: BaseException) -> bool:
+    """Whether a tool was cancelled by something inside it, and not together with the run."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
 
 
 async def _all(work: list[Any]) -> list[Any]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+import secrets
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.agent._compaction import compact
 from holdfast.agent._engine import Engine
 from holdfast.agent._execution import Executor, Halt
-from holdfast.agent._reply import Ask, Reply, Usage, estimate_tokens
+from holdfast.agent._reply import Ask, CallRequest, Reply, Usage, estimate_tokens
 from holdfast.agent._streaming import DeltaRecorder
 from holdfast.agent._talk import Talk, cost_of
 from holdfast.agent._tools import Tool
@@ -72,11 +74,13 @@ class Loop:
             self.iteration += 1
             note = {"agent": self._talk.agent, "iteration": self.iteration}
             self._talk.append("agent_iteration", note)
-            reply = await self._ask()
+            ask = await self._prepare()
+            reply = await self._ask(ask)
             if not reply.calls:
                 return Outcome(reply.text, finish_reason=reply.finish_reason)
             words = any(part.kind == "text" for part in reply.speech)
-            halts = await self._executor.execute(reply.calls, {} if words else cost_of(reply))
+            calls = with_own_ids(reply.calls, ask.messages)
+            halts = await self._executor.execute(calls, {} if words else cost_of(reply))
             if halts:
                 return Outcome(reply.text, halts, "suspended")
         raise TooManyIterations(
@@ -84,8 +88,7 @@ class Loop:
             session_id=self._talk.session.id,
         )
 
-    async def _ask(self) -> Reply:
-        ask = await self._prepare()
+    async def _ask(self, ask: Ask) -> Reply:
         covers: dict[str, int] = {}
         if self._emit is None:
             reply = await self._engine.request(ask)
@@ -147,6 +150,17 @@ async def beating(talk: Talk, loop: Loop, interval_ms: int) -> AsyncIterator[Non
                 task.exception()  # of the store: the run itself meets it too, and raises it
 
 
-def elapsed_ms(since: float) -> int:
-    """Milliseconds since a moment of the monotonic clock."""
-    return int((time.monotonic() - since) * 1000)
+def with_own_ids(calls: list[CallRequest], messages: list[dict[str, Any]]) -> list[CallRequest]:
+    """The calls with ids that no other call of the conversation has.
+
+    Some servers count from one in every answer; a result must never be taken for that of a call
+    that was interrupted long ago.
+    """
+    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
+    used = {block["id"] for block in blocks if block["type"] == "tool_use"}
+    own = []
+    for call in calls:
+        fresh = call.id and call.id not in used
+        own.append(call if fresh else replace(call, id=f"call_{secrets.token_hex(12)}"))
+        used.add(call.id)
+    return own

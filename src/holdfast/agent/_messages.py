@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_ai import messages as pai
 
 from holdfast.agent._reply import CallRequest, Reply, Speech, Usage, estimate_tokens
+from holdfast.agent._results import plain_text
 from holdfast.model import decode_json
 
 __all__ = ["Converter", "read_reply"]
@@ -135,7 +136,7 @@ def read_reply(response: pai.ModelResponse) -> Reply:
     calls: list[CallRequest] = []
     for part in response.parts:
         if isinstance(part, pai.TextPart) and part.content:
-            speech.append(Speech("text", part.content))
+            speech.append(Speech("text", plain_text(part.content)))
         elif isinstance(part, pai.ThinkingPart) and (part.content or part.signature):
             speech.append(_read_thinking(part))
         elif isinstance(part, pai.ToolCallPart):
@@ -145,20 +146,21 @@ def read_reply(response: pai.ModelResponse) -> Reply:
 
 
 def _read_thinking(part: pai.ThinkingPart) -> Speech:
-    provider = part.provider_name or ""
+    provider, text = part.provider_name or "", plain_text(part.content)
     if provider.startswith(_GOOGLE):
-        return Speech("thinking", part.content, thought_signature=part.signature)
+        return Speech("thinking", text, thought_signature=part.signature)
     if provider.startswith((_ANTHROPIC, "bedrock")):
         redacted = part.id == _REDACTED
-        return Speech("thinking", part.content, signature=part.signature, redacted=redacted)
+        return Speech("thinking", text, signature=part.signature, redacted=redacted)
     # Others tie their signatures to ids on their own servers: of no use to a later process.
-    return Speech("thinking", part.content)
+    return Speech("thinking", text)
 
 
 def _read_call(part: pai.ToolCallPart) -> CallRequest:
     signature = (part.provider_details or {}).get("thought_signature")
     args, fault = _read_args(part.args)
-    return CallRequest(part.tool_call_id, part.tool_name, args, fault, signature)
+    name, call_id = plain_text(part.tool_name), plain_text(part.tool_call_id)
+    return CallRequest(call_id, name, args, fault, signature)
 
 
 def _read_args(args: Any) -> tuple[dict[str, Any], str | None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["plain_result"]
+__all__ = ["plain_result", "plain_text"]
 
 _DEPTH_MAX = 48
 _BINARY_SHOWN_BYTES = 1024
@@ -26,15 +26,15 @@ def _plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool | int):
         return value if isinstance(value, bool) or value is None else _plain_int(value)
     if isinstance(value, str):
-        return _plain_text(value)
+        return plain_text(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return _plain_bytes(bytes(value))
     if depth >= _DEPTH_MAX:
-        return _plain_text(str(value)[:_BINARY_SHOWN_BYTES])
+        return plain_text(str(value)[:_BINARY_SHOWN_BYTES])
     if isinstance(value, dict):
-        return {_plain_text(str(key)): _plain(item, depth + 1) for key, item in value.items()}
+        return {plain_text(str(key)): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item, depth + 1) for item in value]
     return _plain_object(value, depth)
@@ -44,8 +44,8 @@ def _plain_int(value: int) -> int | str:
     return int(value) if abs(value) < 1 << 63 else str(value)
 
 
-def _plain_text(text: str) -> str:
-    """Without NUL and lone surrogates, which no provider takes."""
+def plain_text(text: str) -> str:
+    """The same without NUL and lone surrogates, which no log and no provider takes."""
     return text.replace("\0", _REPLACEMENT).encode("utf-8", "replace").decode()
 
 
@@ -56,7 +56,7 @@ def _plain_bytes(data: bytes) -> str:
         shown = data[:_BINARY_SHOWN_BYTES].hex(" ")
         more = "…" if len(data) > _BINARY_SHOWN_BYTES else ""
         return f"[binary, {len(data)} bytes] {shown}{more}"
-    return _plain_text(text)
+    return plain_text(text)
 
 
 def _plain_object(value: Any, depth: int) -> Any:
@@ -66,4 +66,4 @@ def _plain_object(value: Any, depth: int) -> Any:
     try:
         return _plain(msgspec.to_builtins(value, enc_hook=str), depth + 1)
     except (TypeError, ValueError, RecursionError):
-        return _plain_text(str(value))
+        return plain_text(str(value))

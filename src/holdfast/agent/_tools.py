@@ -87,10 +87,13 @@ class Tool:
     async def call(self, context: ToolContext, args: dict[str, Any]) -> Any:
         """Run the function: an async one here, any other in a thread of its own."""
         given = [context] if self._takes_context else []
-        if inspect.iscoroutinefunction(self.function):
-            return await self.function(*given, **args)
-        found = await in_thread(lambda: self.function(*given, **args), name=f"tool-{self.name}")
-        return await found if isinstance(found, Awaitable) else found
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                return await self.function(*given, **args)
+            found = await in_thread(lambda: self.function(*given, **args), name=f"tool-{self.name}")
+            return await found if isinstance(found, Awaitable) else found
+        except SystemExit as error:
+            raise RuntimeError(f"the tool wanted to end the process ({error})") from error
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
