@@ -1,0 +1,77 @@
+"""What is loaded when: nothing that a program did not ask for."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import pytest
+
+ROOMS = ("holdfast", "holdfast.model", "holdfast.replay", "holdfast.session", "holdfast.storage")
+HEAVY = ("asyncio", "concurrent.futures", "logging", "hashlib", "urllib.parse", "pathlib", "uuid")
+
+
+def _loaded(run_python, code, *arguments):
+    probe = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    return set(json.loads(run_python(code + probe, *arguments)))
+
+
+def test_importing_loads_the_model_only(run_python):
+    """``import holdfast`` loads errors and the model; the rest comes with its first use."""
+    own = {name for name in _loaded(run_python, "import holdfast") if name.startswith("holdfast.")}
+    assert {name.split(".")[1] for name in own} == {"errors", "model"}
+
+
+def test_recording_loads_no_more_than_it_needs(run_python, tmp_path):
+    """A program that only records pays neither for conversations nor for heavy libraries."""
+    code = """
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as hf, hf.session("a") as session:
+    session.user("hello")
+"""
+    bare = _loaded(run_python, "import msgspec")
+    loaded = _loaded(run_python, code, str(tmp_path / "store"))
+    assert loaded.isdisjoint(set(HEAVY) - bare)
+    assert "holdfast.replay._conversation" not in loaded
+    assert "holdfast.model._codec" not in loaded
+    assert not any(name.startswith(("platformdirs", "backports", "rich")) for name in loaded)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_exported_name_is_there(room):
+    """Names that are loaded late are there when they are asked for."""
+    module = importlib.import_module(room)
+    for name in module.__all__:
+        assert getattr(module, name) is getattr(module, name)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_that_does_not_exist_is_refused_as_usual(room):
+    """A typo gives AttributeError with the name of the room."""
+    module = importlib.import_module(room)
+    with pytest.raises(AttributeError, match=f"{room}.* has no attribute 'no_such_name'"):
+        module.no_such_name  # noqa: B018
+
+
+def test_rooms_are_reached_without_an_import_of_their_own(run_python):
+    """``holdfast.replay.is_complete`` works after ``import holdfast``."""
+    code = "import holdfast; print(holdfast.replay.is_complete([]), 'open' in dir(holdfast))"
+    assert run_python(code).split()[1] == "True"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the library itself is asked")
+@pytest.mark.parametrize("value", [None, "", "  ", "/somewhere/else"])
+def test_the_users_directories_are_those_of_platformdirs(monkeypatch, value):
+    """The short way on Linux gives what the library gives."""
+    import platformdirs
+
+    from holdfast._config import _sources
+
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    config = platformdirs.user_config_dir("holdfast", appauthor=False)
+    assert _sources._user_file().startswith(config + "/")
+    assert _sources._user_folder() == platformdirs.user_data_dir("holdfast", appauthor=False)
