@@ -65,6 +65,7 @@ SERVERS = [
     (None, {}, {"OLLAMA_BASE_URL": "https://box/v1"}, ("", "https://box/v1", None)),
     ("ollama:llama3", {}, {}, ("ollama:llama3", "http://127.0.0.1:11434/v1", None)),
     ("anthropic:c", {"base_url": "http://h/v1"}, {}, ("anthropic:c", None, None)),
+    ("local", {"base_url": "http://h/v1"}, {}, ("local", None, None)),
 ]
 
 

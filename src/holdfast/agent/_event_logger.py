@@ -19,6 +19,7 @@ from holdfast.session import Session
 __all__ = ["EventLogger"]
 
 _log = logging.getLogger("holdfast")
+_IDS_MAX = 10_000  # tool calls whose ids are known; a result comes soon after its call
 _WAITING_MAX = 1000  # events kept while the store takes none; an agent must not fill the memory
 
 
@@ -73,7 +74,7 @@ class EventLogger:
         """
         recorded = _as_text(tool_id) if tool_id else str(uuid4())
         with self._lock:
-            self._call_ids[recorded] = recorded
+            self._note_id(recorded, recorded)
             self._open_calls[_as_text(agent), _as_text(tool)].append(recorded)
         self.log("tool_call", _named(agent, {"id": recorded, "tool": tool, "params": params}))
         return recorded
@@ -99,7 +100,10 @@ class EventLogger:
 
     @property
     def call_ids(self) -> dict[str, str]:
-        """Every id of a tool call that was given, and the id under which it is recorded."""
+        """The ids of tool calls that were given, and those under which they are recorded.
+
+        Of very many the newest ten thousand.
+        """
         with self._lock:
             return dict(self._call_ids)
 
@@ -235,6 +239,11 @@ class EventLogger:
             self.errors += 1
             self.last_error = error
 
+    def _note_id(self, given: str, recorded: str) -> None:
+        self._call_ids[given] = recorded
+        while len(self._call_ids) > _IDS_MAX:
+            del self._call_ids[next(iter(self._call_ids))]
+
     def _recorded_id(self, agent: str | None, tool: str, given: str | None) -> str:
         with self._lock:
             name = _as_text(given) if given else ""
@@ -243,7 +252,7 @@ class EventLogger:
             if recorded is None:
                 recorded = waiting[0] if waiting else name or str(uuid4())
                 if name:
-                    self._call_ids[name] = recorded
+                    self._note_id(name, recorded)
             if recorded in waiting:
                 waiting.remove(recorded)
             return recorded

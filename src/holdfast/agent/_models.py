@@ -97,6 +97,8 @@ def _asked_for(
 ) -> ModelChoice:
     prefix, colon, rest = name.partition(":")
     base_url = settings.get("base_url") or environment.get("OPENAI_BASE_URL")
+    if prefix == "local":
+        return ModelChoice(name=name, reason=reason)
     if base_url and (not colon or prefix == _COMPATIBLE):
         return _at(base_url, f"{_COMPATIBLE}:{rest or prefix}", reason, environment)
     if prefix == "ollama" and rest:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
-__all__ = ["Wishes", "talk_options"]
+from holdfast.errors import UsageError
+
+__all__ = ["Wishes", "needs_agent", "talk_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,3 +42,15 @@ def talk_options(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+@contextmanager
+def needs_agent() -> Iterator[None]:
+    """Around the import of what talks: a part that is not installed is told with its command."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"this needs the package {error.name}, which is not installed",
+            remedy="Install it with: pip install 'holdfast[agent,local]'",
+        ) from error

@@ -8,7 +8,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._talk_options import Wishes, talk_options
+from holdfast.apps.cli._talk_options import Wishes, needs_agent, talk_options
 
 __all__ = ["command"]
 
@@ -35,6 +35,7 @@ def command(app: App, /, **wishes: Any) -> int:
     the answers go to standard output. The model: --model, else the configuration, else an API key
     in the environment, else the small one that is embedded.
     """
-    from holdfast.apps.cli._chatting import Chat
+    with needs_agent():
+        from holdfast.apps.cli._chatting import Chat
 
     return Chat(app, Wishes(**wishes)).run()

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._talk_options import Wishes, talk_options
+from holdfast.apps.cli._talk_options import Wishes, needs_agent, talk_options
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def command(app: App, /, prompt: tuple[str, ...], *, as_json: bool, **wishes: An
     It goes on with the agent's current session, as `holdfast chat` does. The answer goes to
     standard output, everything else to standard error.
     """
-    from holdfast.apps.cli._talking import Talker
+    with needs_agent():
+        from holdfast.apps.cli._talking import Talker
 
     text = _prompt(prompt)
     talker = Talker(app, Wishes(**wishes))
