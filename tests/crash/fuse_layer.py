@@ -62,7 +62,6 @@ class Layer(mfusepy.Operations):
             raise mfusepy.FuseOSError(errno.ENOENT)
         kind = stat.S_IFDIR if node.is_directory else stat.S_IFREG
         return {
-            "st_ino": node.inode,
             "st_mode": kind | node.mode,
             "st_nlink": 1,
             "st_size": node.size,
@@ -146,7 +145,6 @@ if __name__ == "__main__":
         nothreads=True,
         direct_io=True,
         hard_remove=True,
-        use_ino=True,
         attr_timeout=0,
         entry_timeout=0,
         negative_timeout=0,
