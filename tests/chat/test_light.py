@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-
 HEAVY = {"pydantic_ai", "pydantic", "openai", "anthropic", "httpx", "xllamacpp", "asyncio"}
 LOOK = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
 COMMAND = "from holdfast.apps.cli import cli; cli.main({0!r}, standalone_mode=False)"
