@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -47,6 +48,15 @@ _TRASH_STEM_CHARS_MAX = 110
 _INSTRUCTIONS = "custom_instructions.md"
 _live: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
 _live_lock = threading.RLock()
+
+
+def _free_live_lock() -> None:
+    """In a forked child: whoever held the lock is not there to give it back."""
+    global _live_lock  # noqa: PLW0603 - there is one for the process
+    _live_lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_free_live_lock)
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True):
@@ -140,7 +150,13 @@ class Holdfast:
         if not self.exists(id):
             return None
         newest = next(self.events(id, reverse=True, limit=1), None)
-        return None if newest is None else datetime.fromtimestamp(newest.timestamp / 1000, UTC)
+        if newest is None:
+            return None
+        try:
+            return datetime.fromtimestamp(newest.timestamp / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            # A clock that was wrong by thousands of years; the nearest that can be said.
+            return datetime(9999 if newest.timestamp > 0 else 1, 1, 1, tzinfo=UTC)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -155,6 +171,8 @@ class Holdfast:
         limit: int | None = None,
     ) -> Iterator[Event]:
         """The events of a session, lazily: every valid one, also of a damaged log."""
+        if limit is not None and limit < 0:
+            raise UsageError(f"a limit is a number of events, not {limit}")
         log = self._store.log(self._stored(id))
         return read_range(log, start=start, stop=stop, types=types, reverse=reverse, limit=limit)
 
@@ -315,12 +333,14 @@ class Holdfast:
         self._closed = True
         with _live_lock:
             mine = [s for key, s in _live.items() if key[0] == self._store.identity]
-        for session in mine:
-            while session.hub is self._hub and not session.closed:
-                session.close()
-        if self._timers is not None:
-            self._timers.close()
-        self._store.close()
+        with contextlib.ExitStack() as rest:
+            rest.callback(self._store.close)
+            if self._timers is not None:
+                rest.callback(self._timers.close)
+            # One that cannot be closed well must not keep the others open.
+            for session in mine:
+                if session.hub is self._hub:
+                    rest.callback(_close_for_all, session)
 
     @property
     def store(self) -> Store:
@@ -379,7 +399,8 @@ class Holdfast:
             session = _live.get(key)
             if session is not None and not session.closed and not session.orphaned:
                 _check_resume(session, options)
-                return session.retain()
+                if session.retain():
+                    return session
             opening = Opening(self._store, id, options)
             session = Session(self._store, opening, hub=self._hub, timers=self._timers)
             _live[key] = session
@@ -451,6 +472,12 @@ def _of_known_format(events: Iterator[Event]) -> Iterator[Event]:
     for event in events:
         check_format(event)
         yield event
+
+
+def _close_for_all(session: Session) -> None:
+    """Close a session however many have it open."""
+    while not session.closed:
+        session.close()
 
 
 def _check_resume(session: Session, options: Options) -> None:

@@ -89,8 +89,13 @@ class Keeper:
 
     def settle(self) -> None:
         """Take the snapshot that is due, if one is."""
-        if self._schedule.is_due(self._writer.offset):
+        if self.is_due:
             self._take_snapshot()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the log has grown enough for a snapshot."""
+        return self._schedule.is_due(self._writer.offset)
 
     def _start_timers(self) -> None:
         options = self._opening.options

@@ -40,6 +40,8 @@ class Memory:
         """Remember ``value`` under ``key``."""
         if not isinstance(key, str) or not key:
             raise UsageError("a memory key is a text that is not empty")
+        if not isinstance(description, str) or not isinstance(pinned, bool):
+            raise UsageError("a description is a text, and pinned is true or false")
         if scope not in _SCOPES:
             raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")
         if priority not in _PRIORITIES:
@@ -55,6 +57,9 @@ class Memory:
         }
         if scope == "persistent":
             self._agent_memory().set(data)
+            if key in self._owner.live_state.memory:
+                # The session's own entry would hide the newer one.
+                self._owner.append("memory_delete", {"key": key})
         else:
             self._owner.append("memory_set", data)
 

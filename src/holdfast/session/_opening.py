@@ -75,6 +75,9 @@ class Opening:
         self.documents = store.documents(self.key)
         self.opened_at = options.clock()
         self.begun = False
+        """Whether this opening has been recorded."""
+        self.goes_on = False
+        """Whether the session was wanted again before its closing had ended."""
         self.epoch = 0
         self.repaired = False
         self._store = store
@@ -112,30 +115,28 @@ class Opening:
             return None
         return AgentMemory(self._store.documents(f"agents/{agent}"), self.options.clock)
 
-    def take_over(self) -> bool:
-        """Hold the lease and clear the tail; True if someone else made the session meanwhile."""
-        changed = False
+    def take_over(self) -> None:
+        """Hold the lease and clear the tail. What someone else recorded meanwhile is loaded."""
         if not self._held:
-            self._hold()
-            if self.log.size() != self.loaded.position.offset + self.loaded.torn:
-                self.loaded = self._load()
-                changed = True
-        if self.loaded.torn:
-            self.log.cut(self.loaded.position.offset, self.epoch)
-            self.loaded.torn = 0
-        return changed
+            self._hold_late()
+        self._cut_torn()
 
     def take_over_at(self, position: Position) -> None:
         """Hold the lease for what was staged; Fenced if the log has moved on without it."""
-        if self._held:
-            return
-        self._hold()
-        if self.log.size() != position.offset:
-            self.release()
-            raise Fenced(
-                f"session {self.session_id} was written by someone else while this was staged",
-                session_id=self.session_id,
-            )
+        if not self._held:
+            self._hold()
+            if self.log.size() != position.offset:
+                self.release()
+                raise Fenced(
+                    f"session {self.session_id} was written by someone else while this was staged",
+                    session_id=self.session_id,
+                )
+        self._cut_torn()
+
+    def go_on(self) -> None:
+        """The session is wanted again while it is being closed: the lease is kept."""
+        self.goes_on = self.begun or self.goes_on
+        self.begun = False
 
     def preamble(self, state: State) -> list[Draft]:
         """What is recorded before the first event of this opening."""
@@ -146,7 +147,8 @@ class Opening:
         interruption = needs_interruption(state)
         if interruption is not None:
             drafts.append(Draft("interrupted", interruption))
-        if self.options.title is not None and self.options.title != state.title:
+        titled = self.options.title is not None and not self.goes_on
+        if titled and self.options.title != state.title:
             drafts.append(Draft("title", {"title": self.options.title}))
         return drafts
 
@@ -167,6 +169,9 @@ class Opening:
             return
         if self.options.resume == "always" or self.read_only:
             raise NotFound(f"there is no session {self.session_id}", session_id=self.session_id)
+        self._check_clash()
+
+    def _check_clash(self) -> None:
         other = self._store.clash(self.key)
         if other is not None:
             name = other.rpartition("/")[2]
@@ -179,6 +184,25 @@ class Opening:
     def _hold(self) -> None:
         self.epoch = self._lease.acquire(self.session_id, LEASE_MS)
         self._held = True
+
+    def _hold_late(self) -> None:
+        """The lease of a session that was not there when it was opened."""
+        if not self._store.exists(self.key):
+            self._check_clash()
+        self._hold()
+        try:
+            if self.log.size() != self.loaded.position.offset + self.loaded.torn:
+                self._check_policy(exists=True)
+                self.loaded = self._load()
+        except BaseException:
+            # Without the lease the next append looks again; with it, it would write blindly.
+            self.release()
+            raise
+
+    def _cut_torn(self) -> None:
+        if self.loaded.torn:
+            self.log.cut(self.loaded.position.offset, self.epoch)
+            self.loaded.torn = 0
 
     def _load(self) -> Loaded:
         mending = self.options.repair == "auto"

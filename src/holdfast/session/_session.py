@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
@@ -9,9 +10,9 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.errors import StoreError, UsageError
+from holdfast.errors import HoldfastError, InvalidData, StoreError, UsageError
 from holdfast.model import Event, Unseal, read_events
-from holdfast.replay import State
+from holdfast.replay import Fold, State
 from holdfast.session._blobs import blob_loader
 from holdfast.session._cancellation import uncancelled
 from holdfast.session._hub import Hub
@@ -65,6 +66,9 @@ class Session(Recorder):
         self._closed = False
         self._ended = False
         self._users = 1
+        # Whether an append may go straight to the log: begun, not ended, and nothing in doubt.
+        self._ready = False
+        self._in_doubt = False
         self._fold = opening.loaded.fold
         self._writer = opening.writer(seal)
         self._always = options.durability == "always" and not options.staged
@@ -79,6 +83,7 @@ class Session(Recorder):
         if not store.capabilities.stores:
             self._talk.keep_from_now()
         self._release = weakref.finalize(self, opening.release)
+        _sessions.add(self)
 
     # -- recording ---------------------------------------------------------------------------
 
@@ -113,21 +118,28 @@ class Session(Recorder):
     ) -> Event:
         # Every append comes through here: what is rare is asked for at once and done elsewhere.
         with self._lock:
-            if not self._opening.begun or self._ended or self._forks != forks.count:
-                recorded = self._record_first(Draft(type, data, run, key, timestamp))
-            elif key is not None and key in self._fold.state.keys:
-                return self._event_of_key(key)
-            else:
-                writer = self._writer
-                recorded = writer.append(type, data, run, key, timestamp)
-                self._fold.apply(recorded, data)
-                if (
-                    self._talk.active
-                    or writer.offset >= self._keeper.watermark
-                    or self._outbox.hub.listeners
-                    or key is not None
-                ):
-                    self._after(recorded)
+            try:
+                if not self._ready or self._forks != forks.count:
+                    recorded = self._record_first(Draft(type, data, run, key, timestamp))
+                elif key is not None and key in self._fold.state.keys:
+                    return self._event_of_key(key)
+                else:
+                    writer = self._writer
+                    recorded = writer.append(type, data, run, key, timestamp)
+                    self._fold.apply(recorded, data)
+                    if (
+                        self._talk.active
+                        or writer.offset >= self._keeper.watermark
+                        or self._outbox.hub.listeners
+                        or key is not None
+                    ):
+                        self._after(recorded)
+            except HoldfastError:
+                raise
+            except BaseException:
+                # Such as a key press: the log may know an event that the state does not.
+                self._in_doubt, self._ready = True, False
+                raise
         if self._outbox.waiting:
             self._outbox.deliver()
         if self._always:
@@ -139,15 +151,14 @@ class Session(Recorder):
         drafts = [_draft(event) for event in events]
         with self._lock:
             self._check_writable()
-            known_before = {draft.key for draft in drafts if draft.key in self._fold.state.keys}
-            fresh = [draft for draft in drafts if draft.key not in known_before]
-            written = iter(self._write_batch(fresh))
-            recorded = [
-                self._event_of_key(draft.key)
-                if draft.key is not None and draft.key in known_before
-                else next(written)
-                for draft in drafts
-            ]
+            try:
+                self._settle()
+                recorded = self._extend(drafts)
+            except HoldfastError:
+                raise
+            except BaseException:
+                self._in_doubt, self._ready = True, False
+                raise
         self._outbox.deliver()
         if self._always:
             self.flush()
@@ -198,12 +209,15 @@ class Session(Recorder):
     @property
     def live_state(self) -> State:
         """The state itself, for readers that do not change it."""
+        if self._in_doubt:
+            self._settle()
         return self._fold.state
 
     @property
     def state(self) -> State:
         """The state after the newest event; a copy."""
         with self._lock:
+            self._settle()
             return self._fold.state.copy()
 
     @property
@@ -219,7 +233,7 @@ class Session(Recorder):
     @property
     def title(self) -> str | None:
         """The session's title: the one that was given, else the first words of the user."""
-        return self._fold.state.shown_title
+        return self.live_state.shown_title
 
     @title.setter
     def title(self, title: str | None) -> None:
@@ -230,7 +244,7 @@ class Session(Recorder):
     @property
     def tags(self) -> list[str]:
         """The session's tags, in the order in which they were given."""
-        return list(self._fold.state.tags)
+        return list(self.live_state.tags)
 
     @property
     def created_at(self) -> float:
@@ -270,12 +284,14 @@ class Session(Recorder):
         The list is the caller's; the messages in it are shared and to be read only.
         """
         with self._lock:
+            self._settle()
             return self._talk.messages(provider, incomplete)
 
     def snapshot(self) -> int:
         """Save the folded state, so that the next opening is quick; the seq that it covers."""
         with self._lock:
             self._check_usable()
+            self._settle()
             if self.seq < 0 or self.seq == self._keeper.snapshot_seq:
                 return self._keeper.snapshot_seq
             state, position = self._fold.state.to_json(), self._writer.position
@@ -306,12 +322,15 @@ class Session(Recorder):
         await uncancelled(self._aclose(save=save))
 
     async def _aclose(self, *, save: bool) -> None:
+        import asyncio
+
         if not self._leave():
             return
         try:
             if self._end(save=save):
                 await self.aflush()
-                self._keeper.settle()
+                if self._keeper.is_due:
+                    await asyncio.to_thread(self._keeper.settle)
         finally:
             self._finish()
 
@@ -361,11 +380,20 @@ class Session(Recorder):
         """Where this session tells what happens."""
         return self._outbox.hub
 
-    def retain(self) -> Session:
-        """Count one more user of this object."""
+    def retain(self) -> bool:
+        """Count one more user of this object; False if it has been closed.
+
+        One that is just being closed goes on instead: nobody has to wait for the end of it.
+        """
         with self._lock:
+            if self._closed or self.orphaned:
+                return False
+            if self._ended:
+                self._opening.go_on()
+                self._ended = False
+                self.restored = True
             self._users += 1
-        return self
+        return True
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -393,6 +421,7 @@ class Session(Recorder):
     def _record_first(self, draft: Draft) -> Event:
         """The first append of an opening, and every append that must not happen."""
         self._check_writable()
+        self._settle()
         if draft.key is not None and draft.key in self._fold.state.keys:
             return self._event_of_key(draft.key)
         return self._write_batch([draft])[0]
@@ -400,9 +429,13 @@ class Session(Recorder):
     def _write_batch(self, drafts: list[Draft]) -> list[Event]:
         if not drafts:
             return []
-        preamble = self._begin() if not self._opening.begun else []
+        preamble: list[Draft] = []
+        if not self._opening.begun:
+            # Before anything is made on disk: what cannot be recorded leaves no trace.
+            self._writer.check(drafts)
+            preamble = self._begin()
         events = self._writer.extend([*preamble, *drafts])
-        self._opening.begun = True
+        self._opening.begun = self._ready = True
         for event in events:
             self._fold.apply(event)
             self._after(event)
@@ -410,14 +443,49 @@ class Session(Recorder):
 
     def _begin(self) -> list[Draft]:
         """Take the lease if it is not held yet, and say what comes before the first event."""
-        if not self._options.staged and self._opening.take_over():
-            self._fold = self._opening.loaded.fold
-            self._writer.position = self._opening.loaded.position
-            self.restored = True
-        self._writer.epoch = self._opening.epoch
-        if self._opening.loaded.open_line:
+        opening = self._opening
+        if not self._options.staged and not opening.goes_on:
+            opening.take_over()
+            if self._writer.position != opening.loaded.position:
+                self._take_over_past()
+        self._writer.epoch = opening.epoch
+        if opening.loaded.open_line:
             self._writer.end_open_line()
-        return self._opening.preamble(self._fold.state)
+        return opening.preamble(self._fold.state)
+
+    def _take_over_past(self) -> None:
+        """Someone else made the session between its opening here and its first event."""
+        self._fold = self._opening.loaded.fold
+        self._talk.begin_again()
+        self.restored = True
+        self._writer.position = self._opening.loaded.position
+
+    def _extend(self, drafts: list[Draft]) -> list[Event]:
+        """Write those whose key is new; a key that comes twice in a batch counts once."""
+        known = self._fold.state.keys
+        fresh: list[Draft] = []
+        keys: set[str] = set()
+        for draft in drafts:
+            if draft.key is None or (draft.key not in known and draft.key not in keys):
+                fresh.append(draft)
+            if draft.key is not None:
+                keys.add(draft.key)
+        unkeyed = iter([event for event in self._write_batch(fresh) if event.key is None])
+        return [
+            next(unkeyed) if draft.key is None else self._event_of_key(draft.key)
+            for draft in drafts
+        ]
+
+    def _settle(self) -> None:
+        """After an interruption between the log and the state: the state anew, from the log."""
+        with self._lock:
+            if not self._in_doubt:
+                return
+            if self._store.capabilities.stores:
+                self._fold = Fold()
+                self._fold.fold(self.events())
+                self._talk.begin_again()
+            self._in_doubt, self._ready = False, self._opening.begun and not self._ended
 
     def _hand_over(self) -> None:
         """Give the log what was staged, under the lease."""
@@ -455,23 +523,43 @@ class Session(Recorder):
         """Write the last event and take no more; whether there is anything to flush."""
         alive = not self.orphaned and self._writer.dead is None
         with self._lock:
+            if self._users:
+                return False  # someone has opened it again meanwhile
             ending = alive and save and self._opening.begun
             if ending:
                 self._write_batch([Draft("closed", {})])
-            self._ended = True
+            self._ended, self._ready = True, False
         self._outbox.deliver()
         return ending
 
     def _finish(self) -> None:
-        self._closed = True
-        self._release()
+        # Under the lock: whoever sees it closed must be able to take the lease.
+        with self._lock:
+            if not self._users:
+                self._closed, self._ready = True, False
+                self._release()
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _free_locks() -> None:
+    """In a forked child: whoever held a session's lock is not there to give it back."""
+    for session in list(_sessions):
+        session._lock = threading.RLock()  # noqa: SLF001 - its own class's business
+
+
+os.register_at_fork(after_in_child=_free_locks)
 
 
 def _draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:
     if isinstance(event, Event):
         draft = Draft(event.type, event.data, event.run, event.key, event.timestamp or None)
     else:
-        draft = Draft(*event)
+        try:
+            draft = Draft(*event)
+        except TypeError as error:
+            raise InvalidData("an event of a batch is an Event, or a type and its data") from error
     if draft.type in _OWN_TYPES:
         raise _own_type(draft.type)
     return draft

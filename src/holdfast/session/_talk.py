@@ -26,6 +26,7 @@ class Talk:
         self._documents = documents
         self._conversations: dict[str, Conversation] = {}
         self._unfed: list[Event] = []
+        self._feeding = False
         self.active = False
         """Whether events must be taken as they come."""
 
@@ -33,6 +34,10 @@ class Talk:
         """Start now: for stores from which nothing can be read back later."""
         self._conversations["drop"] = _conversation("drop")
         self.active = True
+
+    def begin_again(self) -> None:
+        """Forget what was taken; the next one who asks has it read from the log."""
+        self._conversations, self._unfed, self._feeding, self.active = {}, [], False, False
 
     def take(self, event: Event) -> None:
         """The next event of the session."""
@@ -57,12 +62,15 @@ class Talk:
         return resolve_blobs(events, self._documents)
 
     def _feed(self) -> None:
+        if self._feeding:
+            self.begin_again()  # the last one was interrupted half-way
         if not self._unfed:
             return
+        self._feeding = True
         for event in self.resolved(self._unfed):
             for conversation in self._conversations.values():
                 conversation.feed(event)
-        self._unfed.clear()
+        self._unfed, self._feeding = [], False
 
 
 def _conversation(incomplete: str) -> Conversation:

@@ -5,6 +5,7 @@ It holds its sessions weakly and never keeps a process alive.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import threading
@@ -60,9 +61,11 @@ class Timers:
 
     def _start(self) -> None:
         if self._thread is None or self._forks != forks.count:
-            self._forks = forks.count
-            self._thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
+            # At the end of the interpreter there are no more threads, and nothing left to do.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._forks, self._thread = forks.count, thread
 
     def _run(self) -> None:
         while True:

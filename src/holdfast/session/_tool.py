@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.errors import InvalidData, TooLarge, UsageError
+from holdfast.errors import HoldfastError, InvalidData, TooLarge, UsageError
 from holdfast.model import Event
 from holdfast.session._cancellation import was_cancelled
 
@@ -49,7 +50,11 @@ class ToolRun:
 
     def __enter__(self) -> Self:
         self._begin()
-        self._session.barrier()
+        try:
+            self._session.barrier()
+        except BaseException as error:
+            self._give_up(error)
+            raise
         return self
 
     def __exit__(
@@ -62,7 +67,11 @@ class ToolRun:
 
     async def __aenter__(self) -> Self:
         self._begin()
-        await self._session.abarrier()
+        try:
+            await self._session.abarrier()
+        except BaseException as error:
+            self._give_up(error)
+            raise
         return self
 
     async def __aexit__(
@@ -76,6 +85,11 @@ class ToolRun:
     def _begin(self) -> None:
         tool, params = self._intent
         self.event = self._session.tool_call(tool, params, **self._options)
+
+    def _give_up(self, error: BaseException) -> None:
+        """The block will not run, and the log should say so; where it cannot, it stays open."""
+        with contextlib.suppress(HoldfastError):
+            self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
         if error is not None:

@@ -90,11 +90,11 @@ class Variables(MutableMapping[str, Any]):
 
         stored, lost = encode_value(value)
         if not lost:
-            self._in_memory.pop(name, None)
             self._owner.append("variable_set", {"name": name, "value": stored})
+            self._in_memory.pop(name, None)
             return
-        self._in_memory[name] = value
         self._owner.append("variable_set", {"name": name, "value": stored, "lost": lost})
+        self._in_memory[name] = value
         self._on_lost(name, lost)
         warnings.warn(
             f"variable {name!r} holds what cannot be stored ({', '.join(lost)});"

@@ -5,7 +5,7 @@ It works without a session and is not safe for threads by itself: the session's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -72,6 +72,7 @@ class Writer:
         self.seq, self.offset, self.crc = position
         self.epoch = epoch
         self.limits = limits or Limits()
+        self._plain_bytes_max = min(self.limits.blob_bytes_min, self.limits.message_bytes_max)
         self.staged = staged
         self.dead: HoldfastError | None = None
         self._documents = documents
@@ -111,8 +112,8 @@ class Writer:
             return self.extend((Draft(type, data, run, key, timestamp),))[0]
         limits = self.limits
         raw = encode_data(data, limits)
-        if len(raw) > limits.blob_bytes_min:
-            raw = self._slim(type, data)
+        if len(raw) > self._plain_bytes_max:
+            return self.extend((Draft(type, data),))[0]
         clock = self._clock
         timestamp = clock()
         seq = self.seq
@@ -140,11 +141,12 @@ class Writer:
         now = self._clock()
         events: list[Event] = []
         lines: list[bytes] = []
+        blobs: dict[str, bytes] = {}
         if self._lead:
             offset, crc = _after(self._lead, offset, crc)
         last = len(drafts) - 1
         for index, draft in enumerate(drafts):
-            event = self._event(draft, seq + index, now, more=index < last)
+            event = self._event(draft, seq + index, now, blobs, more=index < last)
             line, crc = self._line(event, crc)
             events.append(event)
             lines.append(line)
@@ -153,10 +155,17 @@ class Writer:
             raise self._too_large(offset + size)
         if events:
             seq_after, offset_after = seq + len(events), offset + size
+            # Only now: what is refused above leaves nothing behind.
+            self._put_blobs(blobs)
             self._put(self._lead + b"".join(lines), seq, len(events))
             self._lead = b""
             self.seq, self.offset, self.crc = seq_after, offset_after, crc
         return events
+
+    def check(self, drafts: Iterable[Draft]) -> None:
+        """Raise what writing these would raise for their content. Writes nothing."""
+        for draft in drafts:
+            line_body(self._event(draft, 0, 0, {}, more=False))
 
     def write_staged(self) -> None:
         """Hand over what was kept in memory."""
@@ -164,10 +173,12 @@ class Writer:
             return
         for name, payload in self._waiting_blobs.items():
             self._documents.put(f"blobs/{name}", payload, sync=False)
+        # As in append: nothing may be called between the write and noting that it was done.
+        position = self.position
         if self._waiting:
             count = self.seq - self.saved.seq
             self._append(b"".join(self._waiting), self.saved.seq, count)
-        self._waiting, self._waiting_blobs, self.saved = [], {}, self.position
+        self._waiting, self._waiting_blobs, self.saved = [], {}, position
 
     def sync(self) -> None:
         """Return once everything that was handed over is on the medium. Any thread may call it."""
@@ -188,11 +199,17 @@ class Writer:
         """The size at which the session's user should be told that it is nearly full."""
         return self.limits.session_bytes_max * self.limits.session_notice_percent // _PERCENT
 
-    def _event(self, draft: Draft, seq: int, now: int, *, more: bool) -> Event:
+    def _event(
+        self, draft: Draft, seq: int, now: int, blobs: dict[str, bytes], *, more: bool
+    ) -> Event:
+        """The event; big parts of its data are taken out and added to ``blobs``."""
         type_bytes(draft.type)
         raw = encode_data(draft.data, self.limits)
+        if len(raw) > self._plain_bytes_max and draft.type in _MESSAGES:
+            self._check_text(draft.data.get("content"))
         if len(raw) > self.limits.blob_bytes_min:
-            raw = self._slim(draft.type, draft.data)
+            raw, taken = encode_with_blobs(draft.data, self.limits)
+            blobs.update(taken)
         stamp = now if draft.timestamp is None else draft.timestamp
         return Event(draft.type, seq, stamp, raw, draft.run, draft.key, more)
 
@@ -202,17 +219,12 @@ class Writer:
             return encode_line(event.seq, body, crc)
         return encode_sealed_line(event.seq, self._seal(event.seq, body), crc)
 
-    def _slim(self, type: str, data: dict[str, Any]) -> bytes:
-        """Take the big parts out, put them beside the log, and give what is left."""
-        if type in _MESSAGES:
-            self._check_text(data.get("content"))
-        raw, blobs = encode_with_blobs(data, self.limits)
+    def _put_blobs(self, blobs: dict[str, bytes]) -> None:
+        if self.staged:
+            self._waiting_blobs.update(blobs)
+            return
         for name, payload in blobs.items():
-            if self.staged:
-                self._waiting_blobs[name] = payload
-            else:
-                self._documents.put(f"blobs/{name}", payload, sync=False)
-        return raw
+            self._documents.put(f"blobs/{name}", payload, sync=False)
 
     def _check_text(self, content: Any) -> None:
         texts = [content]
@@ -229,7 +241,7 @@ class Writer:
 
     def _put(self, lines: bytes, seq: int, count: int) -> None:
         if self.staged:
-            self._waiting.append(lines)
+            self._waiting += (lines,)  # no call, see append
         else:
             self._append(lines, seq, count)
 

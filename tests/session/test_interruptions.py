@@ -1,0 +1,195 @@
+"""What a key press, a cancellation, a fork or a second thread may not break."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import holdfast
+from holdfast.errors import UsageError
+from holdfast.replay import Fold
+from holdfast.storage import FileStore
+
+
+@pytest.fixture
+def hf(tmp_path):
+    with holdfast.open(tmp_path / "store") as library:
+        yield library
+
+
+def interrupted_once(monkeypatch, owner, name):
+    """Let a function be interrupted by a key press, once, before it does anything."""
+    real = getattr(owner, name)
+    left = [1]
+
+    def interrupted(*arguments, **options):
+        if left:
+            left.pop()
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_key_press_between_log_and_state_leaves_them_in_step(hf, monkeypatch, staged, many):
+    """After an interrupted append the state, the messages and the log tell the same."""
+    session = hf.session("a", staged=staged)
+    session.user("one")
+    session.assistant("two")
+    session.messages()
+    interrupted_once(monkeypatch, Fold, "apply")
+    events = [("user", {"content": "three"}), ("assistant", {"content": "four"})]
+    with pytest.raises(KeyboardInterrupt):
+        session.extend(events) if many else session.user("three")
+    session.user("five")
+    session.flush()
+    assert hf.verify("a").ok
+    assert session.state == hf.state("a")
+    assert session.seq == session.state.seq
+    assert session.messages() == hf.recover("a", "neutral").messages
+
+
+def test_signals_at_any_moment_leave_log_and_state_in_step(hf):
+    """Appends that are interrupted again and again leave a valid log and a true state."""
+    session = hf.session("a")
+    session.user("first")
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    end = time.monotonic() + 1
+    try:
+        while time.monotonic() < end:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0003)
+                for _ in range(10_000):
+                    session.extend([("user", {"content": "a"}), ("assistant", {"content": "b"})])
+            except KeyboardInterrupt:
+                continue
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    session.flush()
+    report = hf.verify("a")
+    assert report.ok
+    assert report.events == session.seq + 1
+    assert session.state == hf.state("a")
+
+
+def test_a_session_that_is_opened_while_it_is_closed_can_be_used(hf):
+    """Threads that open and close one id at the same time never meet a closed session."""
+    failures = []
+
+    def work():
+        try:
+            for _ in range(25):
+                with hf.session("a") as session:
+                    session.user("x")
+        except holdfast.errors.HoldfastError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(list(hf.events("a", types=["user"]))) == 100
+    assert hf.verify("a").ok
+    assert hf.state("a").last_open.closed
+
+
+async def test_a_session_opened_again_on_the_loop_while_it_is_closed_goes_on(hf, monkeypatch):
+    """Opening an id whose closing has not ended yet neither waits for it nor fails."""
+    session = hf.session("a", title="first")
+    session.user("x")
+    session.title = "second"
+    closing = asyncio.create_task(session.aclose())
+    await asyncio.sleep(0)
+    again = hf.session("a")
+    again.user("y")
+    await closing
+    again.user("z")
+    assert again.title == "second"
+    again.close()
+    assert again.closed
+    types = [event.type for event in hf.events("a")]
+    assert types.count("closed") == types.count("opened")
+    assert hf.verify("a").ok
+
+
+async def test_a_tool_that_is_cancelled_before_its_block_has_a_result(hf, monkeypatch):
+    """A cancellation during the flush of the intent is recorded: the tool did not run."""
+    session = hf.session("a")
+    session.user("x")
+    log = session._writer.log
+    sync = log.sync
+    monkeypatch.setattr(log, "sync", lambda: (time.sleep(0.2), sync()))
+    ran = []
+
+    async def use():
+        async with session.tool("Read", {}):
+            ran.append(True)
+
+    task = asyncio.create_task(use())
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    *_, call, result = session.events()
+    assert not ran
+    assert (call.type, result.type) == ("tool_call", "tool_result")
+    assert result.data["result"]["cancelled"]
+
+
+def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(hf):
+    """In a child that was forked while a thread held the session, an append fails at once."""
+    session = hf.session("a")
+    session.user("x")
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with session._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        try:
+            session.user("y")
+        except UsageError:
+            os._exit(0)
+        os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    done.set()
+    thread.join()
+    assert status == 0
+
+
+def test_one_session_that_cannot_be_closed_does_not_keep_the_others(tmp_path, monkeypatch):
+    """Closing the library closes every session, also after one of them failed."""
+    hf = holdfast.Holdfast(FileStore(tmp_path / "store"))
+    first, second = hf.session("a"), hf.session("b")
+    first.user("x")
+    second.user("y")
+
+    def refuse(*_):
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(first._writer.log, "_write", refuse)
+    with pytest.raises(holdfast.errors.StoreFull):
+        hf.close()
+    assert first.closed
+    assert second.closed
