@@ -254,6 +254,32 @@ async def test_a_plugin_with_nothing_to_keep_leaves_no_trace(hf, script):
         assert session.state.plugins == {}
 
 
+@pytest.mark.req("S0-7", "S0-34")
+async def test_a_lasting_plugin_has_one_state_for_all_sessions_of_the_agent(hf, script, store_root):
+    """With scope persistent the state is a document of the agent, and no event."""
+
+    class Lasting(Counter):
+        scope = "persistent"
+
+    options = {"agent_id": "bot", "persistent_session": True, "hf": hf}
+    with Agent(script("x").model, plugins=[Lasting], **options) as agent:
+        await agent.run("one")
+        agent.new_session()
+        await agent.run("two")
+        assert agent.session.state.plugins == {}
+    path = store_root / "agents" / "bot" / "plugins" / "counter.json"
+    assert path.read_bytes() == b'{"name":"counter","state":{"turns":2},"version":2}'
+    path.write_bytes(b"{")
+    agent = Agent(script("x").model, plugins=[Lasting], **options)
+    with pytest.warns(PluginWarning):
+        await agent.run("three")
+    agent.close()
+    assert b'"turns":1' in path.read_bytes()
+    assert path.with_suffix(".damaged.json").read_bytes() == b"{"
+    hf.purge_agent("bot")
+    assert not path.exists()
+
+
 def test_plugins_are_found_by_name(script, monkeypatch):
     """An installed plugin is found through its entry point; a wrong one is refused."""
 

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 from holdfast.agent._engine import resolve_model
 from holdfast.agent._home import AgentHome
 from holdfast.agent._instructions import read_custom, write_custom
-from holdfast.agent._loop import Bounds
-from holdfast.agent._options import STRATEGIES, Features, PersistentSession, settle_persistence
+from holdfast.agent._loop import make_bounds
+from holdfast.agent._options import Features, PersistentSession, settle_persistence
 from holdfast.agent._permissions import PermissionRequest
 from holdfast.agent._plugins import Plugin, PluginHost, find_plugins
 from holdfast.agent._result import RunResult, RunStream
@@ -27,6 +27,7 @@ from holdfast.library import open as open_library
 from holdfast.model import fit_id
 from holdfast.replay import Status, status_of
 from holdfast.session import Session
+from holdfast.storage import Documents
 
 __all__ = ["Agent"]
 
@@ -76,7 +77,7 @@ class Agent:
             instructions=instructions,
             tools=tuple(as_tools(tools)),
             features=features,
-            bounds=_bounds(max_iterations, max_context_tokens, strategy, heartbeat_ms),
+            bounds=make_bounds(max_iterations, max_context_tokens, strategy, heartbeat_ms),
             permission=permission,
             tool_timeout_ms=tool_timeout_ms,
             model_settings=None if model_settings is None else dict(model_settings),
@@ -307,7 +308,7 @@ class Agent:
             self.spec,
             session,
             hf=None if home is None else home.hf,
-            documents=None if home is None else home.documents,
+            documents=self._documents(),
             emit=emit,
             plugins=self._plugins_for,
         )
@@ -375,27 +376,11 @@ class Agent:
         known = self._plugins_of.get(session)
         if known is None:
             known = self._plugins_of[session] = self._make_plugins()
-            PluginHost(known, session).restore()
+            PluginHost(known, session, self._documents()).restore()
         return known
 
     def _host(self, session: Session) -> PluginHost:
-        return PluginHost(self._plugins_for(session), session)
+        return PluginHost(self._plugins_for(session), session, self._documents())
 
-
-def _bounds(
-    max_iterations: int, max_context_tokens: int | None, strategy: str, heartbeat_ms: int
-) -> Bounds:
-    if strategy not in STRATEGIES:
-        raise UsageError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
-    if max_iterations < 1 or heartbeat_ms < 0:
-        raise UsageError("max_iterations is at least 1, heartbeat_ms at least 0")
-    if max_context_tokens is not None and max_context_tokens < 1:
-        raise UsageError("max_context_tokens is at least 1")
-    if strategy != "none" and max_context_tokens is None:
-        raise UsageError(f"the strategy {strategy!r} needs max_context_tokens")
-    return Bounds(
-        max_iterations=max_iterations,
-        max_context_tokens=max_context_tokens,
-        strategy=strategy,
-        heartbeat_ms=heartbeat_ms,
-    )
+    def _documents(self) -> Documents | None:
+        return None if self._home is None else self._home.documents

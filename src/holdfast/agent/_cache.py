@@ -45,10 +45,10 @@ class ResultCache:
         known: dict[tuple[str, str], tuple[Any, int]] = {}
         for event in self._session.events():
             data = event.data
-            if event.type == "tool_call" and data.get("tool") in self._names:
-                params = data.get("params")
+            tool, params = data.get("tool"), data.get("params")
+            if event.type == "tool_call" and isinstance(tool, str) and tool in self._names:
                 if isinstance(params, dict):
-                    calls[str(data.get("id"))] = (data["tool"], args_digest(params))
+                    calls[str(data.get("id"))] = (tool, args_digest(params))
             elif event.type == "tool_result" and not data.get("is_error"):
                 key = calls.get(str(data.get("toolCallId")))
                 result = data.get("result")

@@ -39,7 +39,7 @@ async def compact(talk: Talk, engine: Engine, tokens_max: int, usage: Usage) -> 
 
 def _boundary(events: list[Event], tokens_max: int) -> int | None:
     """The seq of the user's message before which everything is summarised."""
-    done = max((e.data["covers"][1] for e in events if e.type == "compaction"), default=-1)
+    done = max((_covered(e) for e in events if e.type == "compaction"), default=-1)
     starts = [e.seq for e in events if e.type == "user" and not is_child(e)][1:]
     candidates = [seq for seq in starts if seq > done + 1]
     room, kept = 4 * tokens_max // _KEPT_SHARE, len(events)
@@ -48,6 +48,13 @@ def _boundary(events: list[Event], tokens_max: int) -> int | None:
     oldest = events[kept].seq if kept < len(events) else events[-1].seq + 1
     fitting = [seq for seq in candidates if seq >= oldest]
     return fitting[0] if fitting else next(reversed(candidates), None)
+
+
+def _covered(event: Event) -> int:
+    """The last event that a summary stands for; -1 for what is no summary."""
+    covers = event.data.get("covers")
+    last = covers[-1] if isinstance(covers, list) and covers else None
+    return last if isinstance(last, int) else -1
 
 
 def _before(events: list[Event], seq: int) -> list[Event]:

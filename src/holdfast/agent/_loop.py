@@ -14,14 +14,15 @@ from msgspec.structs import replace
 from holdfast.agent._compaction import compact
 from holdfast.agent._engine import Engine
 from holdfast.agent._execution import Executor, Halt
+from holdfast.agent._options import STRATEGIES
 from holdfast.agent._reply import Ask, CallRequest, Reply, Usage, estimate_tokens
 from holdfast.agent._streaming import DeltaRecorder
 from holdfast.agent._talk import Talk, cost_of
 from holdfast.agent._tools import Tool
 from holdfast.agent._window import fit_messages, measure, shorten_results
-from holdfast.errors import TooManyIterations
+from holdfast.errors import TooManyIterations, UsageError
 
-__all__ = ["Bounds", "Loop", "Outcome", "beating"]
+__all__ = ["Bounds", "Loop", "Outcome", "beating", "make_bounds"]
 
 Emit = Callable[[str], None]
 
@@ -33,6 +34,26 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     max_context_tokens: int | None = None
     strategy: str = "none"
     heartbeat_ms: int = 30_000
+
+
+def make_bounds(
+    max_iterations: int, max_context_tokens: int | None, strategy: str, heartbeat_ms: int
+) -> Bounds:
+    """The bounds that the caller asked for. Raises UsageError for those that make no sense."""
+    if strategy not in STRATEGIES:
+        raise UsageError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
+    if max_iterations < 1 or heartbeat_ms < 0:
+        raise UsageError("max_iterations is at least 1, heartbeat_ms at least 0")
+    if max_context_tokens is not None and max_context_tokens < 1:
+        raise UsageError("max_context_tokens is at least 1")
+    if strategy != "none" and max_context_tokens is None:
+        raise UsageError(f"the strategy {strategy!r} needs max_context_tokens")
+    return Bounds(
+        max_iterations=max_iterations,
+        max_context_tokens=max_context_tokens,
+        strategy=strategy,
+        heartbeat_ms=heartbeat_ms,
+    )
 
 
 class Outcome(msgspec.Struct):

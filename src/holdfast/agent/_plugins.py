@@ -10,7 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from holdfast.agent._results import plain_result
 from holdfast.errors import UsageError
+from holdfast.model import Limits, decode_json, encode_data, fit_id
 from holdfast.session import Session
+from holdfast.storage import Documents
 
 __all__ = ["ENTRY_POINTS", "Plugin", "PluginHost", "PluginWarning", "find_plugins"]
 
@@ -25,7 +27,9 @@ class PluginWarning(UserWarning):
 class Plugin(Protocol):
     """What a plugin must have. ``version`` is of its state, and is handed back with it.
 
-    Optional hooks: ``on_turn_start(context, prompt)``, ``on_turn_end(context, output)`` and
+    With ``scope = "persistent"`` the state belongs to the agent and is the same in all of its
+    sessions; otherwise it belongs to the session. Optional hooks:
+    ``on_turn_start(context, prompt)``, ``on_turn_end(context, output)`` and
     ``on_tool(context, name, args)``.
     """
 
@@ -63,19 +67,53 @@ def _installed(name: str) -> Any:
     )
 
 
+def _place(plugin: Plugin, ending: str = ".json") -> str:
+    return f"plugins/{fit_id(plugin.name)}{ending}"
+
+
+def _read_lasting(documents: Documents, plugin: Plugin) -> tuple[Any, int | str | None] | None:
+    """A plugin's document. What cannot be read is set aside, and raises."""
+    found = documents.get(_place(plugin))
+    if found is None:
+        return None
+    try:
+        document = decode_json(found[0])
+        return document["state"], document["version"]
+    except (ValueError, KeyError, TypeError):
+        documents.put(_place(plugin, ".damaged.json"), found[0])
+        documents.delete(_place(plugin))
+        raise
+
+
 class PluginHost:
     """The plugins of one agent on one session. A plugin that fails never disturbs the agent."""
 
-    def __init__(self, plugins: list[Plugin], session: Session) -> None:
+    def __init__(
+        self, plugins: list[Plugin], session: Session, documents: Documents | None = None
+    ) -> None:
         self._plugins = plugins
         self._session = session
+        self._documents = documents
 
     def restore(self) -> None:
         """Give each plugin what it asked to be kept. What belongs to no plugin here stays."""
         for plugin in self._plugins:
-            kept = self._session.live_state.plugins.get(plugin.name)
-            if kept is not None:
-                self._guard(plugin, partial(plugin.restore_state, kept.state, kept.version))
+            self._guard(plugin, partial(self._restore_one, plugin))
+
+    def _restore_one(self, plugin: Plugin) -> None:
+        kept = self._kept(plugin)
+        if kept is not None:
+            plugin.restore_state(*kept)
+
+    def _kept(self, plugin: Plugin) -> tuple[Any, int | str | None] | None:
+        """The state that is stored for a plugin, and its version."""
+        if self._documents is not None and self._is_lasting(plugin):
+            return _read_lasting(self._documents, plugin)
+        kept = self._session.live_state.plugins.get(plugin.name)
+        return None if kept is None else (kept.state, kept.version)
+
+    def _is_lasting(self, plugin: Plugin) -> bool:
+        return getattr(plugin, "scope", "session") == "persistent" and self._documents is not None
 
     def save(self) -> None:
         """Record the state of each plugin that has changed."""
@@ -84,13 +122,14 @@ class PluginHost:
 
     def _save_one(self, plugin: Plugin) -> None:
         state = plain_result(plugin.get_state())
-        kept = self._session.live_state.plugins.get(plugin.name)
-        if kept is not None and kept.state == state and kept.version == plugin.version:
-            return
-        if kept is None and state is None:
+        kept = self._kept(plugin)
+        if kept == (state, plugin.version) or (kept is None and state is None):
             return
         data = {"name": plugin.name, "state": state, "version": plugin.version}
-        self._session.append("plugin_state", data)
+        if self._is_lasting(plugin) and self._documents is not None:
+            self._documents.put(_place(plugin), encode_data(data, Limits()))
+        else:
+            self._session.append("plugin_state", data)
 
     def tell(self, hook: str, *args: Any) -> None:
         """Call a hook of every plugin that has it."""

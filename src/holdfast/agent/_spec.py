@@ -73,7 +73,7 @@ class Activity:
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
-        self.host = PluginHost(self.plugins, self.place.home)
+        self.host = PluginHost(self.plugins, self.place.home, self.place.documents)
         self.tools = enabled_tools(
             (*self.spec.tools, *self.extra_tools), self.place.home.live_state.tools
         )

@@ -95,12 +95,12 @@ def _read(session: Session) -> dict[str, Waiting]:
 
 
 def _waiting(data: dict[str, Any]) -> Waiting:
-    expires_at = data.get("expires_at")
+    expires_at, call = data.get("expires_at"), data.get("call")
     return Waiting(
         digest=str(data.get("token")),
         expires_at=expires_at if isinstance(expires_at, int) else 0,
         resume_as=str(data.get("resume_as", "user_message")),
-        call=data.get("call"),
+        call=call if isinstance(call, str) else None,
     )
 
 
