@@ -16,6 +16,7 @@ import msgspec
 from holdfast.security import escape_json, neutralise, neutralise_line
 
 if TYPE_CHECKING:
+    from holdfast.apps.cli._flow import Flow
     from holdfast.apps.cli._ink import Ink
 
 __all__ = ["Column", "Piece", "Screen", "Span"]
@@ -53,6 +54,8 @@ class Screen:
         self._stream = stream
         self.is_terminal = _is_terminal(stream)
         self._chosen: Ink | None = None
+        self._flow: Flow | None = None
+        self._mid_line = False
 
     def line(self, *pieces: Piece, hang: int = 0) -> None:
         """One line; what a terminal has no room for goes on below, ``hang`` columns indented."""
@@ -63,8 +66,23 @@ class Screen:
         self._ink.text(Span(neutralise(text), style), indent * _INDENT_SPACES)
 
     def stream(self, text: str) -> None:
-        """A piece of a text as it comes, shown at once and without a line of its own."""
-        self._stream.write(neutralise(text))
+        """A piece of a text as it comes; a terminal shows it as soon as a word is whole."""
+        clean = neutralise(text)
+        if self.is_terminal:
+            from holdfast.apps.cli._flow import Flow
+
+            self._flow = self._flow or Flow(_columns(self._stream))
+            clean = self._flow.feed(clean)
+        else:
+            self._mid_line = not clean.endswith("\n") if clean else self._mid_line
+        self._stream.write(clean)
+        self._stream.flush()
+
+    def end_stream(self) -> None:
+        """Show the rest of what was streamed, and begin a new line if one is open."""
+        rest = self._flow.rest() if self._flow else "\n" * self._mid_line
+        self._flow, self._mid_line = None, False
+        self._stream.write(rest)
         self._stream.flush()
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Piece]]) -> None:
@@ -115,6 +133,13 @@ def _is_terminal(stream: TextIO) -> bool:
         return stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # a stream that is closed already
         return False
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns - 1
+    except (OSError, ValueError):
+        return 79
 
 
 def _is_unicode(stream: TextIO) -> bool:

@@ -49,7 +49,6 @@ class Talker:
         self.settings = configuration({} if app.place is None else {"store": app.place})
         self.choice: ModelChoice = choose_model(wishes.model, self.settings).named()
         self._permission = permission
-        self._mid_line = False
         session_id = _wanted_session(app, wishes)
         self.agent_id = wishes.agent or self._agent_of(session_id)
         self._model = self.choice.resolve()
@@ -102,9 +101,7 @@ class Talker:
 
     def end_line(self) -> None:
         """See to it that what comes next begins on a line of its own."""
-        if self._mid_line:
-            self.app.out.stream("\n")
-            self._mid_line = False
+        self.app.out.end_stream()
 
     def close(self) -> None:
         """Give the session back."""
@@ -165,7 +162,6 @@ class Talker:
         async with self.agent.run_stream(prompt) as stream:
             async for piece in stream:
                 self.app.out.stream(piece)
-                self._mid_line = not piece.endswith("\n")
         return stream.result
 
     def _show_event(self, session_id: str, what: Event | Notice) -> None:
