@@ -158,7 +158,7 @@ class Maker:
 
     def fault_foreign(self, at):
         block = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-        text = {"type": "text", "text": self.say(1), "thought_signature": "s"}
+        text = {"type": "text", "text": self.say(1), "thought_signature": "c2ln"}
         self.events.insert(at, event("assistant", {"content": [block, text]}))
 
     def change(self, at, type, members):
@@ -254,7 +254,10 @@ class Recorder(Maker):
             return
         ids = [self.call_id() for _ in range(self.random.randint(1, 3))]
         calls = [
-            ("tool_call", {"id": i, "tool": "t", "params": {"p": self.own(owner, 1)}, "agent": agent})
+            (
+                "tool_call",
+                {"id": i, "tool": "t", "params": {"p": self.own(owner, 1)}, "agent": agent},
+            )
             for i in ids
         ]
         results = [("tool_result", {"toolCallId": i, "result": self.own(owner, 1)}) for i in ids]
@@ -269,7 +272,10 @@ class Recorder(Maker):
         self.jumble(
             [
                 [
-                    ("tool_call", {"id": identity, "tool": "task", "params": params, "agent": agent}),
+                    (
+                        "tool_call",
+                        {"id": identity, "tool": "task", "params": params, "agent": agent},
+                    ),
                     ("delegation", {"parent": agent, "child": child, "task": task}),
                     ("agent_start", {"agent": child, "depth": depth + 1, "task": "go"}),
                 ],
@@ -282,7 +288,7 @@ class Recorder(Maker):
         self.jumble([[*ends, ("tool_result", {"toolCallId": identity, "result": result})]])
 
     def at_once(self, agent, children, owner):
-        """Several children at work at the same time; their lines are mixed, each child's in order."""
+        """Several children at work at once; their lines are mixed, each child's in order."""
         queues, before = [], self.events
         for child in children:
             self.events = []
@@ -363,13 +369,26 @@ def _intrude(messages, at, chance):
 
 
 def _garbage(messages, at, chance):
-    messages.insert(at, chance.choice([None, 5, "text", [], {}, {"role": "king"}, {"parts": 1}, b""]))
+    messages.insert(
+        at, chance.choice([None, 5, "text", [], {}, {"role": "king"}, {"parts": 1}, b""])
+    )
 
 
 def _spoil_member(messages, at, chance):
     message = messages[at]
     if isinstance(message, dict) and message:
-        bad = [None, 7, "", [], {}, float("inf"), "\ud800", [None], [{"type": "?"}], {"a": object()}]
+        bad = [
+            None,
+            7,
+            "",
+            [],
+            {},
+            float("inf"),
+            "\ud800",
+            [None],
+            [{"type": "?"}],
+            {"a": object()},
+        ]
         message[chance.choice(list(message))] = chance.choice(bad)
 
 

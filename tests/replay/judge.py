@@ -1,13 +1,14 @@
 """A judge of message lists, written from the providers' pages and sharing no code with src.
 
-It is kept as plain as possible: every list is taken apart into turns of words, calls and results, and
-the same few questions are asked of all of them.
+It is kept as plain as possible: every list is taken apart into turns of words, calls and results,
+and the same few questions are asked of all of them.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 
 ALTERNATING = {"neutral", "anthropic", "gemini", "pydantic-ai"}
 IDS = {
@@ -45,7 +46,7 @@ def _order_problems(turns, provider):
     if turns and turns[0][0] != "user":
         yield "does not begin with a user"
     if provider in ALTERNATING:
-        for one, two in zip(turns, turns[1:], strict=False):
+        for one, two in pairwise(turns):
             if one[0] == two[0]:
                 yield f"two turns of {one[0]}"
 

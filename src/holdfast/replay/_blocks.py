@@ -12,7 +12,14 @@ from typing import Any
 from holdfast.model import BLOB_KEY
 from holdfast.replay._ids import call_key
 from holdfast.replay._media import read_document, read_image
-from holdfast.replay._text import clean_json, clean_text, is_blank, plain_text, type_name
+from holdfast.replay._text import (
+    clean_json,
+    clean_text,
+    is_base64,
+    is_blank,
+    plain_text,
+    type_name,
+)
 from holdfast.replay._values import blob_text, read_input, read_result
 
 __all__ = ["OWNERS", "Block", "Note", "is_soft", "read_block", "read_content", "text_block"]
@@ -64,6 +71,14 @@ def read_content(content: Any, note: Note) -> list[Block]:
 
 def read_block(part: Any, note: Note) -> Block | None:
     """One part as a neutral block; None if nothing of it can be kept."""
+    try:
+        return _read_block(part, note)
+    except Exception as error:  # noqa: BLE001 - an object that fights back is no block
+        note("invalid_block", f"an unreadable block was dropped ({type_name(error)})", None)
+        return None
+
+
+def _read_block(part: Any, note: Note) -> Block | None:
     if isinstance(part, str):
         return _read_text({"type": "text", "text": part}, note)
     if not isinstance(part, dict):
@@ -111,8 +126,8 @@ def _read_text(part: Block, note: Note) -> Block | None:
 
 def _sign(block: Block, part: Block) -> Block:
     signature = part.get("thought_signature")
-    if isinstance(signature, str) and signature:
-        block["thought_signature"] = clean_text(signature)
+    if isinstance(signature, str) and is_base64(signature):
+        block["thought_signature"] = signature
     return block
 
 

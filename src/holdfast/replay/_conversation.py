@@ -118,5 +118,6 @@ def runs(events: Iterable[Event], *, incomplete: str = "drop") -> list[RunConver
 
 
 def _agent_of(event: Any) -> str | None:
-    agent = event.data.get("agent") if isinstance(event, Event) else None
+    data = event.data if isinstance(event, Event) else None
+    agent = data.get("agent") if isinstance(data, dict) else None
     return agent if isinstance(agent, str) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.replay._text import is_blank, plain_text
+from holdfast.replay._text import is_base64, is_blank, plain_text
 
 __all__ = ["IMAGE_TYPES", "describe", "read_document", "read_image"]
 
@@ -62,8 +62,9 @@ def _pick(given: Block, kind: str, member: str) -> Block | None:
 
 
 def _data_source(media: Any, data: Any) -> Block | None:
-    media_type, text = plain_text(media), plain_text(data)
-    if not media_type or not text or not text.isascii() or is_blank(text):
+    media_type = plain_text(media)
+    text = "".join(data.split()) if isinstance(data, str) else ""
+    if not media_type or not is_base64(text):
         return None
     return {"type": "base64", "media_type": media_type, "data": text}
 

@@ -15,7 +15,9 @@ _EXTRA: dict[str, frozenset[str]] = {
     "neutral": frozenset({"cache_control"}),
     "anthropic": frozenset({"cache_control"}),
     "openai": frozenset({"name", "refusal", "audio", "annotations", "detail"}),
-    "openai-responses": frozenset({"type", "id", "status", "phase", "annotations", "logprobs"}),
+    "openai-responses": frozenset(
+        {"type", "id", "status", "phase", "annotations", "logprobs", "detail"}
+    ),
     "gemini": frozenset(),
     "mistral": frozenset({"name"}),
     "pydantic-ai": frozenset(

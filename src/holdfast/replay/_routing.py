@@ -17,12 +17,9 @@ __all__ = ["EVERY", "Delivery", "Router", "Withdrawal"]
 
 
 class Withdrawal:
-    """What an event said belongs to another run after all."""
+    """The last words of a user in this run were meant for another one after all."""
 
-    __slots__ = ("event",)
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
+    __slots__ = ()
 
 
 Delivery = tuple[str | None, Event | Withdrawal]
@@ -63,8 +60,8 @@ class Router:
             self._own[run] = None if self._is_top(event, data) else run
         key = self._own[run]
         self._started = True
-        if event.type == "tool_call":
-            return self._deliver_call(key, event, data)
+        if event.type in {"tool_call", "assistant"}:
+            return self._deliver(key, event, data)
         if event.type in _LIFE:
             if key is None:
                 self.runs.note_top(data.get("agent"), is_open=event.type not in _ENDS)
@@ -92,12 +89,13 @@ class Router:
         self.limbo.setdefault(key, []).append(event)
         return []
 
-    def _deliver_call(self, key: str | None, event: Event, data: dict[str, Any]) -> list[Delivery]:
-        call = _hashable(data.get("id"))
-        self._call_runs[call] = key
-        self._call_runs[(key, call)] = key
+    def _deliver(self, key: str | None, event: Event, data: dict[str, Any]) -> list[Delivery]:
+        """An event of the assistant, and the results that came before the calls in it."""
         deliveries: list[Delivery] = [(key, event)]
-        deliveries += [(key, result) for result in self.limbo.pop(call, ())]
+        for call in _calls_in(event.type, data):
+            self._call_runs[call] = key
+            self._call_runs[(key, call)] = key
+            deliveries += [(key, result) for result in self.limbo.pop(call, ())]
         return deliveries
 
     # --- plain logs
@@ -110,14 +108,14 @@ class Router:
         self._started = True
         run = self.runs.speaker(agent, is_call=False)
         run.answered()
-        return [(run.key, event)]
+        return self._deliver(run.key, event, data)
 
     def on_call(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """A tool call; results that came before it follow it."""
         self._started = True
         run = self.runs.speaker(data.get("agent"), is_call=True)
         run.answered()
-        return self._deliver_call(run.key, event, data)
+        return self._deliver(run.key, event, data)
 
     def on_user(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """A user's words: of the person, or of an agent that gives another one a task."""
@@ -153,7 +151,7 @@ class Router:
             return []
         run.prompted = True
         run.owes = True
-        return [(old.key, Withdrawal(event)), (run.key, event)]
+        return [(old.key, Withdrawal()), (run.key, event)]
 
     def on_life(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """An agent starts, asks its model, or ends."""
@@ -165,9 +163,22 @@ class Router:
         elif event.type == "agent_iteration":
             self._last_user = None
             self.runs.iterate(agent, data.get("iteration"))
-        elif event.type in _ENDS:
+        else:
             self.runs.end(agent)
         return []
+
+
+def _calls_in(type: str, data: dict[str, Any]) -> list[Any]:
+    """The ids of the calls that an event makes: its own, or those of blocks in its content."""
+    if type == "tool_call":
+        return [_hashable(data.get("id"))]
+    content = data.get("content")
+    blocks = content if isinstance(content, list) else ()
+    return [
+        _hashable(block.get("id"))
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") == "tool_use"
+    ]
 
 
 def _hashable(value: Any) -> Any:

@@ -32,7 +32,7 @@ class Run:
     def __init__(self, key: str | None, agent: str | None, parent: Run | None) -> None:
         self.key = key
         self.agent = agent
-        self.parent = parent
+        self.parent = parent or self
         self.depth: int | None = None
         self.open = False
         self.prompted = False
@@ -44,12 +44,11 @@ class Run:
     def begin(self) -> None:
         """It runs; its parent waits for it."""
         self.open = True
-        if self.parent is not None:
-            self.parent.children += 1
+        self.parent.children += 1
 
     def finish(self) -> None:
         """It has ended; its parent may go on."""
-        if self.open and self.parent is not None:
+        if self.open and self.parent is not self:
             self.parent.children -= 1
         self.open = False
 

@@ -55,7 +55,7 @@ def sanitize(messages: Any, provider: str = "anthropic", incomplete: str = "drop
     check_incomplete(incomplete)
     if validate(messages, provider).valid:
         return Sanitized(list(list.__iter__(messages)))
-    if not isinstance(messages, (list, tuple)):
+    if not issubclass(type(messages), (list, tuple)):  # isinstance would ask the value itself
         detail = f"a {type_name(messages)} is no list: a fresh start"
         return Sanitized([], [Issue("not_a_list", "list", detail)])
     items = list(_items_of(messages))
@@ -197,7 +197,9 @@ def _with_system_parts(texts: list[str], messages: list[Message]) -> list[Messag
 
 
 def _items_of(messages: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    return list.__iter__(messages) if isinstance(messages, list) else tuple.__iter__(messages)
+    if isinstance(messages, list):
+        return list.__iter__(messages)
+    return tuple.__iter__(messages)
 
 
 def _without_repeats(sources: Sequence[int]) -> list[int]:

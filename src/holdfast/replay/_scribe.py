@@ -12,7 +12,7 @@ from holdfast.replay._ids import call_key
 from holdfast.replay._issues import IssueList
 from holdfast.replay._reading import admit
 from holdfast.replay._routing import Withdrawal
-from holdfast.replay._text import is_blank, plain_text, type_name
+from holdfast.replay._text import is_base64, is_blank, plain_text, type_name
 from holdfast.replay._thread import NONE, Thread
 from holdfast.replay._values import read_input, read_result
 from holdfast.replay._views import View
@@ -31,7 +31,7 @@ class Scribe:
         self._system: dict[str, None] = {}
         self._views: dict[str, View] = {}
         self._seq = 0
-        self._last_user: tuple[Event, int] | None = None
+        self._user_seq = 0
 
     @property
     def system(self) -> str | None:
@@ -66,16 +66,12 @@ class Scribe:
     def take(self, event: Event | Withdrawal, number: int) -> None:
         """Take in one event of this run; ``number`` is its place in the log."""
         if isinstance(event, Withdrawal):
-            self._withdraw(event)
+            self.thread.retract(self._user_seq)
             return
         self._seq = event.seq if event.seq >= 0 else number
         if event.type == "user":
-            self._last_user = event, self._seq
+            self._user_seq = self._seq
         _TAKERS[event.type](self, event.data)
-
-    def _withdraw(self, withdrawal: Withdrawal) -> None:
-        if self._last_user is not None and self._last_user[0] is withdrawal.event:
-            self.thread.retract(self._last_user[1])
 
     def _note(self, type: str, detail: str, content: Any) -> None:
         if type not in _QUIET:
@@ -134,8 +130,8 @@ class Scribe:
             "input": read_input(data.get("params"), self._note),
         }
         signature = data.get("thought_signature")
-        if isinstance(signature, str) and signature:
-            block["thought_signature"] = plain_text(signature)
+        if isinstance(signature, str) and is_base64(signature):
+            block["thought_signature"] = signature
         self.thread.call(self._seq, key, block)
 
     def on_tool_result(self, data: dict[str, Any]) -> None:

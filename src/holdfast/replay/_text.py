@@ -6,10 +6,19 @@ can tell with ``is``.
 
 from __future__ import annotations
 
+import binascii
 import math
 from typing import Any
 
-__all__ = ["DEPTH_MAX", "clean_json", "clean_text", "is_blank", "plain_text", "type_name"]
+__all__ = [
+    "DEPTH_MAX",
+    "clean_json",
+    "clean_text",
+    "is_base64",
+    "is_blank",
+    "plain_text",
+    "type_name",
+]
 
 DEPTH_MAX = 64
 """Nesting of one value; deeper parts are cut off. The same bound as for recorded events."""
@@ -36,6 +45,15 @@ def clean_text(text: str) -> str:
 def is_blank(text: str) -> bool:
     """Whether a provider would call this an empty text."""
     return not text or text.isspace()
+
+
+def is_base64(text: str) -> bool:
+    """Whether a text is bytes in base64, whole and without anything in between."""
+    try:
+        binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        return False
+    return bool(text)
 
 
 def type_name(value: object) -> str:
@@ -73,7 +91,7 @@ class _Cleaner:
             return clean_text(value)
         if value is None or kind is bool:
             return value
-        if isinstance(value, (dict, list, tuple)):
+        if issubclass(kind, (dict, list, tuple)):  # isinstance would ask the value itself
             return self._clean_container(value, depth)
         return _clean_leaf(value)
 
@@ -116,22 +134,21 @@ class _Cleaner:
 
 
 def _clean_key(key: Any) -> str:
-    if isinstance(key, str):
-        return clean_text(key)
     leaf = _clean_leaf(key)
     return leaf if isinstance(leaf, str) else str(leaf)
 
 
 def _clean_leaf(value: Any) -> Any:
     """A value that holds no others, as JSON has it."""
-    if isinstance(value, int):
+    kind = type(value)
+    if issubclass(kind, int):
         number = int.__index__(value)
         return number if number.bit_length() <= _INTEGER_BITS_MAX else "(a huge integer)"
-    if isinstance(value, float):
+    if issubclass(kind, float):
         real = float.__add__(value, 0.0)
         return real if math.isfinite(real) else float.__repr__(value)
-    if isinstance(value, str):
+    if issubclass(kind, str):
         return clean_text(value)
-    if isinstance(value, (bytes, bytearray)):
+    if issubclass(kind, (bytes, bytearray)):
         return clean_text(bytes(value).decode("utf-8", "replace"))
     return "null" if value is None else f"({type_name(value)})"

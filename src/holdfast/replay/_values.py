@@ -17,7 +17,10 @@ Note = Callable[[str, str, Any], None]
 NO_OUTPUT = "(no output)"
 """What the model reads when a tool gave nothing back: providers refuse an empty text."""
 
-_PARTS = frozenset({"text", "image", "document", "input_text", "input_image", "output_text"})
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+_IMAGES = frozenset({"image", "image_url", "input_image"})
+_DOCUMENTS = frozenset({"document", "file", "input_file"})
+_PARTS = _TEXTS | _IMAGES | _DOCUMENTS
 
 
 def dump_json(value: Any) -> str:
@@ -91,9 +94,9 @@ def _is_part(item: Any) -> bool:
 
 def _read_part(part: dict[str, Any], note: Note) -> dict[str, Any] | None:
     kind = part["type"]
-    if kind in {"image", "input_image"}:
+    if kind in _IMAGES:
         return read_image(part, note)
-    if kind == "document":
+    if kind in _DOCUMENTS:
         return read_document(part, note)
     text = plain_text(part.get("text"))
     if text is None or is_blank(text):

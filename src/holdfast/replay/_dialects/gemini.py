@@ -8,7 +8,7 @@ from holdfast.replay._blocks import Block, Note, read_block, text_block
 from holdfast.replay._dialects._form import Dialect, Message, Pair, call_names, result_text
 from holdfast.replay._ids import call_key, fit_name
 from holdfast.replay._media import describe
-from holdfast.replay._text import clean_text, is_blank, plain_text, type_name
+from holdfast.replay._text import clean_text, is_base64, is_blank, plain_text, type_name
 from holdfast.replay._values import read_input, read_result
 
 __all__ = ["GEMINI", "read_gemini"]
@@ -119,8 +119,8 @@ def _read_text(part: Message, note: Note) -> Block | None:
 
 
 def _read_sign(block: Block, part: Message) -> Block:
-    signature = plain_text(_get(part, "thoughtSignature", "thought_signature"))
-    if signature:
+    signature = _get(part, "thoughtSignature", "thought_signature")
+    if isinstance(signature, str) and is_base64(signature):
         block["thought_signature"] = signature
     return block
 

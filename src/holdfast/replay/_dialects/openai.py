@@ -152,6 +152,9 @@ def _read_calls(message: Message, note: Note) -> list[Block]:
 
 def _read_call(call: Any, note: Note) -> Block | None:
     function = call.get("function") if isinstance(call, dict) else None
+    custom = call.get("custom") if isinstance(call, dict) else None
+    if isinstance(custom, dict):
+        function = {"name": custom.get("name"), "arguments": {"input": custom.get("input")}}
     if not isinstance(function, dict):
         note("invalid_structure", "a tool call without a function was dropped", call)
         return None

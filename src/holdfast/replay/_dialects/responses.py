@@ -17,33 +17,22 @@ def _fit_name(name: str) -> str:
 
 
 def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
-    items: list[Message] = []
-    parts: list[Message] = []
-    for block in blocks:
-        item = _item(block)
-        if item is not None:
-            _flush(items, parts, role)
-            items.append(item)
-        elif block["type"] not in _LEFT_OUT:
-            parts.append(_part(block, "input_text" if role == "user" else "output_text"))
-    _flush(items, parts, role)
+    items = [item for block in blocks if (item := _item(block, role)) is not None]
+    parts = [_part(b) for b in blocks if role == "user" and b["type"] != "tool_result"]
+    if parts:
+        lone = len(parts) == 1 and "text" in parts[0]
+        items.append({"role": role, "content": parts[0]["text"] if lone else parts})
     return items
 
 
-_LEFT_OUT = frozenset({"thinking", "redacted_thinking"})
+def _item(block: Block, role: str) -> Message | None:
+    """The item for a block that is one by itself; None for a part of a message, or for nothing.
 
-
-def _flush(items: list[Message], parts: list[Message], role: str) -> None:
-    if not parts:
-        return
-    lone = len(parts) == 1 and "text" in parts[0]
-    items.append({"role": role, "content": parts[0]["text"] if lone else list(parts)})
-    parts.clear()
-
-
-def _item(block: Block) -> Message | None:
-    """The item for a block that is one by itself; None for a part of a message."""
+    An assistant's texts are messages of their own: a list of them would need the provider's ids.
+    """
     kind = block["type"]
+    if kind == "text" and role == "assistant":
+        return {"role": "assistant", "content": block["text"]}
     if kind == "tool_use":
         return {
             "type": "function_call",
@@ -54,23 +43,23 @@ def _item(block: Block) -> Message | None:
     if kind == "tool_result":
         content = block["content"]
         if not isinstance(content, str):
-            content = [_part(part, "input_text") for part in content]
+            content = [_part(part) for part in content]
         return {"type": "function_call_output", "call_id": block["tool_use_id"], "output": content}
     return block if kind == "reasoning" else None
 
 
-def _part(block: Block, text_type: str) -> Message:
+def _part(block: Block) -> Message:
     if block["type"] == "text":
-        return {"type": text_type, "text": block["text"]}
+        return {"type": "input_text", "text": block["text"]}
     source = block["source"]
     kind = source["type"]
     if kind == "text":
-        return {"type": text_type, "text": source["data"]}
+        return {"type": "input_text", "text": source["data"]}
     if block["type"] == "image":
         if kind == "file":
-            return {"type": "input_image", "file_id": source["file_id"]}
+            return {"type": "input_image", "detail": "auto", "file_id": source["file_id"]}
         url = data_url(source) if kind == "base64" else source["url"]
-        return {"type": "input_image", "image_url": url}
+        return {"type": "input_image", "detail": "auto", "image_url": url}
     return _file_part(block, source)
 
 

@@ -44,7 +44,7 @@ def validate(messages: Any, provider: str = "anthropic") -> Validation:
     rules_type = _RULES.get(provider) if isinstance(provider, str) else None
     if rules_type is None:
         raise UsageError(f"unknown provider {provider!r}: one of {', '.join(_RULES)}")
-    if not isinstance(messages, list):
+    if not issubclass(type(messages), list):  # isinstance would ask the value itself
         return Validation(False, ["the messages are not a list"])
     rules = rules_type()
     for message in list.__iter__(messages):

@@ -6,15 +6,18 @@ share no code with the repair, so that each shows the other's mistakes.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from typing import Any
 
-__all__ = ["Rules", "is_json", "is_json_object", "is_text"]
+__all__ = ["Rules", "is_encoded", "is_json", "is_json_object", "is_text"]
 
 _DEPTH_MAX = 64
 _BITS_MAX = 12_000
+_REPEATS_MAX = 10_000
 
 
 def is_text(value: object) -> bool:
@@ -34,13 +37,34 @@ def _is_clean(text: str) -> bool:
     return True
 
 
-def is_json(value: Any, depth: int = _DEPTH_MAX) -> bool:
-    """Plain JSON data: exact types, finite numbers, text keys, bounded nesting."""
+def is_json(value: Any) -> bool:
+    """Plain JSON data: exact types, finite numbers, text keys, bounded nesting and sharing."""
+    seen: set[int] = set()
+    repeats = 0
+    waiting = [(value, _DEPTH_MAX)]
+    while waiting:
+        value, depth = waiting.pop()
+        kind = type(value)
+        if kind is not dict and kind is not list:
+            if not _is_leaf(value):
+                return False
+            continue
+        repeats += id(value) in seen
+        if depth <= 0 or repeats > _REPEATS_MAX:
+            return False
+        seen.add(id(value))
+        if kind is dict:
+            if not all(type(key) is str and _is_clean(key) for key in value):
+                return False
+            value = value.values()
+        waiting += [(item, depth - 1) for item in value]
+    return True
+
+
+def _is_leaf(value: Any) -> bool:
     kind = type(value)
     if kind is str:
         return _is_clean(value)
-    if kind is dict or kind is list:
-        return depth > 0 and _are_json(value, depth - 1)
     if kind is int:
         return bool(value.bit_length() <= _BITS_MAX)
     if kind is float:
@@ -48,12 +72,12 @@ def is_json(value: Any, depth: int = _DEPTH_MAX) -> bool:
     return value is None or kind is bool
 
 
-def _are_json(value: Any, depth: int) -> bool:
-    if type(value) is list:
-        return all(is_json(item, depth) for item in value)
-    return all(
-        type(key) is str and _is_clean(key) and is_json(item, depth) for key, item in value.items()
-    )
+def is_encoded(value: object) -> bool:
+    """Bytes in base64."""
+    try:
+        return type(value) is str and bool(base64.b64decode(value, validate=True))
+    except ValueError:
+        return False
 
 
 def is_json_object(text: object) -> bool:
@@ -66,7 +90,7 @@ def is_json_object(text: object) -> bool:
         return False
 
 
-class Rules:
+class Rules(ABC):
     """One check of one list. Subclasses say what a message may be and what may follow what."""
 
     id_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -79,9 +103,9 @@ class Rules:
         self._seen: set[str] = set()
         self._begun = False
 
+    @abstractmethod
     def check(self, message: Any) -> None:
         """Check the next message of the list."""
-        raise NotImplementedError
 
     def end(self) -> None:
         """Check what can only be seen at the end of the list."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.replay._rules._base import Rules, is_json, is_text
+from holdfast.replay._rules._base import Rules, is_encoded, is_json, is_text
 
 __all__ = ["AnthropicRules", "NeutralRules"]
 
@@ -103,7 +103,7 @@ class AnthropicRules(Rules):
             )
             self.need(self._cache_marks <= _CACHE_MARKS_MAX, "more than 4 cache marks")
         for name in self.extra_members & block.keys():
-            self.need(is_text(block[name]), f"{name} is empty or broken")
+            self.need(is_encoded(block[name]), f"{name} is empty or broken")
 
     def check_text(self, block: dict[str, Any]) -> None:
         """A text that says something."""
@@ -182,7 +182,7 @@ def _is_data(source: dict[str, Any], kind: str, media: set[str]) -> bool:
         source.keys() == {"type", "media_type", "data"}
         and source["type"] == kind
         and source["media_type"] in media
-        and is_text(source["data"])
+        and (is_encoded if kind == "base64" else is_text)(source["data"])
     )
 
 

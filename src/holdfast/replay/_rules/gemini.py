@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.replay._rules._base import Rules, is_json, is_text
+from holdfast.replay._rules._base import Rules, is_encoded, is_json, is_text
 
 __all__ = ["GeminiRules"]
 
@@ -71,7 +71,7 @@ class GeminiRules(Rules):
         if not self.need(len(kinds) == 1, "a part holds exactly one thing"):
             return
         signature = part.get("thoughtSignature")
-        self.need(signature is None or is_text(signature), "the signature is malformed")
+        self.need(signature is None or is_encoded(signature), "the signature is malformed")
         self.need(type(part.get("thought", False)) is bool, "thought is no boolean")
         kind = kinds.pop()
         value = part[kind]
@@ -90,7 +90,8 @@ class GeminiRules(Rules):
             value = {_NAMES.get(name, name): item for name, item in value.items()}
             place = "data" if kind == "inlineData" else "fileUri"
             self.need(is_text(value.get("mimeType")), "the media type is missing")
-            self.need(is_text(value.get(place)) and is_json(value), f"{place} is missing")
+            well = is_encoded if place == "data" else is_text
+            self.need(well(value.get(place)) and is_json(value), f"{place} is missing")
 
     def _call(self, call: dict[str, Any]) -> None:
         self.members(call, frozenset({"id", "name", "args"}), "a call")
