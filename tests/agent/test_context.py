@@ -20,11 +20,13 @@ from holdfast.storage.folder import Folder
 
 
 async def use(hf, script, tools, *steps, id="s", **options):
-    """Let a scripted model use tools; what they gave, in order."""
+    """Let a scripted model use tools; what they gave, in the order of the calls."""
     agent = Agent(script(*steps, "done").model, tools=tools, **options)
     with hf.session(id, agent_id="bot") as session:
         await agent.run("go", session=session)
-        return [e.data["result"] for e in session.events() if e.type == "tool_result"]
+        events = list(session.events())
+    found = {e.data["toolCallId"]: e.data["result"] for e in events if e.type == "tool_result"}
+    return [found[e.data["id"]] for e in events if e.type == "tool_call"]
 
 
 # -- memory ------------------------------------------------------------------------------------

@@ -119,7 +119,10 @@ async def test_autosave_flushes_while_the_agent_lives_and_stops_with_it(
     await agent.run("first")
     flushed.clear()
     agent.session.variables["x"] = 1
-    await asyncio.sleep(0.3)
+    for _ in range(500):
+        if flushed:
+            break
+        await asyncio.sleep(0.01)
     assert flushed == [agent.session_id]  # dirty once, flushed once
     agent.close()
     flushed.clear()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from pydantic_ai.models.function import DeltaThinkingPart, FunctionModel
 
-from holdfast.agent import Agent
+from holdfast.agent import Agent, _streaming
 from holdfast.errors import ModelFailed, UsageError
 from holdfast.replay import validate
 
@@ -15,6 +15,12 @@ from holdfast.replay import validate
 def streaming(stream):
     """A model that streams what the function yields."""
     return FunctionModel(stream_function=stream, model_name="stream")
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Pieces are put together for as long as it takes, also on a busy machine."""
+    monkeypatch.setattr(_streaming, "HOLD_S", 60)
 
 
 async def test_words_come_one_by_one_and_the_result_at_the_end(hf, script):
@@ -30,7 +36,7 @@ async def test_words_come_one_by_one_and_the_result_at_the_end(hf, script):
         assert session.messages()[-1] == {"role": "assistant", "content": "one two three "}
 
 
-async def test_pieces_are_put_together_and_the_final_event_covers_them(hf, script):
+async def test_pieces_are_put_together_and_the_final_event_covers_them(hf, script, patient):
     """Quick pieces share an event; the final one names the first it covers."""
     agent = Agent(script("one two three").model)
     with hf.session("s") as session:
@@ -59,7 +65,7 @@ async def test_a_word_is_on_record_within_the_hold(hf):
     assert seen == ["first"]
 
 
-async def test_a_kibibyte_is_recorded_at_once(hf):
+async def test_a_kibibyte_is_recorded_at_once(hf, patient):
     """A long piece does not wait for the clock."""
 
     async def much(messages, info):
@@ -73,7 +79,7 @@ async def test_a_kibibyte_is_recorded_at_once(hf):
     assert sizes == [1200, 1200]
 
 
-async def test_thoughts_are_streamed_to_the_log_and_not_to_the_reader(hf):
+async def test_thoughts_are_streamed_to_the_log_and_not_to_the_reader(hf, patient):
     """Thinking is recorded as its own kind; the reader gets the answer only."""
 
     async def thoughtful(messages, info):

@@ -202,7 +202,10 @@ async def test_a_long_run_gives_signs_of_life(hf, script):
 
     async def slow() -> str:
         """Take a while."""
-        await asyncio.sleep(0.12)
+        for _ in range(1000):
+            if sum(bool(e.data.get("heartbeat")) for e in session.events()) >= 2:
+                break
+            await asyncio.sleep(0.01)
         return "slow"
 
     agent = Agent(script([("slow", {})], "done").model, tools=[slow], heartbeat_ms=20)
