@@ -8,7 +8,15 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.errors import InvalidData, InvalidId, TooLarge, TooNew, UsageError
+from holdfast.errors import (
+    Fenced,
+    InvalidData,
+    InvalidId,
+    StoreFull,
+    TooLarge,
+    TooNew,
+    UsageError,
+)
 from holdfast.model import Event, Limits
 
 
@@ -150,6 +158,64 @@ def test_the_last_value_of_a_memory_key_counts_whatever_its_scope(hf):
     assert session.memory.get("k") == 2
     session.memory.set("k", 3)
     assert session.memory.get("k") == 3
+
+
+def test_long_names_are_refused_before_anything_is_written(hf):
+    """Titles, tags and keys that would not fit are typed errors, not silently lost."""
+    session = hf.session("a")
+    session.user("x")
+    last = session.seq
+    with pytest.raises(TooLarge):
+        session.title = "t" * 300_000
+    with pytest.raises(TooLarge):
+        hf.session("b", title="t" * 300_000)
+    with pytest.raises(TooLarge):
+        session.tag("t" * 201)
+    with pytest.raises(TooLarge):
+        session.append("user", {"content": "x"}, key="k" * 513)
+    assert session.seq == last
+
+
+def test_staged_events_that_cannot_be_saved_are_on_the_error(hf, monkeypatch):
+    """A staged session that is written by someone else, or cannot be, hands its events out."""
+    session = hf.session("a", staged=True)
+    session.user("mine")
+    with holdfast.open(hf.url) as other, other.session("b") as elsewhere:
+        elsewhere.user("theirs")
+    os.rename(hf.location("b"), hf.location("a"))
+    with pytest.raises(Fenced) as caught:
+        session.flush()
+    assert caught.value.unsaved[-1].data["content"] == "mine"
+
+    full = hf.session("c", staged=True)
+    full.user("kept")
+
+    def refuse(*_):
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(full._writer.log, "_write", refuse)
+    with pytest.raises(StoreFull) as caught:
+        full.close()
+    assert "kept" in [event.data.get("content") for event in caught.value.unsaved]
+
+
+def test_repair_removes_snapshots_that_are_not_whole(hf):
+    """After a repair nothing is left for verify to complain about."""
+    with hf.session("a") as session:
+        session.user("x")
+        seq = session.snapshot()
+    with open(f"{hf.location('a')}/snapshots/{seq}.json", "wb") as snapshot:
+        snapshot.write(b"not a snapshot")
+    assert not hf.verify("a").ok
+    hf.repair("a")
+    assert hf.verify("a").ok
+
+
+def test_a_path_may_begin_with_the_home_directory(tmp_path, monkeypatch):
+    """``~`` means the user's home, not a directory of that name."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with holdfast.open("~/store") as hf:
+        assert hf.location("a").startswith(str(tmp_path / "store"))
 
 
 def test_a_time_far_in_the_future_is_no_error(hf):

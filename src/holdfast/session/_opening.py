@@ -12,6 +12,7 @@ from holdfast.errors import (
     Fenced,
     InvalidId,
     NotFound,
+    TooLarge,
     UsageError,
 )
 from holdfast.model import FORMAT_VERSION, VERSION, Limits, Position, Unseal, check_id
@@ -23,11 +24,12 @@ from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Seal, Writer
 from holdfast.storage import Store
 
-__all__ = ["Opening", "Options"]
+__all__ = ["Opening", "Options", "check_title"]
 
 _DURABILITIES = ("barriers", "always", "os")
 _RESUMES = ("auto", "always", "never")
 _SALT_BYTES = 16
+_ESCAPED_BYTES_MAX = 6  # of one byte in JSON
 LEASE_MS = 30_000
 
 
@@ -54,6 +56,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("resume", self.resume, _RESUMES)
         if self.agent_id is not None:
             check_id(self.agent_id, what="agent id")
+        check_title(self.title, self.limits)
+
+
+def check_title(title: Any, limits: Limits) -> None:
+    """Raise UsageError for what is no text, TooLarge for one that would not fit into a line."""
+    if title is None:
+        return
+    if not isinstance(title, str):
+        raise UsageError("a title is a text")
+    size = len(title.encode("utf-8", "replace"))
+    if size > limits.blob_bytes_min // _ESCAPED_BYTES_MAX:
+        # A title that became a blob would be lost to lists.
+        raise TooLarge(f"the title has {size:,} bytes", limit="blob_bytes_min", needed_bytes=size)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

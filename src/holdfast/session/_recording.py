@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import UsageError
-from holdfast.model import Event
+from holdfast.errors import TooLarge, UsageError
+from holdfast.model import Event, Limits
 from holdfast.session._clock import new_call_id
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
@@ -21,6 +21,9 @@ _ROLES = {"user": "user", "assistant": "assistant", "system": "system"}
 
 class Recorder(ABC):
     """Everything that a session can be told, in terms of ``append``."""
+
+    limits: Limits
+    """What may be recorded."""
 
     @abstractmethod
     def append(
@@ -157,6 +160,12 @@ class Recorder(ABC):
         for tag in tags:
             if not isinstance(tag, str) or not tag.strip():
                 raise UsageError("a tag is a text that is not empty")
+            if len(tag) > self.limits.tag_chars_max:
+                raise TooLarge(
+                    f"the tag has {len(tag):,} characters,"
+                    f" at most {self.limits.tag_chars_max:,} are allowed",
+                    limit="tag_chars_max",
+                )
         for tag in tags:
             self.append(type, {"tag": tag})
 

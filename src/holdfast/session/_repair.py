@@ -88,6 +88,7 @@ def repair_log(log: Log, documents: Documents, epoch: int, clock: Clock = now_ms
     found = salvage(old, START, chained=False)
     snapshots = Snapshots(documents)
     snapshots.drop_beyond(found.position.offset)
+    snapshots.drop_damaged()
     if not found.gaps:
         return []
     # Before the log: a snapshot must never know more than the log that it belongs to.

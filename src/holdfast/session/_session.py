@@ -10,7 +10,7 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.errors import HoldfastError, InvalidData, StoreError, UsageError
+from holdfast.errors import Fenced, HoldfastError, InvalidData, StoreError, UsageError
 from holdfast.model import Event, Unseal, read_events
 from holdfast.replay import Fold, State
 from holdfast.session._blobs import blob_loader
@@ -18,7 +18,7 @@ from holdfast.session._cancellation import uncancelled
 from holdfast.session._hub import Hub
 from holdfast.session._keeping import Keeper
 from holdfast.session._memory import Memory
-from holdfast.session._opening import Opening
+from holdfast.session._opening import Opening, check_title
 from holdfast.session._outbox import Outbox
 from holdfast.session._recording import Recorder
 from holdfast.session._talk import Talk
@@ -58,6 +58,7 @@ class Session(Recorder):
         self.id = opening.session_id
         self.restored = opening.loaded.has_past
         self._store = store
+        self.limits = options.limits
         self._options = options
         self._opening = opening
         self._unseal = unseal
@@ -237,8 +238,7 @@ class Session(Recorder):
 
     @title.setter
     def title(self, title: str | None) -> None:
-        if title is not None and not isinstance(title, str):
-            raise UsageError("a title is a text")
+        check_title(title, self.limits)
         self.append("title", {"title": title})
 
     @property
@@ -314,6 +314,9 @@ class Session(Recorder):
             if self._end(save=save):
                 self.flush()
                 self._keeper.settle()
+        except StoreError as error:
+            self._last_words(error)
+            raise
         finally:
             self._finish()
 
@@ -331,6 +334,9 @@ class Session(Recorder):
                 await self.aflush()
                 if self._keeper.is_due:
                     await asyncio.to_thread(self._keeper.settle)
+        except StoreError as error:
+            self._last_words(error)
+            raise
         finally:
             self._finish()
 
@@ -490,7 +496,10 @@ class Session(Recorder):
     def _hand_over(self) -> None:
         """Give the log what was staged, under the lease."""
         if self._options.staged and self._writer.has_staged():
-            self._opening.take_over_at(self._writer.saved)
+            try:
+                self._opening.take_over_at(self._writer.saved)
+            except Fenced as error:
+                raise self._writer.failed(error) from error.__cause__
             self._writer.epoch = self._opening.epoch
             self._writer.write_staged()
 
@@ -531,6 +540,11 @@ class Session(Recorder):
             self._ended, self._ready = True, False
         self._outbox.deliver()
         return ending
+
+    def _last_words(self, error: StoreError) -> None:
+        """What was staged and cannot be saved at the end is on the error."""
+        if self._writer.has_staged():
+            self._writer.hand_out_unsaved(error)
 
     def _finish(self) -> None:
         # Under the lock: whoever sees it closed must be able to take the lease.

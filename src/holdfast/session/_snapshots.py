@@ -132,6 +132,14 @@ class Snapshots:
             if ahead:
                 self._remove(seq)
 
+    def drop_damaged(self) -> None:
+        """Remove those that are not whole: they would be passed over for ever."""
+        for seq in self.seqs():
+            try:
+                self.load(seq)
+            except Damaged:
+                self._remove(seq)
+
     def _remove(self, seq: int) -> None:
         try:
             self._documents.delete(f"{_FOLDER}{seq}{_SUFFIX}")

@@ -204,6 +204,7 @@ class Writer:
     ) -> Event:
         """The event; big parts of its data are taken out and added to ``blobs``."""
         type_bytes(draft.type)
+        self._check_key(draft.key)
         raw = encode_data(draft.data, self.limits)
         if len(raw) > self._plain_bytes_max and draft.type in _MESSAGES:
             self._check_text(draft.data.get("content"))
@@ -225,6 +226,15 @@ class Writer:
             return
         for name, payload in blobs.items():
             self._documents.put(f"blobs/{name}", payload, sync=False)
+
+    def _check_key(self, key: str | None) -> None:
+        # Every key is kept in the state, for ever.
+        if isinstance(key, str) and len(key) > self.limits.key_chars_max:
+            raise TooLarge(
+                f"the key of an event has {len(key):,} characters,"
+                f" at most {self.limits.key_chars_max:,} are allowed",
+                limit="key_chars_max",
+            )
 
     def _check_text(self, content: Any) -> None:
         texts = [content]
@@ -260,8 +270,12 @@ class Writer:
             return error
         if self._defers or isinstance(error, (Fenced, SyncFailed)):
             self.dead = error
-            error.fields.setdefault("unsaved", self._unsaved())
+            self.hand_out_unsaved(error)
         return error
+
+    def hand_out_unsaved(self, error: StoreError) -> None:
+        """Put on the error what would otherwise be lost."""
+        error.fields.setdefault("unsaved", self._unsaved())
 
     def _unsaved(self) -> list[Event]:
         """Best effort: the bytes as the log still has them, which may be less than was appended."""

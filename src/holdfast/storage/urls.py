@@ -27,7 +27,7 @@ def open_store(where: str | os.PathLike[str]) -> Store:
     text = os.fspath(where)
     scheme, colon, rest = text.partition(":")
     if not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme:
-        return FileStore(text)
+        return FileStore(os.path.expanduser(text))
     if scheme == "none":
         from holdfast.storage.none import NoStore
 
