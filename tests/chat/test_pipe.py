@@ -179,3 +179,11 @@ def test_configured_instructions_reach_the_model(run, model, hf, own_place):
     run("chat", text="two\n")
     assert "Talk so." in str(model.requests[1].body)
     assert only(hf).agent_id == "pirate"
+
+
+def test_bytes_that_are_no_text(run, hf):
+    """NUL and broken UTF-8 become marks; the message is answered and recorded."""
+    done = run("chat", text=b"one \x00 two \xff\xfe\n")
+    assert done.code == 0
+    assert done.out == "1: you said one \ufffd two \ufffd\ufffd\n"
+    assert run("run", "-", text=b"\xff\x00").out == "2: you said \ufffd\ufffd\n"

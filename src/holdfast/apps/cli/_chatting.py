@@ -14,7 +14,7 @@ from holdfast.apps.cli._history import History, LineReader
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._slash import COMMANDS, is_command, obey
 from holdfast.apps.cli._summary import print_conversation
-from holdfast.apps.cli._talk_options import Wishes
+from holdfast.apps.cli._talk_options import Wishes, recordable, standard_input
 from holdfast.apps.cli._talking import Talker
 from holdfast.errors import HoldfastError
 from holdfast.replay import is_complete
@@ -101,10 +101,11 @@ class Chat:
     # -- inside ------------------------------------------------------------------------------
 
     def _lines(self) -> Iterator[str]:
+        piped = standard_input()
         while True:
             try:
                 if not self.is_terminal:
-                    line = sys.stdin.readline()
+                    line = piped.readline()
                     if not line:
                         return
                     yield line.rstrip("\n")
@@ -118,7 +119,7 @@ class Chat:
                 self.app.err.line(Span("(/exit or Ctrl-D leaves)", "faint"))
 
     def _take(self, line: str) -> None:
-        text = line.strip()
+        text = recordable(line).strip()
         if not text:
             return
         if text in EXIT_WORDS:

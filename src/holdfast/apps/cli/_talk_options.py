@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 import click
 
 from holdfast.errors import UsageError
 
-__all__ = ["Wishes", "needs_agent", "talk_options"]
+__all__ = ["Wishes", "needs_agent", "recordable", "standard_input", "talk_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,3 +55,16 @@ def needs_agent() -> Iterator[None]:
             f"this needs the package {error.name}, which is not installed",
             remedy="Install it with: pip install 'holdfast[agent,local]'",
         ) from error
+
+
+def standard_input() -> TextIO:
+    """Standard input; bytes that are no text become question marks instead of a failure."""
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(errors="replace")
+    return sys.stdin
+
+
+def recordable(text: str) -> str:
+    """What the user gave, without the few characters that no provider takes."""
+    clean = text.encode("utf-8", "replace").decode()
+    return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")

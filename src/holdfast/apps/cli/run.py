@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,13 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._talk_options import Wishes, needs_agent, talk_options
+from holdfast.apps.cli._talk_options import (
+    Wishes,
+    needs_agent,
+    recordable,
+    standard_input,
+    talk_options,
+)
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +68,7 @@ def command(app: App, /, prompt: tuple[str, ...], *, as_json: bool, **wishes: An
 
 
 def _prompt(words: tuple[str, ...]) -> str:
-    text = sys.stdin.read() if words == (_STDIN,) else " ".join(words)
+    text = recordable(standard_input().read() if words == (_STDIN,) else " ".join(words))
     if not text.strip():
         raise UsageError("the prompt is empty", remedy="Give some words, or text on stdin with -.")
     return text
