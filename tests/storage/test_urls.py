@@ -1,0 +1,35 @@
+"""From a URL or a path to a store."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import UsageError
+from holdfast.storage import FileStore, MemoryStore, NoStore, open_store
+
+
+@pytest.mark.req("S3-4")
+def test_names_of_backends():
+    """Each backend has its scheme; memory is a new one each time unless it has a name."""
+    assert isinstance(open_store("none:"), NoStore)
+    assert isinstance(open_store("memory:"), MemoryStore)
+    assert open_store("memory:") is not open_store("memory:")
+    assert open_store("memory:named") is open_store("memory:named")
+
+
+def test_files(tmp_path):
+    """A path and its URL are the same store, also with spaces and percent signs in it."""
+    path = tmp_path / "a place" / "50%"
+    assert open_store(path).path == str(path)
+    assert open_store(str(path)).path == str(path)
+    assert open_store(FileStore(path).url).path == str(path)
+    assert open_store(f"file://localhost{tmp_path}").path == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "File:///x", "MEMORY:", "file://host/x", "file:x", "", "a\0b"]
+)
+def test_wrong_addresses(url):
+    """An address that no backend serves is a usage error that names the ones there are."""
+    with pytest.raises(UsageError):
+        open_store(url)
