@@ -157,9 +157,10 @@ def test_wrong_memory_entries_are_refused(hf, wrong):
 
 def test_two_writers_of_an_agents_memory_lose_nothing(store_root):
     """Threads that set different keys at once all find their entry afterwards."""
-    memory = AgentMemory(MemoryStore().documents("agents/a"))
+    documents = MemoryStore().documents("agents/a")
 
     def remember(n):
+        memory = AgentMemory(documents)
         memory.set(
             {
                 "key": f"k{n}",
@@ -171,14 +172,15 @@ def test_two_writers_of_an_agents_memory_lose_nothing(store_root):
                 "sizeBytes": 1,
             }
         )
+        memory.flush()
 
     threads = [threading.Thread(target=remember, args=(n,)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(memory.entries()) == [f"k{n}" for n in range(8)]
-    assert isinstance(memory.entries()["k0"], MemoryEntry)
+    assert sorted(AgentMemory(documents).entries()) == [f"k{n}" for n in range(8)]
+    assert isinstance(AgentMemory(documents).entries()["k0"], MemoryEntry)
 
 
 def test_an_unreadable_agent_memory_is_damage_not_silence():
@@ -197,11 +199,14 @@ def test_a_document_that_keeps_changing_ends_in_a_conflict(monkeypatch):
         raise Conflict
 
     monkeypatch.setattr(documents, "put", refuse)
+    memory = AgentMemory(documents)
+    memory.set(
+        dict.fromkeys(("key", "description", "scope", "priority"), "x")
+        | {"value": 1, "sizeBytes": 1, "pinned": False}
+    )
     with pytest.raises(Conflict):
-        AgentMemory(documents).set(
-            dict.fromkeys(("key", "description", "scope", "priority"), "x")
-            | {"value": 1, "sizeBytes": 1, "pinned": False}
-        )
+        memory.flush()
+    assert memory.is_dirty
 
 
 @pytest.mark.req("S3-68")
@@ -250,3 +255,37 @@ def test_the_last_list_wins_whoever_wrote_it(hf):
         s.todos.write([{"content": "three"}])
     with hf.session("a") as s:
         assert [todo["content"] for todo in s.todos] == ["three"]
+
+
+@pytest.mark.req("S0-38")
+@pytest.mark.req("S0-67")
+def test_persistent_memory_is_written_with_the_flush_not_with_each_change(hf, monkeypatch):
+    """Many changes cost one write, at the next flush; a session without events saves at its end."""
+    documents = hf.store.documents("agents/helper")
+    puts = []
+    real = type(documents).put
+    monkeypatch.setattr(
+        type(documents), "put", lambda self, *a, **k: (puts.append(a[0]), real(self, *a, **k))[1]
+    )
+    with hf.session("a", agent_id="helper") as s:
+        for n in range(20):
+            s.memory.set("count", n, scope="persistent")
+            s.memory.set("gone", n, scope="persistent")
+        s.memory.delete("gone")
+        assert s.memory.get("count") == 19
+        assert puts == []
+        s.flush()
+        assert puts == ["memory.json"]
+        s.memory.set("last", 1, scope="persistent")
+    assert puts == ["memory.json"] * 2
+    with hf.session("b", agent_id="helper") as s:
+        assert sorted(s.memory.entries("persistent")) == ["count", "last"]
+
+
+async def test_persistent_memory_is_written_under_asyncio(hf):
+    """The same with aflush, which leaves the loop free."""
+    async with hf.session("a", agent_id="helper") as s:
+        s.memory.set("k", 1, scope="persistent")
+        await s.aflush()
+        assert not s.memory.is_dirty
+    assert hf.store.documents("agents/helper").get("memory.json") is not None

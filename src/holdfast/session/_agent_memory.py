@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
 from typing import Any
 
 import msgspec
@@ -27,51 +27,78 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 class AgentMemory:
-    """``agents/<id>/memory.json``. Two writers never lose each other's entries."""
+    """``agents/<id>/memory.json``: read when first asked for, written when the session is flushed.
+
+    Many changes between two flushes cost one write. Two writers never lose each other's entries:
+    what is on disk is read again and only one's own changes are put over it.
+    """
 
     def __init__(self, documents: Documents, clock: Clock = now_ms) -> None:
         self._documents = documents
         self._clock = clock
+        self._lock = threading.Lock()
+        self._changes: dict[str, MemoryEntry | None] = {}
+        """Not written yet: an entry that was set, or None for one that was forgotten."""
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something is waiting to be written."""
+        return bool(self._changes)
 
     def entries(self) -> dict[str, MemoryEntry]:
         """What the agent remembers now."""
-        return self._read()[0].entries
+        stored = self._read()[0].entries
+        with self._lock:
+            _put_over(stored, self._changes)
+        return stored
 
     def set(self, data: dict[str, Any]) -> None:
         """Remember one entry, given as the data of a ``memory_set`` event."""
         now = self._clock()
-
-        def change(entries: dict[str, MemoryEntry]) -> bool:
-            old = entries.get(data["key"])
-            entries[data["key"]] = MemoryEntry(
-                key=data["key"],
-                description=data["description"],
-                raw=msgspec.Raw(msgspec.json.encode(data["value"])),
-                scope=data["scope"],
-                size_bytes=data["sizeBytes"],
-                priority=data["priority"],
-                pinned=data["pinned"],
-                created_at=now if old is None else old.created_at,
-                updated_at=now,
-            )
-            return True
-
-        self._change(change)
+        old = self.entries().get(data["key"])
+        entry = MemoryEntry(
+            key=data["key"],
+            description=data["description"],
+            raw=msgspec.Raw(msgspec.json.encode(data["value"])),
+            scope=data["scope"],
+            size_bytes=data["sizeBytes"],
+            priority=data["priority"],
+            pinned=data["pinned"],
+            created_at=now if old is None else old.created_at,
+            updated_at=now,
+        )
+        with self._lock:
+            self._changes[entry.key] = entry
 
     def delete(self, key: str) -> bool:
         """Forget one entry; whether there was one."""
-        return self._change(lambda entries: entries.pop(key, None) is not None)
+        if key not in self.entries():
+            return False
+        with self._lock:
+            self._changes[key] = None
+        return True
 
-    def _change(self, change: Callable[[dict[str, MemoryEntry]], bool]) -> bool:
+    def flush(self) -> None:
+        """Write what is waiting. Durable when it returns."""
+        with self._lock:
+            changes = dict(self._changes)
+        if not changes:
+            return
+        self._write(changes)
+        with self._lock:
+            for key, entry in changes.items():
+                if self._changes.get(key) is entry:
+                    del self._changes[key]
+
+    def _write(self, changes: dict[str, MemoryEntry | None]) -> None:
         for _ in range(_TRIES_MAX):
             document, etag = self._read()
-            if not change(document.entries):
-                return False
+            _put_over(document.entries, changes)
             try:
                 self._documents.put(_NAME, msgspec.json.encode(document), if_match=etag)
             except Conflict:
                 continue
-            return True
+            return
         raise Conflict(f"{_NAME} kept changing while it was written")
 
     def _read(self) -> tuple[_Document, str]:
@@ -85,3 +112,11 @@ class AgentMemory:
                 f"{_NAME} is not readable: {error}",
                 remedy="Mend or remove the file; the sessions themselves are whole.",
             ) from error
+
+
+def _put_over(entries: dict[str, MemoryEntry], changes: dict[str, MemoryEntry | None]) -> None:
+    for key, entry in changes.items():
+        if entry is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = entry

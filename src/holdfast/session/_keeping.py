@@ -7,6 +7,7 @@ from typing import Protocol
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Notice, Position
+from holdfast.session._memory import Memory
 from holdfast.session._opening import Opening
 from holdfast.session._outbox import Outbox
 from holdfast.session._schedule import SnapshotSchedule
@@ -22,6 +23,8 @@ _PAUSE_MS = 250
 
 class Kept(Protocol):
     """What the keeper needs of a session."""
+
+    memory: Memory
 
     @property
     def closed(self) -> bool:
@@ -112,7 +115,10 @@ class Keeper:
         self.watermark = min(notice_at, snapshot_at)
 
     def _autosave(self) -> None:
-        if self._idle() or self.flushed >= self._writer.offset:
+        is_dirty = self._opening.begun and self.flushed < self._writer.offset
+        if self._session.closed or not (is_dirty or self._session.memory.is_dirty):
+            return
+        if self._writer.dead is not None:
             return
         try:
             self._session.flush()

@@ -103,6 +103,16 @@ class Memory:
             "total_size_bytes": sum(entry.size_bytes for entry in entries),
         }
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether entries of the agent are waiting for the next flush."""
+        return self._agent is not None and self._agent.is_dirty
+
+    def flush(self) -> None:
+        """Write the agent's entries; the session's own are in its log already."""
+        if self._agent is not None:
+            self._agent.flush()
+
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.entry(key) is not None
 

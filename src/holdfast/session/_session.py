@@ -10,11 +10,12 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.errors import Fenced, HoldfastError, InvalidData, StoreError, UsageError
+from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
 from holdfast.model import Event, Unseal, read_events
 from holdfast.replay import Fold, State
 from holdfast.session._blobs import blob_loader
 from holdfast.session._cancellation import uncancelled
+from holdfast.session._drafts import as_draft, check_type
 from holdfast.session._hub import Hub
 from holdfast.session._keeping import Keeper
 from holdfast.session._memory import Memory
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 _MS = 1000.0
-# What the session itself records of its life; nobody else may claim it.
-_OWN_TYPES = frozenset(["session_start", "opened", "closed"])
 
 
 class Session(Recorder):
@@ -105,8 +104,7 @@ class Session(Recorder):
         if isinstance(event, Event):
             data, run, key = event.data, event.run, event.key
             timestamp, event = event.timestamp or None, event.type
-        if event in _OWN_TYPES:
-            raise _own_type(event)
+        check_type(event)
         return self._record(event, {} if data is None else data, run, key, timestamp)
 
     def _record(
@@ -149,7 +147,7 @@ class Session(Recorder):
 
     def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
         """Record several events with one write; a reader sees all of them or none."""
-        drafts = [_draft(event) for event in events]
+        drafts = [as_draft(event) for event in events]
         with self._lock:
             self._check_writable()
             try:
@@ -171,6 +169,7 @@ class Session(Recorder):
             self._check_usable()
             self._hand_over()
             offset = self._writer.offset
+        self.memory.flush()
         self._writer.sync()
         self._keeper.flushed = max(self._keeper.flushed, offset)
 
@@ -185,6 +184,8 @@ class Session(Recorder):
             future: Future[None] = self._store.sync({self._opening.key: self._writer.log})
         try:
             await uncancelled(asyncio.wrap_future(future))
+            if self.memory.is_dirty:
+                await uncancelled(asyncio.to_thread(self.memory.flush))
         except StoreError as error:
             raise self._writer.failed(error) from error
         self._keeper.flushed = max(self._keeper.flushed, offset)
@@ -539,7 +540,8 @@ class Session(Recorder):
                 self._write_batch([Draft("closed", {})])
             self._ended, self._ready = True, False
         self._outbox.deliver()
-        return ending
+        remembering = alive and save and not self._opening.read_only and self.memory.is_dirty
+        return ending or remembering
 
     def _last_words(self, error: StoreError) -> None:
         """What was staged and cannot be saved at the end is on the error."""
@@ -564,23 +566,3 @@ def _free_locks() -> None:
 
 
 os.register_at_fork(after_in_child=_free_locks)
-
-
-def _draft(event: Event | tuple[str, dict[str, Any]]) -> Draft:
-    if isinstance(event, Event):
-        draft = Draft(event.type, event.data, event.run, event.key, event.timestamp or None)
-    else:
-        try:
-            draft = Draft(*event)
-        except TypeError as error:
-            raise InvalidData("an event of a batch is an Event, or a type and its data") from error
-    if draft.type in _OWN_TYPES:
-        raise _own_type(draft.type)
-    return draft
-
-
-def _own_type(type: str) -> UsageError:
-    return UsageError(
-        f"{type!r} is recorded by the session itself",
-        remedy="Choose another type for your event.",
-    )
