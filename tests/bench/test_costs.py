@@ -156,3 +156,30 @@ def test_a_burst_gets_few_snapshots(store_root):
             for number in range(300):
                 session.user("x" * 100 + str(number))
     assert 1 <= told.count("snapshot_created") < 30
+
+
+def test_what_is_remembered_of_keys_and_types_is_bounded(monkeypatch):
+    """A hostile import with ever new names cannot make the memory of them grow without end."""
+    from holdfast.model import encode_data, encode_event_line
+
+    keys: set[str] = set()
+    heads: dict[str, bytes] = {}
+    monkeypatch.setattr("holdfast.model._data._plain_keys", keys)
+    monkeypatch.setattr("holdfast.model._line._heads", heads)
+    for number in range(1_100):
+        raw = encode_data({f"key{number}": 1, "k" * 50 + str(number): 2}, Limits())
+        assert encode_event_line(0, f"type{number}", 1, raw, 0)[0].startswith(b'{"seq":0,"type":"t')
+    assert len(keys) == len(heads) == 1_000
+    assert max(map(len, keys)) < 40
+
+
+def test_a_known_key_does_not_let_a_bad_one_pass():
+    """Remembering harmless keys changes nothing about those that are refused or escaped."""
+    from holdfast.errors import InvalidData
+    from holdfast.model import encode_data
+
+    for _ in range(2):
+        assert encode_data({"a": {"$blob": "x"}}, Limits()) == b'{"a":{"$$blob":"x"}}'
+        for bad in ({"a": 1, 1: 2}, {"a": {"b\0": 1}}, {"a": float("nan")}):
+            with pytest.raises(InvalidData):
+                encode_data(bad, Limits())
