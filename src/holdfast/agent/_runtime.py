@@ -18,7 +18,7 @@ from holdfast.library import open as open_library
 from holdfast.model import Event, Notice
 from holdfast.session import Clock, Session, Timers, now_ms
 
-__all__ = ["Runtime"]
+__all__ = ["EXIT_WORDS", "Runtime"]
 
 CLI_SESSION = "cli_session"
 EXIT_WORDS = frozenset(["exit", ";"])

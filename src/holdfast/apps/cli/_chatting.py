@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from holdfast.agent._runtime import EXIT_WORDS
 from holdfast.apps.cli._app import App, tell
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain
 from holdfast.apps.cli._history import History, LineReader
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Chat"]
 
-EXIT_WORDS = frozenset(["exit", ";"])
 _PROMPT = "you> "
 _SHOWN_EVENTS = 40
 _ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
