@@ -20,7 +20,7 @@ _HEAD = """\
 # Results
 
 Written by `make bench`; do not edit. Holdfast {version}, Python {python}, msgspec {msgspec},
-{system}, {rounds} rounds{quick}.
+{system}, {rounds} rounds.
 
 Each figure is a ratio to the least that any store must do on the same machine, named in parentheses
 and measured before, between and after ours in the same run. The ratio is the median of the rounds,
@@ -44,7 +44,7 @@ def show(lines: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
-def write(lines: Sequence[Line], rounds: int, *, quick: bool) -> None:
+def write(lines: Sequence[Line], rounds: int) -> None:
     """Put the table into RESULTS.md."""
     head = _HEAD.format(
         version=holdfast.__version__,
@@ -52,7 +52,6 @@ def write(lines: Sequence[Line], rounds: int, *, quick: bool) -> None:
         msgspec=msgspec.__version__,
         system=sys.platform,
         rounds=rounds,
-        quick=" (quick run)" if quick else "",
     )
     rows = [
         f"| {line.what} | {line.ratio:.3f} | {_spread(line)} | {_mark(line)} | {_verdict(line)}"
