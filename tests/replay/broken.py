@@ -177,6 +177,25 @@ def make_log(seed):
     return numbered(maker.events)
 
 
+def make_edited_log(seed):
+    """A broken log in which events were also retracted, replaced and summarised, here and there."""
+    maker = Maker(seed)
+    maker.conversation(maker.random.randint(2, 5)).break_some(maker.random.randint(0, 2))
+    for _ in range(maker.random.randint(1, 4)):
+        place = maker.random.randint(0, len(maker.events))
+        first, last = sorted(maker.random.randrange(place + 1) for _ in range(2))
+        edit = maker.random.choice(
+            [
+                event("retracted", {"seqs": [first, last]}),
+                event("retracted", {"seqs": [first], "replacement": f"r{maker.say(1)}"}),
+                event("compaction", {"summary": f"s{maker.say(1)}", "covers": [first, last]}),
+                event("compaction", {"summary": f"s{maker.say(1)}", "covers": [0, last]}),
+            ]
+        )
+        maker.events.insert(place, edit)
+    return numbered(maker.events)
+
+
 def make_healthy_log(seed, turns=4):
     """A log that needs no repair."""
     return numbered(Maker(seed).conversation(turns).events)

@@ -72,6 +72,21 @@ def test_asking_in_between_changes_nothing(maker, rounds):
         assert asked.messages() == converse(events).messages()
 
 
+def test_edited_logs_are_valid_at_every_moment_and_however_often_one_asks(maker, judge, rounds):
+    """Retractions and summaries, anywhere in a broken log, leave a valid list, the same for all."""
+    for seed in range(rounds // 4):
+        events = maker.make_edited_log(seed)
+        asked = Conversation()
+        for event in events:
+            asked.feed(event)
+            assert judge.problems(asked.messages(), "neutral") == [], seed
+        once = converse(events)
+        assert once.messages() == asked.messages(), seed
+        assert once.issues == asked.issues, seed
+        for provider in PROVIDERS:
+            assert judge.problems(once.messages(provider), provider) == [], seed
+
+
 def test_every_moment_of_a_log_is_valid(maker, rounds):
     """At each event of a log the conversation so far is valid."""
     for seed in range(rounds // 20):

@@ -299,6 +299,7 @@ RESPONSES_BAD = [
     [user(), REASONING, user()],
     [user(), REASONING, output()],
     [user(), {"type": "reasoning", "id": "rs_1"}, assistant()],
+    [user(), {"type": "reasoning", "summary": []}, assistant()],
     [user(), {**REASONING, "mood": 5}, assistant()],
     [user(), function_call(), REASONING, output(), assistant()],
     [user(), function_call()],

@@ -158,8 +158,9 @@ _REASONING_MEMBERS = ("id", "summary", "content", "encrypted_content")
 def _read_reasoning(part: Block, note: Note) -> Block | None:
     block: Block = {"type": "reasoning"}
     block |= {name: clean_json(part[name]) for name in _REASONING_MEMBERS if part.get(name)}
-    if not isinstance(block.setdefault("summary", []), list) or len(block) < 3:
-        note("invalid_block", "a reasoning item without content was dropped", None)
+    named = isinstance(block.get("id"), str) and block["id"].startswith("rs")
+    if not named or not isinstance(block.setdefault("summary", []), list):
+        note("invalid_block", "a reasoning item without an id or a summary was dropped", None)
         return None
     return block
 
@@ -173,6 +174,9 @@ def _read_owned(part: Block, note: Note) -> Block | None:
     return {name: value for name, value in block.items() if name != "cache_control"}
 
 
+_HINTS = {"caller", "toolset_name"}  # of use to Anthropic only, and only in untouched messages
+
+
 def _read_call(part: Block, note: Note) -> Block:
     block = {
         "type": "tool_use",
@@ -180,8 +184,8 @@ def _read_call(part: Block, note: Note) -> Block:
         "name": plain_text(part.get("name")) or "",
         "input": read_input(part.get("input"), note),
     }
-    known = {"type", "id", "name", "input", "cache_control", "thought_signature", "caller"}
-    _check_members(part, frozenset(known), note)
+    known = {"type", "id", "name", "input", "cache_control", "thought_signature"}
+    _check_members(part, frozenset(known | _HINTS), note)
     return _sign(block, part)
 
 
@@ -192,7 +196,7 @@ def _read_tool_result(part: Block, note: Note) -> Block:
     if failed or part.get("is_error") is True:
         block["is_error"] = True
     known = {"type", "tool_use_id", "content", "is_error", "cache_control"}
-    _check_members(part, frozenset(known), note)
+    _check_members(part, frozenset(known | _HINTS), note)
     return block
 
 

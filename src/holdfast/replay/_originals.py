@@ -12,8 +12,8 @@ from typing import Any
 __all__ = ["covers"]
 
 _EXTRA: dict[str, frozenset[str]] = {
-    "neutral": frozenset({"cache_control"}),
-    "anthropic": frozenset({"cache_control"}),
+    "neutral": frozenset({"cache_control", "caller", "toolset_name"}),
+    "anthropic": frozenset({"cache_control", "caller", "toolset_name"}),
     "openai": frozenset({"name", "refusal", "audio", "annotations", "detail"}),
     "openai-responses": frozenset(
         {"type", "id", "status", "phase", "annotations", "logprobs", "detail"}

@@ -137,13 +137,13 @@ class AnthropicRules(Rules):
         return str(identity)
 
     def _tool_use(self, block: dict[str, Any]) -> None:
-        self._block_members(block, "id", "name", "input", "caller")
+        self._block_members(block, "id", "name", "input", "caller", "toolset_name")
         self.open_call(block.get("id"), block.get("name"))
         value = block.get("input")
         self.need(type(value) is dict and is_json(value), "the input of a call is no JSON object")
 
     def _tool_result(self, block: dict[str, Any]) -> None:
-        self._block_members(block, "tool_use_id", "content", "is_error")
+        self._block_members(block, "tool_use_id", "content", "is_error", "toolset_name")
         self.close_call(block.get("tool_use_id"))
         self.need(type(block.get("is_error", False)) is bool, "is_error is no boolean")
         content = block.get("content")

@@ -88,7 +88,8 @@ class ResponsesRules(Rules):
             self.expect_no_open("the assistant goes on")
         self.begin("assistant", "user")
         self._reasoned = True
-        self.need(isinstance(item.get("summary"), list) and is_json(item), "malformed reasoning")
+        whole = "id" in item and isinstance(item.get("summary"), list)
+        self.need(whole and is_json(item), "malformed reasoning")
 
     def _content(self, content: Any, parts: frozenset[str]) -> None:
         if not isinstance(content, list):
