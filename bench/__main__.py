@@ -18,7 +18,7 @@ CASES = (Append, Flush, Syncs, Growth, Bytes, Load, Memory, Imports)
 
 
 def main() -> int:
-    """Measure, print, and write the table of a whole run; 1 with ``--check`` if a mark was missed."""
+    """Measure, print, and write the table of a whole run; 1 with ``--check`` and a missed mark."""
     names = {case.__name__.lower(): case for case in CASES}
     parser = argparse.ArgumentParser(prog="bench", description="Ratios to the machine's floor.")
     parser.add_argument(
