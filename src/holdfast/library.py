@@ -340,7 +340,7 @@ class Holdfast:
             # One that cannot be closed well must not keep the others open.
             for session in mine:
                 if session.hub is self._hub:
-                    rest.callback(_close_for_all, session)
+                    rest.callback(session.close_for_all)
 
     @property
     def store(self) -> Store:
@@ -402,8 +402,12 @@ class Holdfast:
                 if session.retain():
                     return session
             opening = Opening(self._store, id, options)
-            session = Session(self._store, opening, hub=self._hub, timers=self._timers)
-            _live[key] = session
+            try:
+                session = Session(self._store, opening, hub=self._hub, timers=self._timers)
+                _live[key] = session
+            except BaseException:
+                opening.release()
+                raise
         self._tell_opened(session, opening)
         return session
 
@@ -472,12 +476,6 @@ def _of_known_format(events: Iterator[Event]) -> Iterator[Event]:
     for event in events:
         check_format(event)
         yield event
-
-
-def _close_for_all(session: Session) -> None:
-    """Close a session however many have it open."""
-    while not session.closed:
-        session.close()
 
 
 def _check_resume(session: Session, options: Options) -> None:

@@ -178,6 +178,32 @@ def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(hf):
     assert status == 0
 
 
+def test_a_closing_that_was_interrupted_does_not_hold_up_the_library(tmp_path, monkeypatch):
+    """Closing the library ends, and gives back every lease, after a key press during a close."""
+    hf = holdfast.open(tmp_path / "store")
+    session = hf.session("a")
+    session.user("x")
+    interrupted_once(monkeypatch, session, "_finish")
+    with pytest.raises(KeyboardInterrupt):
+        session.close()
+    assert not session.closed
+    hf.close()
+    assert session.closed
+    with holdfast.open(tmp_path / "store") as again, again.session("a") as once_more:
+        once_more.user("y")
+
+
+def test_a_session_that_cannot_be_made_gives_its_lease_back(hf, monkeypatch):
+    """An opening that fails half-way can be tried again."""
+    with hf.session("a") as session:
+        session.user("x")
+    interrupted_once(monkeypatch, holdfast.library.Session, "__init__")
+    with pytest.raises(KeyboardInterrupt):
+        hf.session("a")
+    with hf.session("a") as session:
+        session.user("y")
+
+
 def test_one_session_that_cannot_be_closed_does_not_keep_the_others(tmp_path, monkeypatch):
     """Closing the library closes every session, also after one of them failed."""
     hf = holdfast.Holdfast(FileStore(tmp_path / "store"))

@@ -101,9 +101,9 @@ class Opening:
         self._held = False
         exists = store.exists(self.key)
         self._check_policy(exists=exists)
-        if exists and not self.read_only:
-            self._hold()
         try:
+            if exists and not self.read_only:
+                self._hold()
             self.loaded = self._load()
         except BaseException:
             self.release()

@@ -387,6 +387,12 @@ class Session(Recorder):
         """Where this session tells what happens."""
         return self._outbox.hub
 
+    def close_for_all(self) -> None:
+        """Close it however many have it open, also if an earlier closing was interrupted."""
+        while not self._closed and not self._ended:
+            self.close()
+        self._finish()
+
     def retain(self) -> bool:
         """Count one more user of this object; False if it has been closed.
 
@@ -553,7 +559,10 @@ class Session(Recorder):
         with self._lock:
             if not self._users:
                 self._closed, self._ready = True, False
-                self._release()
+                try:
+                    self._release()
+                finally:
+                    self._opening.release()  # again, in case the first was interrupted
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
