@@ -334,6 +334,14 @@ def make_plain_log(seed):
     return numbered(recorder.events), recorder.owner
 
 
+def make_broken_plain_log(seed):
+    """A recorded log of several agents with faults anywhere in it."""
+    recorder = Recorder(seed)
+    recorder.session(recorder.random.randint(1, 2))
+    recorder.break_some(recorder.random.randint(1, 6))
+    return numbered(recorder.events)
+
+
 def make_parallel_log(seed, children):
     """A recorded log of one agent whose children work at the same time."""
     recorder = Recorder(seed)

@@ -183,6 +183,25 @@ def test_words_of_delegated_agents_never_reach_the_parent(maker):
         assert all(not run.conversation.issues for run in found), seed
 
 
+def test_broken_logs_of_several_agents_are_valid_and_whole(maker, judge, rounds):
+    """Faults anywhere in a plain log: every run is valid, every word is shown once or reported."""
+    for seed in range(rounds // 4):
+        events = maker.make_broken_plain_log(seed)
+        found = Counter()
+        for run in runs(events):
+            conversation = run.conversation
+            for provider in PROVIDERS:
+                assert judge.problems(conversation.messages(provider), provider) == [], seed
+            found.update(maker.words_in(conversation.messages()))
+            found.update(maker.words_in([issue.content for issue in conversation.issues]))
+        recorded = Counter()
+        for event in events:
+            talk = event.type in {"user", "assistant", "tool_call", "tool_result"}
+            if talk and event.data.get("agent") != "system":
+                recorded.update(maker.words_in(event.data))
+        assert found == recorded, seed
+
+
 @pytest.mark.req("S3-43")
 @pytest.mark.parametrize("children", [["seer", "wolf", "scribe"], ["seer", "seer", "seer"]])
 def test_agents_at_work_at_the_same_time_do_not_reach_the_parent(maker, children):

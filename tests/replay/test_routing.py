@@ -322,6 +322,19 @@ def test_results_go_where_their_call_is():
     assert "five" in issues[None]
 
 
+def test_runs_may_use_the_same_ids():
+    """Of calls with one id in parent and child, the innermost is answered first."""
+    events = log(
+        start("boss", 0), user("go"), calls("boss", "call_0"), start("kid", 1), user("sub"),
+        calls("kid", "call_0"), result("call_0", "inner"), says("kid", "x"), ends("kid"),
+        result("call_0", "outer"),
+    )  # fmt: skip
+    top, child = runs(events)
+    assert "outer" in str(top.conversation.messages())
+    assert "inner" in str(child.conversation.messages())
+    assert top.conversation.issues == child.conversation.issues == []
+
+
 def test_retraction_reaches_every_run():
     """What is taken back is taken back in whichever run it was said."""
     found = split(

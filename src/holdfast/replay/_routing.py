@@ -35,7 +35,8 @@ class Router:
     def __init__(self) -> None:
         self.limbo: dict[Any, list[Event]] = {}
         self.runs = Runs()
-        self._call_runs: dict[Any, str | None] = {}
+        self._callers: dict[Any, list[str | None]] = {}
+        self._own_calls: set[tuple[str | None, Any]] = set()
         self._own: dict[str, str | None] = {}
         self._last_user: tuple[Run, Event] | None = None
         self._started = False
@@ -83,18 +84,24 @@ class Router:
         key = _hashable(data.get("toolCallId"))
         if event.run is not None:
             own = self._own.get(event.run, event.run)
-            return [(self._call_runs.get((own, key), self._call_runs.get(key, own)), event)]
-        if key in self._call_runs:
-            return [(self._call_runs[key], event)]
-        self.limbo.setdefault(key, []).append(event)
-        return []
+            is_own = (own, key) in self._own_calls or key not in self._callers
+            return [(own if is_own else self._callers[key][-1], event)]
+        callers = self._callers.get(key)
+        if callers is None:
+            self.limbo.setdefault(key, []).append(event)
+            return []
+        # Of calls with the same id in several runs, the newest is answered first: it is innermost.
+        return [(callers.pop() if len(callers) > 1 else callers[0], event)]
 
     def _deliver(self, key: str | None, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """An event of the assistant, and the results that came before the calls in it."""
         deliveries: list[Delivery] = [(key, event)]
         for call in _calls_in(event.type, data):
-            self._call_runs[call] = key
-            self._call_runs[(key, call)] = key
+            callers = self._callers.setdefault(call, [])
+            if not callers or callers[-1] != key:
+                callers.append(key)
+            if event.run is not None:
+                self._own_calls.add((key, call))
             deliveries += [(key, result) for result in self.limbo.pop(call, ())]
         return deliveries
 

@@ -82,12 +82,13 @@ def is_encoded(value: object) -> bool:
 
 def is_json_object(text: object) -> bool:
     """A string that holds one JSON object."""
-    if not is_text(text):
+    if type(text) is not str or not is_text(text):
         return False
     try:
-        return isinstance(json.loads(text), dict)  # type: ignore[arg-type]
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return False
+    return type(value) is dict and is_json(value)
 
 
 class Rules(ABC):
