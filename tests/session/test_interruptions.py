@@ -56,6 +56,8 @@ def test_a_key_press_between_log_and_state_leaves_them_in_step(hf, monkeypatch, 
     assert session.messages() == hf.recover("a", "neutral").messages
 
 
+# A key press inside a generator that is being collected can only be reported, not raised.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_signals_at_any_moment_leave_log_and_state_in_step(hf):
     """Appends that are interrupted again and again leave a valid log and a true state."""
     session = hf.session("a")

@@ -35,16 +35,14 @@ class FileLease(Lease):
         if self._descriptor is not None and self._forks == forks.count:
             return self._epoch
         with translation(f"locking {'/'.join(self._parts)}"):
-            descriptor = self._take()
             try:
+                descriptor = self._take()
                 epoch = self._read_card(descriptor).get("epoch")
                 self._epoch = epoch + 1 if isinstance(epoch, int) else 1
                 self._write_card(descriptor, owner)
             except BaseException:
-                let_go(self._disk, descriptor)
+                self.release()
                 raise
-        self._descriptor = descriptor
-        self._forks = forks.count
         return self._epoch
 
     def renew(self, ttl_ms: int) -> None:
@@ -66,6 +64,8 @@ class FileLease(Lease):
                     if not self._disk.lock(descriptor):
                         raise self._locked(descriptor)
                     if self._is_current(descriptor):
+                        # Noted at once: an interruption on the way out must not lose it.
+                        self._descriptor, self._forks = descriptor, forks.count
                         return descriptor
                 except BaseException:
                     let_go(self._disk, descriptor)
