@@ -8,7 +8,8 @@ import pytest
 from pydantic_ai.models.function import DeltaThinkingPart, FunctionModel
 
 from holdfast.agent import Agent, _streaming
-from holdfast.errors import ModelFailed, UsageError
+from holdfast.agent._talk import Talk
+from holdfast.errors import ModelFailed, StoreFull, UsageError
 from holdfast.replay import validate
 
 
@@ -50,7 +51,7 @@ async def test_pieces_are_put_together_and_the_final_event_covers_them(hf, scrip
 
 
 async def test_a_word_is_on_record_within_the_hold(hf):
-    """What the user has seen is recorded after 50 ms, before the next piece comes."""
+    """A word is recorded after 50 ms, before the next piece comes."""
     seen = []
 
     async def slow(messages, info):
@@ -63,6 +64,51 @@ async def test_a_word_is_on_record_within_the_hold(hf):
         async for _ in Agent(streaming(slow)).run_stream("go", session=session):
             pass
     assert seen == ["first"]
+
+
+@pytest.mark.req("S3-44")
+async def test_nobody_sees_a_word_before_it_is_on_record(hf):
+    """Whenever the process dies, the words that a user had seen are in the log."""
+
+    async def words(messages, info):
+        for number in range(60):
+            yield f"w{number} "
+            await asyncio.sleep(0.003)
+
+    shown = ""
+    with hf.session("s") as session:
+        async for piece in Agent(streaming(words)).run_stream("go", session=session):
+            shown += piece
+            kept = "".join(e.data["content"] for e in session.events() if e.type == "delta")
+            assert kept.startswith(shown)
+    assert shown.split() == [f"w{number}" for number in range(60)]
+
+
+async def test_words_that_the_store_refuses_are_not_lost_in_a_timer(hf, monkeypatch):
+    """If the store takes nothing for a while, the words are held and recorded once it does."""
+    refusals = iter([StoreFull("no space"), StoreFull("no space")])
+    record = Talk.delta
+
+    def delta(talk, *args, **data):
+        refusal = next(refusals, None)
+        if refusal is not None:
+            raise refusal
+        return record(talk, *args, **data)
+
+    async def slow(messages, info):
+        yield "first "
+        await asyncio.sleep(0.12)
+        yield "second "
+        await asyncio.sleep(0.12)
+
+    monkeypatch.setattr(_streaming, "HOLD_S", 0.01)
+    monkeypatch.setattr(Talk, "delta", delta)
+    with hf.session("s") as session:
+        stream = Agent(streaming(slow)).run_stream("go", session=session)
+        pieces = [piece async for piece in stream]
+        kept = [e.data["content"] for e in session.events() if e.type == "delta"]
+    assert pieces == ["first ", "second "]
+    assert kept == ["first second "]
 
 
 async def test_a_kibibyte_is_recorded_at_once(hf, patient):

@@ -496,6 +496,22 @@ async def test_ids_that_come_again_are_told_apart(hf, script):
     assert got == {"a": "a", "b": "b", "c": "c"}
 
 
+async def test_ids_outside_the_window_are_not_used_again(hf, script):
+    """An id is new to the whole session, also if the request holds only the end of it."""
+
+    def echo(word: str) -> str:
+        """Echo."""
+        return word * 300
+
+    steps = [[("echo", {"word": "a"}, "call_0")], "done"] * 6
+    agent = Agent(script(*steps).model, tools=[echo], max_context_tokens=600, strategy="window")
+    with hf.session("s") as session:
+        for number in range(6):
+            await agent.run(f"question {number} " + "x" * 600, session=session)
+        ids = [event.data["id"] for event in session.events() if event.type == "tool_call"]
+    assert len(set(ids)) == 6
+
+
 def blocks_of(message):
     """The blocks of a message that has any."""
     return message["content"] if isinstance(message["content"], list) else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent import Agent
+from holdfast.agent import Agent, Tool
 from holdfast.agent._window import fit_messages, measure, shorten_results
 from holdfast.errors import TooLarge
 from holdfast.replay import validate
@@ -41,6 +41,23 @@ async def test_a_window_keeps_the_first_turn_and_the_newest(hf, script, texts):
     assert said[0].startswith("question 0 ")
     assert said[-1] == "and now?"
     assert "answer 29" in said
+
+
+@pytest.mark.req("S1-35")
+async def test_what_tools_are_said_to_do_takes_its_part_of_the_window(hf, script):
+    """A long description leaves less room for the conversation."""
+
+    def look(n: int) -> str:
+        """Look."""
+        return "y"
+
+    wordy = Tool(look, description="d" * 2000)
+    model = script("ok")
+    with hf.session("s") as session:
+        long_talk(session)
+        agent = Agent(model.model, tools=[wordy], max_context_tokens=1000, strategy="window")
+        await agent.run("and now?", session=session)
+    assert tokens(model.requests[0]) <= 500
 
 
 @pytest.mark.req("B-38")

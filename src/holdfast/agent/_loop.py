@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._compaction import compact
 from holdfast.agent._engine import Engine
@@ -100,7 +101,8 @@ class Loop:
             if not reply.calls:
                 return Outcome(reply.text, finish_reason=reply.finish_reason)
             words = any(part.kind == "text" for part in reply.speech)
-            calls = with_own_ids(reply.calls, ask.messages)
+            # Of the whole conversation: the request may hold a part of it.
+            calls = with_own_ids(reply.calls, self._talk.messages())
             halts = await self._executor.execute(calls, {} if words else cost_of(reply))
             if halts:
                 return Outcome(reply.text, halts, "suspended")
@@ -120,14 +122,12 @@ class Loop:
         return reply
 
     async def _stream(self, ask: Ask, emit: Emit) -> tuple[Reply, dict[str, int]]:
-        recorder = DeltaRecorder(self._talk)
+        recorder = DeltaRecorder(self._talk, emit)
         replies: list[Reply] = []
         try:
             async with contextlib.aclosing(self._engine.stream(ask, replies)) as pieces:
                 async for kind, text in pieces:
                     recorder.take(kind, text)
-                    if kind == "text":
-                        emit(text)
         finally:
             recorder.flush()
         return replies[0], recorder.covers
@@ -146,8 +146,14 @@ class Loop:
         return Ask(fit_messages(messages, room), instructions, self._definitions)
 
     def _overhead(self, instructions: str | None) -> int:
-        schemas = sum(len(str(d.parameters_json_schema)) // 4 + 16 for d in self._definitions)
-        return schemas + estimate_tokens(instructions or "")
+        tools = sum(_measure_tool(definition) for definition in self._definitions)
+        return tools + estimate_tokens(instructions or "")
+
+
+def _measure_tool(definition: ToolDefinition) -> int:
+    """About how many tokens a tool takes of every request."""
+    told = f"{definition.name}{definition.description or ''}{definition.parameters_json_schema}"
+    return estimate_tokens(told) + 16
 
 
 @contextlib.asynccontextmanager

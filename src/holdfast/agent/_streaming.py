@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable
 
 from holdfast.agent._talk import Talk
+from holdfast.errors import HoldfastError
 
 __all__ = ["DeltaRecorder"]
 
@@ -13,14 +16,16 @@ HOLD_BYTES = 1024
 
 
 class DeltaRecorder:
-    """Records streamed pieces, put together for at most 50 ms or 1 KiB.
+    """Records streamed pieces, put together for at most 50 ms or 1 KiB, and then shows them.
 
-    So what a user has seen is on record within 50 ms. ``covers`` holds, for each kind, the first
-    event recorded, which the final event names.
+    ``emit`` gets the text of an answer only after it is on record: what a user has seen survives
+    the death of the process. ``covers`` holds, for each kind, the first event recorded, which the
+    final event names.
     """
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: Talk, emit: Callable[[str], None]) -> None:
         self._talk = talk
+        self._emit = emit
         self._kind = "text"
         self._held: list[str] = []
         self._bytes = 0
@@ -37,16 +42,26 @@ class DeltaRecorder:
         if self._bytes >= HOLD_BYTES:
             self.flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(HOLD_S, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(HOLD_S, self._flush_in_time)
 
     def flush(self) -> None:
-        """Record what is held."""
+        """Record what is held, then show it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        text, self._held, self._bytes = "".join(self._held), [], 0
+        text = "".join(self._held)
         if not text:
             return
         extra = {} if self._kind == "text" else {"kind": self._kind}
         event = self._talk.delta(text, agent=self._talk.agent, **extra)
+        pieces, self._held, self._bytes = self._held, [], 0
         self.covers.setdefault(self._kind, event.seq)
+        if self._kind == "text":
+            for piece in pieces:
+                self._emit(piece)
+
+    def _flush_in_time(self) -> None:
+        self._timer = None
+        # Nobody could catch it here. What the store refuses is held, and raised by a later flush.
+        with contextlib.suppress(HoldfastError):
+            self.flush()
