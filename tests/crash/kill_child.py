@@ -1,8 +1,9 @@
 """A process that is killed: forks a fresh writer for each line it reads, and says what is safe.
 
-Run as ``python kill_child.py <store>``. For each line ``<round> <session>`` on its input it forks;
-the child appends, flushes, closes and opens again at random until it is killed, and writes a line
-for every promise the library made: ``a <token>`` for an append that returned, ``f`` for a flush.
+Run as ``python kill_child.py <store>``. For each line ``<round> <session>`` of input it forks. The
+child says ``open``, then appends, flushes, closes and opens again at random until it is killed, and
+writes a line for every promise of the library: ``a <token>`` for an append that returned, ``f`` for
+a flush.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Writer:
         self.id = id
         self.count = 0
         self.session = self.hf.session(id)
+        tell("open")
 
     def token(self):
         self.count += 1
@@ -76,13 +78,21 @@ class Writer:
         self.session = self.hf.session(self.id)
 
     def run(self):
-        steps = [self.append] * 8 + [self.batch, self.blob, self.tool, self.flush] * 2
+        steps = [self.append] * 24 + [self.batch, self.blob, self.tool, self.flush] * 2
         steps += [self.snapshot, self.reopen]
         for _ in range(STEPS_MAX):
             self.random.choice(steps)()
 
 
+def warm_up():
+    """Load what is loaded on first use, once for all children."""
+    with Holdfast("memory:") as hf, hf.session("warm") as session:
+        session.user("up")
+        session.snapshot()
+
+
 def main(store):
+    warm_up()
     tell("ready")
     for line in sys.stdin:
         number, id = line.split()

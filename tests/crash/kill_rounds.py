@@ -14,7 +14,8 @@ from holdfast import Holdfast
 from holdfast.model import Limits
 
 CHILD = Path(__file__).with_name("kill_child.py")
-PAUSE_S_MAX = 0.05
+PAUSE_S_MAX = 0.03
+OPENING_PART = 0.15
 
 
 class Rounds:
@@ -49,6 +50,9 @@ class Rounds:
         print(number, id, file=self.zygote.stdin, flush=True)
         word, pid = self._line().split()
         assert word == "pid"
+        # Now and then while it is still opening the session, mostly while it is writing.
+        if self.random.random() > OPENING_PART and (line := self._line()) != "open":
+            raise AssertionError(line)
         time.sleep(self.random.uniform(0, PAUSE_S_MAX))
         os.kill(int(pid), signal.SIGKILL)
         return self._take_promises(id)
@@ -58,11 +62,12 @@ class Rounds:
         count = 0
         while (line := self._line()) != "ended":
             assert not line.startswith("error"), line
-            count += 1
             if line == "f":
                 flushed.update(appended)
+                count += 1
             elif line.startswith("a "):
                 appended.append(line[2:])
+                count += 1
         return count
 
     def _line(self):

@@ -8,7 +8,7 @@ import pytest
 from crash_campaign import OPERATIONS, Checker, changes_count, recovery, repeatable, run_workload
 
 FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
-SCANTY = 6  # states of a workload whose recovery is crashed in its turn, on a push
+SCANTY = 4  # states of a workload whose recovery is crashed in its turn, on a push
 
 
 @pytest.fixture(scope="module")

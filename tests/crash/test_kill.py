@@ -26,7 +26,7 @@ def test_kill_at_random_moments(store_root, capsys):
                 check_session(store_root, id, rounds.appended[id])
     with capsys.disabled():
         print(f" [{ROUNDS} kills, {promises:,} promises] ", end="")  # noqa: T201 - a figure to see
-    assert promises > ROUNDS
+    assert promises > ROUNDS // 2  # many more, unless the machine is very busy
     with Holdfast(store_root) as hf:
         for id in [id for id, tokens in rounds.appended.items() if tokens]:
             with hf.session(id, resume="always") as session:
