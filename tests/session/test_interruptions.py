@@ -109,6 +109,24 @@ def test_a_session_that_is_opened_while_it_is_closed_can_be_used(hf):
     assert hf.state("a").last_open.closed
 
 
+def test_the_last_of_several_who_close_gives_the_lease_back(hf):
+    """One who closes a session late does not take it from one who opened it meanwhile."""
+    session = hf.session("a")
+    session.user("x")
+    assert session._leave()
+    session._end(save=True)
+    assert hf.session("a") is session
+    session.user("y")
+    assert session._leave()
+    session._finish()
+    assert not session.closed
+    assert session._end(save=True)
+    session.flush()
+    session._finish()
+    assert session.closed
+    assert [event.type for event in hf.events("a")][-3:] == ["opened", "user", "closed"]
+
+
 async def test_a_session_opened_again_on_the_loop_while_it_is_closed_goes_on(hf, monkeypatch):
     """Opening an id whose closing has not ended yet neither waits for it nor fails."""
     session = hf.session("a", title="first")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 _MS = 1000.0
+_PATIENCE_S = 1.0
+_WAIT_S = 0.002
 
 
 class Session(Recorder):
@@ -66,6 +69,7 @@ class Session(Recorder):
         self._closed = False
         self._ended = False
         self._users = 1
+        self._closers = 0
         # Whether an append may go straight to the log: begun, not ended, and nothing in doubt.
         self._ready = False
         self._in_doubt = False
@@ -391,7 +395,12 @@ class Session(Recorder):
         """Close it however many have it open, also if an earlier closing was interrupted."""
         while not self._closed and not self._ended:
             self.close()
-        self._finish()
+        patience = time.monotonic() + _PATIENCE_S
+        while not self._closed:
+            if time.monotonic() > patience:
+                self._closers = 0  # whoever was at it has been interrupted
+                self._finish()
+            time.sleep(_WAIT_S)
 
     def retain(self) -> bool:
         """Count one more user of this object; False if it has been closed.
@@ -532,8 +541,11 @@ class Session(Recorder):
     def _leave(self) -> bool:
         """Whether this call is the one that closes."""
         with self._lock:
-            self._users -= 0 if self._closed or self._ended else 1
-            return self._users == 0 and not self._closed and not self._ended
+            if self._closed or self._ended:
+                return False
+            self._users -= 1
+            self._closers += not self._users
+            return not self._users
 
     def _end(self, *, save: bool) -> bool:
         """Write the last event and take no more; whether there is anything to flush."""
@@ -555,9 +567,11 @@ class Session(Recorder):
             self._writer.hand_out_unsaved(error)
 
     def _finish(self) -> None:
-        # Under the lock: whoever sees it closed must be able to take the lease.
+        # Under the lock: whoever sees it closed must be able to take the lease. When it was opened
+        # and closed again meanwhile, several are closing it, and the last one gives it back.
         with self._lock:
-            if not self._users:
+            self._closers -= 1
+            if not self._users and self._closers <= 0:
                 self._closed, self._ready = True, False
                 try:
                     self._release()
