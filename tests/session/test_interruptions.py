@@ -127,6 +127,21 @@ def test_the_last_of_several_who_close_gives_the_lease_back(hf):
     assert [event.type for event in hf.events("a")][-3:] == ["opened", "user", "closed"]
 
 
+def test_two_who_close_at_once_record_one_end(hf):
+    """However closings and openings overlap, every opening has one end."""
+    session = hf.session("a")
+    session.user("x")
+    assert session._leave()
+    assert hf.session("a") is session
+    assert session._leave()
+    assert session._end(save=True)
+    assert not session._end(save=True)
+    session._finish()
+    session._finish()
+    assert session.closed
+    assert [event.type for event in hf.events("a")].count("closed") == 1
+
+
 async def test_a_session_opened_again_on_the_loop_while_it_is_closed_goes_on(hf, monkeypatch):
     """Opening an id whose closing has not ended yet neither waits for it nor fails."""
     session = hf.session("a", title="first")

@@ -551,8 +551,8 @@ class Session(Recorder):
         """Write the last event and take no more; whether there is anything to flush."""
         alive = not self.orphaned and self._writer.dead is None
         with self._lock:
-            if self._users:
-                return False  # someone has opened it again meanwhile
+            if self._users or self._ended:
+                return False  # someone has opened it again meanwhile, and perhaps closed it
             ending = alive and save and self._opening.begun
             if ending:
                 self._write_batch([Draft("closed", {})])
