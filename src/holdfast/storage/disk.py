@@ -15,7 +15,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 __all__ = ["Disk", "Node", "forks"]
 
@@ -103,9 +103,15 @@ class Disk:
         """A lock file, made if there is none."""
         return _open_private(name, os.O_RDWR | os.O_CREAT, parent)
 
-    def write(self, descriptor: int, data: bytes | memoryview) -> int:
-        """Write once; how many bytes were taken."""
-        return os.write(descriptor, data)
+    if TYPE_CHECKING:
+
+        def write(self, descriptor: int, data: bytes | memoryview) -> int:
+            """Write once; how many bytes were taken."""
+            raise NotImplementedError
+
+    else:
+        # The system's function itself: every append passes here, and a frame more is to be felt.
+        write = staticmethod(os.write)
 
     def read_at(self, descriptor: int, size: int, offset: int) -> bytes:
         """At most ``size`` bytes from ``offset``."""
