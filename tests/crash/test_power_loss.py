@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kill_rounds import Rounds, check_session
+from needed_programs import why_missing
 
 ROUNDS = 1_000 if os.environ.get("CRASH_CAMPAIGN") == "full" else 60
 ROUNDS_PER_SESSION = 10
@@ -21,8 +21,9 @@ def why_not():
     """Why there can be no FUSE file system on this machine, or None."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         return "no access to /dev/fuse"
-    if shutil.which("fusermount3") is None:
-        return "fusermount3 is missing (Debian package fuse3)"
+    missing = why_missing("fusermount3", "fuse3")
+    if missing:
+        return missing
     try:
         import mfusepy  # noqa: F401
     except (ImportError, OSError) as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from kill_rounds import check_session
+from needed_programs import why_missing
 
 from holdfast import Holdfast
 from holdfast import errors as documented
@@ -79,8 +80,9 @@ class Traced:
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
     """A process to trace; skipped where that cannot be."""
-    if shutil.which("strace") is None:
-        pytest.skip("faults by strace not shown: strace is missing")
+    missing = why_missing("strace", "strace")
+    if missing:
+        pytest.skip(f"faults by strace not shown: {missing}")
     traced = Traced(tmp_path_factory.mktemp("traced"))
     yield traced
     traced.close()
