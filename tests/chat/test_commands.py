@@ -34,6 +34,26 @@ def test_load_and_new_switch(run, hf):
     assert len(hf.list()) == 3
 
 
+def test_a_session_that_cannot_be_loaded_leaves_the_chat_as_it_was(run, hf):
+    """/load of a session that belongs to another type of agent says so; the chat goes on."""
+    run("chat", "--new", "--session", "mine", text="one\n")
+    with hf.session("typed", agent_id="other", agent_type="task-agent") as session:
+        session.user("x")
+    done = run("chat", text="/load typed\ntwo\n")
+    assert "'task-agent'" in done.err
+    assert done.out.splitlines() == ["2: you said two"]
+    assert hf.info("mine").message_count == 4
+
+
+def test_a_loaded_session_stays_with_its_agent(run, hf):
+    """/load of another agent's session goes on as that agent; the own pointer is not bent."""
+    run("chat", "--agent", "cook", "--new", "--session", "soup", text="soup\n")
+    run("chat", "--new", "--session", "mine", text="one\n")
+    assert run("chat", text="/load soup\nsalt\n").out.splitlines() == ["2: you said salt"]
+    assert "Restored session mine" in run("chat", text="two\n").err
+    assert "Restored session soup" in run("chat", "--agent", "cook", text="pepper\n").err
+
+
 @pytest.mark.req("B-32")
 def test_title_tag_and_info(run, hf):
     """Title and tags are recorded; /info shows them with the model."""
@@ -95,3 +115,16 @@ def test_continue_goes_on_with_what_was_interrupted(run, hf):
     assert "The last answer was interrupted. /continue goes on with it." in done.err
     assert done.out == "1: you said unanswered\n"
     assert "there is nothing to go on with" in done.err
+
+
+def test_an_answer_that_was_cut_in_the_middle_is_told_of(run, hf):
+    """After a kill in the middle of an answer, with words on record, the chat says so."""
+    session = hf.session("mine", agent_id="assistant")
+    session.append("turn_start", {"agent": "assistant"}, run="r-1")
+    session.user("tell me", run="r-1")
+    session.delta("Once upon", run="r-1", agent="assistant")
+    session._writer.dead = RuntimeError("killed")
+    session.close()
+    done = run("chat", "--session", "mine", text="/continue\n")
+    assert "The last answer was interrupted. /continue goes on with it." in done.err
+    assert done.out == "2: you said (go on where you were interrupted)\n"

@@ -77,7 +77,8 @@ class Chat:
             print_conversation(self.app, self.app.library.events(session.id, start), full=False)
             self.app.out.line()
         messages = session.messages()
-        if messages and not is_complete(messages):
+        was_cut = session.live_state.status in ("running", "interrupted")
+        if messages and (was_cut or not is_complete(messages)):
             self.app.err.line(
                 Span("The last answer was interrupted. /continue goes on with it.", "warning")
             )

@@ -50,6 +50,7 @@ class Talker:
         self.choice: ModelChoice = choose_model(wishes.model, self.settings).named()
         self._permission = permission
         session_id = _wanted_session(app, wishes)
+        self._asked_agent = wishes.agent
         self.agent_id = wishes.agent or self._agent_of(session_id)
         self._model = self.choice.resolve()
         self.agent = self._make_agent(session_id, load=not wishes.new)
@@ -64,11 +65,17 @@ class Talker:
         return self.agent.session
 
     def switch(self, session_id: str) -> None:
-        """Go on with another session."""
+        """Go on with another session; if that one cannot be opened, with the same as before."""
         if self.session is not None and self.session.id == session_id:
             return
-        self.agent.close()
-        self.agent = self._make_agent(session_id, load=True)
+        before, agent_id = self.agent, self.agent_id
+        self.agent_id = self._asked_agent or self._agent_of(session_id)
+        try:
+            self.agent = self._make_agent(session_id, load=True)
+        except BaseException:
+            self.agent_id = agent_id
+            raise
+        before.close()
 
     def answer(self, prompt: str | None) -> RunResult:
         """Show the answer word by word. Ctrl-C ends it: KeyboardInterrupt, and all is recorded."""
