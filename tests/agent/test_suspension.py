@@ -9,6 +9,7 @@ import pytest
 from holdfast.agent import Agent, Suspend, Tool, attempts
 from holdfast.errors import (
     AgentError,
+    DataError,
     ResumeTokenExpired,
     ResumeTokenInvalid,
     ResumeTokenUsed,
@@ -53,6 +54,18 @@ async def test_a_suspended_run_waits_and_goes_on_with_the_answer(hf, script, tex
         assert "interrupted" not in [event.type for event in session.events()]
     assert result.output == "The boss agreed."
     assert texts(later.requests[0]) == ["go", "{'question': 'may I?'}", "yes, you may"]
+
+
+async def test_an_answer_that_cannot_be_recorded_does_not_spend_the_token(hf, script):
+    """The token is spent with the answer or not at all."""
+    agent, _ = agent_for(script, "fine")
+    with hf.session("s") as session:
+        token = (await agent.run("go", session=session)).suspended.token
+        with pytest.raises(DataError):
+            await agent.resume(token, {"answer": object()}, session=session)
+        result = await agent.resume(token, "yes", session=session)
+        assert "resumed" in [event.type for event in session.events()]
+    assert result.output == "fine"
 
 
 async def test_the_log_has_only_a_digest_of_the_token(hf, script):

@@ -13,7 +13,7 @@ from holdfast.model import Event
 from holdfast.replay import Conversation
 from holdfast.session import Recorder, Session
 
-__all__ = ["Talk", "cost_of", "is_child", "new_run"]
+__all__ = ["Talk", "cost_of", "counted", "is_child", "new_run"]
 
 _TOP = "r-"
 _CHILD = "d-"
@@ -97,8 +97,7 @@ class Talk(Recorder):
 
     def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the user said, with an estimate of its length."""
-        counted = {"token_count": _estimate(content), "token_count_estimated": True}
-        return super().user(content, run=run, **counted, **extra)
+        return super().user(content, run=run, **counted(content), **extra)
 
     def tool_result(
         self,
@@ -110,8 +109,9 @@ class Talk(Recorder):
         **extra: Any,
     ) -> Event:
         """What a tool gave, with an estimate of its length."""
-        counted = {"token_count": _estimate(result), "token_count_estimated": True}
-        return super().tool_result(call, result, is_error=is_error, run=run, **counted, **extra)
+        return super().tool_result(
+            call, result, is_error=is_error, run=run, **counted(result), **extra
+        )
 
     def reply(self, reply: Reply, covers: dict[str, int]) -> None:
         """The model's words, all at once; ``covers`` names the first streamed piece of each kind.
@@ -153,6 +153,11 @@ def cost_of(reply: Reply) -> dict[str, Any]:
     if reply.model:
         found["model"] = reply.model
     return found
+
+
+def counted(value: Any) -> dict[str, Any]:
+    """The members that say how long something is, about."""
+    return {"token_count": _estimate(value), "token_count_estimated": True}
 
 
 def _estimate(value: Any) -> int:

@@ -14,7 +14,7 @@ from holdfast.agent._recovery import find_leftovers, repeat_leftovers
 from holdfast.agent._result import RunResult
 from holdfast.agent._spec import Activity, Place, Spec
 from holdfast.agent._suspension import Suspension, Waiting, find_waiting, revoke, suspend
-from holdfast.agent._talk import Talk, new_run
+from holdfast.agent._talk import Talk, counted, new_run
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.replay import is_complete
@@ -96,11 +96,12 @@ class Turn:
         talk.user(GO_ON, synthetic=True)
 
     def _take_up(self, talk: Talk, waiting: Waiting, value: Any) -> None:
-        talk.append("resumed", {"reason": "answered", "token": waiting.digest})
+        """Spend the token and record the answer, both or neither."""
+        said: tuple[str, dict[str, Any]] = ("user", {"role": "user", "content": value})
         if waiting.resume_as == "tool_result" and waiting.call is not None:
-            talk.tool_result(waiting.call, value)
-        else:
-            talk.user(value)
+            said = ("tool_result", {"toolCallId": waiting.call, "result": value})
+        said[1].update(counted(value))
+        talk.extend([("resumed", {"reason": "answered", "token": waiting.digest}), said])
 
     async def _run(self, activity: Activity, prompt: Prompt) -> RunResult:
         _remember_settings(activity)
