@@ -117,7 +117,20 @@ async def test_an_approval_can_be_for_the_same_arguments_only(hf, script):
     with hf.session("s") as session:
         await agent.run("go", session=session)
     assert ran == ["a", "a"]
-    assert len(prompt.requests) == 2
+    assert [request.expired for request in prompt.requests] == [False, False]
+
+
+async def test_a_standing_approval_holds_beside_one_that_expired(hf, script):
+    """What is approved for always is not asked for because a shorter approval has run out."""
+    ran, prompt = [], Asked()
+    options = {"agent_id": "bot", "persistent_session": True, "hf": hf, "permission": prompt}
+    with Agent(script(*calls(1)).model, tools=[danger(ran)], **options) as agent:
+        agent.configure_tools(enabled={"act": True})  # begins the session
+        short = {"tool": "act", "decision": "allow", "scope": "session", "expires_at": 1}
+        agent.session.append("permission", short)
+        StandingApprovals(hf.store.documents("agents/bot")).add("act", Approval(scope="always"))
+        await agent.run("go")
+    assert (len(ran), prompt.requests) == (1, [])
 
 
 async def test_a_denial_is_recorded_with_its_reason(hf, script):

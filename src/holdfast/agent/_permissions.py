@@ -118,21 +118,19 @@ class Gate:
             return Verdict(False, f"the tool {tool.name} is blocked")
         if not tool.needs_permission or tool.name in known.allowlist:
             return Verdict(True)
-        approval = self._approval(tool.name)
-        if approval is not None and self._holds(approval, args):
+        approvals = [each for each in self._approvals(tool.name) if _fits(each, args)]
+        if any(not self._has_expired(each) for each in approvals):
             return Verdict(True)
-        return await self._ask(tool, args, expired=approval is not None)
+        return await self._ask(tool, args, expired=bool(approvals))
 
-    def _approval(self, tool: str) -> Approval | None:
-        found = self._session.live_state.permissions.approvals.get(tool)
-        if found is None and self._standing is not None:
-            found = self._standing.read().get(tool)
-        return found
+    def _approvals(self, tool: str) -> list[Approval]:
+        """What was approved for this session, and for always."""
+        here = self._session.live_state.permissions.approvals.get(tool)
+        always = None if self._standing is None else self._standing.read().get(tool)
+        return [each for each in (here, always) if each is not None]
 
-    def _holds(self, approval: Approval, args: dict[str, Any]) -> bool:
-        if approval.expires_at is not None and approval.expires_at <= self._clock():
-            return False
-        return approval.args_hash is None or approval.args_hash == args_digest(args)
+    def _has_expired(self, approval: Approval) -> bool:
+        return approval.expires_at is not None and approval.expires_at <= self._clock()
 
     async def _ask(self, tool: Tool, args: dict[str, Any], *, expired: bool) -> Verdict:
         if self._prompt is None:
@@ -174,6 +172,11 @@ class Gate:
         self._session.append("permission", {k: v for k, v in data.items() if v is not None})
         if decision.allow and decision.scope == "always" and self._standing is not None:
             self._standing.add(tool, approval)
+
+
+def _fits(approval: Approval, args: dict[str, Any]) -> bool:
+    """Whether an approval is about a call with these arguments."""
+    return approval.args_hash is None or approval.args_hash == args_digest(args)
 
 
 def _decision(answer: Any) -> Decision:
