@@ -24,6 +24,21 @@ def team(script, parent_steps, child_steps, **child_options):
     return lead, parent_script, child_script
 
 
+def test_two_delegates_are_never_called_alike(script):
+    """Names that give one tool name are refused; so is a delegate with the name of a tool."""
+
+    def ask_scout(task: str) -> str:
+        """Ask."""
+        return task
+
+    model = script("x").model
+    scout, other = Agent(model, name="my scout"), Agent(model, name="my_scout")
+    with pytest.raises(UsageError, match="ask_my_scout"):
+        Agent(model, delegates=[scout, other])
+    with pytest.raises(UsageError, match="ask_scout"):
+        Agent(model, delegates=[Agent(model, name="scout")], tools=[ask_scout])
+
+
 ASK = [("ask_scout", {"task": "weather in Oslo"})]
 
 

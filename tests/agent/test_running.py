@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 
 import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart
 from pydantic_ai.usage import RequestUsage
 
-from holdfast.agent import Agent, ToolContext
+from holdfast.agent import Agent, ToolContext, _engine
 from holdfast.errors import TooLarge, TooManyIterations, UsageError
 from holdfast.replay import validate
+from holdfast.testing.model_server import Say, ScriptedModel
 
 
 @pytest.mark.req("S1-23", "S1-28", "S1-41")
@@ -258,6 +261,32 @@ def test_run_sync_works_again_and_again(hf, script):
     """The sync form can be called as often as one likes, from any thread."""
     agent = Agent(script("one", "two").model)
     assert [agent.run_sync("x").output, agent.run_sync("y").output] == ["one", "two"]
+
+
+def test_one_agent_answers_many_threads(monkeypatch):
+    """Threads that share an agent never share the connections of another thread's event loop."""
+    everyone = threading.Barrier(4)
+    outputs = []
+
+    def ask():
+        outputs.extend(agent.run_sync("hi").output for _ in range(3))
+
+    def answer(request):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            everyone.wait(1)  # so that the runs are under way at the same time
+        return Say("hello")
+
+    with ScriptedModel(answer) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        agent = Agent("openai-chat:scripted")
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert outputs == ["hello"] * 12
+    assert _engine._users == {}
 
 
 async def test_run_sync_inside_a_loop_names_the_async_form(script):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
+from holdfast.agent._delegation import check_delegates
 from holdfast.agent._engine import resolve_model
 from holdfast.agent._home import AgentHome
 from holdfast.agent._instructions import read_custom, write_custom
@@ -74,6 +76,7 @@ class Agent:
             name=name or agent_id or DEFAULT_NAME,
             description=description,
             model=resolve_model(model),
+            remake=partial(resolve_model, model) if isinstance(model, str) else None,
             instructions=instructions,
             tools=tuple(as_tools(tools)),
             features=features,
@@ -84,6 +87,7 @@ class Agent:
             delegates=tuple(agent.spec for agent in delegates),
             deps=deps,
         )
+        check_delegates(self.spec)
         self._plugins = list(plugins)
         self._plugins_of: WeakKeyDictionary[Session, list[Plugin]] = WeakKeyDictionary()
         self._make_plugins()
@@ -97,7 +101,11 @@ class Agent:
             self._persistence = PersistentSession()
         self._home = self._find_home(hf)
         if self._persistence is not None and self._persistence.load_on_create:
-            self.load()
+            try:
+                self.load()
+            except BaseException:
+                self.close()  # nobody else could: there is no agent yet
+                raise
 
     # -- running -----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from holdfast.agent._talk import Talk, new_run
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, HoldfastError, UsageError
 
-__all__ = ["delegate_tools", "resume_child"]
+__all__ = ["check_delegates", "delegate_tools", "resume_child"]
 
 DEPTH_MAX = 8
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
@@ -19,6 +19,17 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 def delegate_tools(spec: Spec, parent: Callable[[], Activity]) -> tuple[Tool, ...]:
     """A tool for each agent that this one may call."""
     return tuple(_delegate_tool(child, parent) for child in spec.delegates)
+
+
+def check_delegates(spec: Spec) -> None:
+    """Raises UsageError if two delegates, or a delegate and a tool, would be called alike."""
+    names = [tool.name for tool in spec.tools] + [tool_name(each.name) for each in spec.delegates]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UsageError(
+            f"two things that {spec.name} may call have the name {twice[0]!r}",
+            remedy="Give each delegate a name of its own.",
+        )
 
 
 def _delegate_tool(child: Spec, parent: Callable[[], Activity]) -> Tool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
@@ -23,6 +25,9 @@ from holdfast.errors import HoldfastError, ModelFailed, UsageError
 __all__ = ["Engine", "register_model", "resolve_model"]
 
 Resolver = Callable[[str], Any]
+# By the id of a model, because models have no hash: the event loops that use it, once for each run.
+_users: dict[int, list[asyncio.AbstractEventLoop]] = {}
+_lending = threading.Lock()
 # These refuse a conversation with calls in it if no tool is defined.
 _NEEDS_TOOLS = ("anthropic", "bedrock")
 
@@ -112,10 +117,19 @@ def _unusable(model: str, error: Exception) -> UsageError:
 
 
 class Engine:
-    """One model with its settings, for one run at a time."""
+    """One model with its settings, for one run at a time.
 
-    def __init__(self, model: Model, settings: dict[str, Any] | None = None) -> None:
+    ``remake`` makes the model once more: for a run in an event loop while another loop has it.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        settings: dict[str, Any] | None = None,
+        remake: Callable[[], Model] | None = None,
+    ) -> None:
         self.model = model
+        self._remake = remake
         self._settings = cast("ModelSettings | None", settings)
         self._converter = Converter()
 
@@ -130,8 +144,20 @@ class Engine:
         They belong to one event loop, so they are given back at its end: the next run may have
         another loop, and nothing is left open when a program ends.
         """
-        await self.model.__aenter__()
+        with _lending:
+            if self._remake is not None and self._is_elsewhere():
+                self.model = self._remake()
+            _users.setdefault(id(self.model), []).append(asyncio.get_running_loop())
+        try:
+            await self.model.__aenter__()
+        except BaseException:
+            self._give_back()
+            raise
         return self
+
+    def _is_elsewhere(self) -> bool:
+        here = asyncio.get_running_loop()
+        return any(loop is not here for loop in _users.get(id(self.model), []))
 
     async def __aexit__(
         self,
@@ -139,7 +165,17 @@ class Engine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.model.__aexit__(kind, error, trace)
+        try:
+            await self.model.__aexit__(kind, error, trace)
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        with _lending:
+            users = _users[id(self.model)]
+            users.remove(asyncio.get_running_loop())
+            if not users:
+                del _users[id(self.model)]
 
     async def request(self, ask: Ask) -> Reply:
         """Ask the model and wait for the whole answer. Raises ModelFailed."""

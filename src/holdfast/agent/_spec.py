@@ -33,6 +33,8 @@ class Spec:
 
     name: str
     model: Any
+    remake: Callable[[], Any] | None = None
+    """Makes the model once more; None if the caller made it."""
     description: str = ""
     instructions: str | None = None
     tools: tuple[Tool, ...] = ()
@@ -116,7 +118,7 @@ class Activity:
 
     async def loop(self) -> Outcome:
         """Run until the model is done, with a sign of life now and then."""
-        engine = Engine(self.spec.model, self.spec.model_settings)
+        engine = Engine(self.spec.model, self.spec.model_settings, self.spec.remake)
         loop = Loop(
             self.talk,
             engine,
