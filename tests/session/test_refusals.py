@@ -231,3 +231,12 @@ def test_a_negative_limit_is_refused(hf):
     hf.session("a").user("x")
     with pytest.raises(UsageError):
         hf.events("a", limit=-1)
+
+
+@pytest.mark.parametrize("type", ["instructions", "task", "config", "metadata", "todo_update"])
+def test_state_that_no_fold_could_keep_is_refused(hf, type):
+    """A state event beyond the blob threshold is TooLarge, not silently missing from the state."""
+    with hf.session("a") as s, pytest.raises(TooLarge) as caught:
+        s.append(type, {"content": "z" * 300_000})
+    assert caught.value.needed_bytes > 300_000
+    assert not hf.exists("a")

@@ -6,23 +6,22 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
-from holdfast.model import Event, Unseal, read_events
-from holdfast.replay import Fold, State
+from holdfast.model import Event, Unseal
+from holdfast.replay import Fold
 from holdfast.session._blobs import blob_loader
 from holdfast.session._cancellation import uncancelled
 from holdfast.session._drafts import as_draft, check_type
 from holdfast.session._hub import Hub
 from holdfast.session._keeping import Keeper
 from holdfast.session._memory import Memory
-from holdfast.session._opening import Opening, check_title
+from holdfast.session._opening import Opening
 from holdfast.session._outbox import Outbox
-from holdfast.session._recording import Recorder
+from holdfast.session._readable import Readable
 from holdfast.session._talk import Talk
 from holdfast.session._timers import Timers
 from holdfast.session._todos import Todos
@@ -35,12 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-_MS = 1000.0
 _PATIENCE_S = 1.0
 _WAIT_S = 0.002
 
 
-class Session(Recorder):
+class Session(Readable):
     """One conversation with its state. Any thread may call any method.
 
     Get one from ``Holdfast.session``; use it as a context manager, sync or async.
@@ -204,93 +202,6 @@ class Session(Recorder):
         """The same without blocking the event loop."""
         if self._options.durability != "os" and not self._options.staged:
             await self.aflush()
-
-    # -- reading -----------------------------------------------------------------------------
-
-    @property
-    def seq(self) -> int:
-        """The seq of the newest event; -1 if there is none."""
-        return self._writer.seq - 1
-
-    @property
-    def live_state(self) -> State:
-        """The state itself, for readers that do not change it."""
-        if self._in_doubt:
-            self._settle()
-        return self._fold.state
-
-    @property
-    def state(self) -> State:
-        """The state after the newest event; a copy."""
-        with self._lock:
-            self._settle()
-            return self._fold.state.copy()
-
-    @property
-    def key(self) -> str:
-        """The session's key in the store."""
-        return self._opening.key
-
-    @property
-    def agent_id(self) -> str | None:
-        """The agent that this session belongs to."""
-        return self._fold.state.agent_id or self._options.agent_id
-
-    @property
-    def title(self) -> str | None:
-        """The session's title: the one that was given, else the first words of the user."""
-        return self.live_state.shown_title
-
-    @title.setter
-    def title(self, title: str | None) -> None:
-        check_title(title, self.limits)
-        self.append("title", {"title": title})
-
-    @property
-    def tags(self) -> list[str]:
-        """The session's tags, in the order in which they were given."""
-        return list(self.live_state.tags)
-
-    @property
-    def created_at(self) -> float:
-        """When the session began, in Unix seconds."""
-        return (self._fold.state.created_at or self._opening.opened_at) / _MS
-
-    @property
-    def last_activity(self) -> float:
-        """When something was last recorded, in Unix seconds."""
-        return (self._fold.state.updated_at or self._opening.opened_at) / _MS
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """Every user and assistant turn as ``{role, content, timestamp}``, timestamp in seconds."""
-        return [
-            {
-                "role": event.type,
-                "content": event.data.get("content"),
-                "timestamp": event.timestamp / _MS,
-            }
-            for event in self._talk.resolved(self.events())
-            if event.type in ("user", "assistant")
-        ]
-
-    def events(self, start: int = 0) -> Iterator[Event]:
-        """The recorded events from ``start`` on."""
-        with self._lock:
-            waiting = self._writer.staged_lines()
-        chunks = chain(self._writer.log.read(), waiting)
-        return (event for event in read_events(chunks, unseal=self._unseal) if event.seq >= start)
-
-    def messages(
-        self, provider: str = "neutral", *, incomplete: str = "drop"
-    ) -> list[dict[str, Any]]:
-        """The conversation as the provider takes it: valid in every state of the session.
-
-        The list is the caller's; the messages in it are shared and to be read only.
-        """
-        with self._lock:
-            self._settle()
-            return self._talk.messages(provider, incomplete)
 
     def snapshot(self) -> int:
         """Save the folded state, so that the next opening is quick; the seq that it covers."""

@@ -39,6 +39,23 @@ _ALWAYS_ALLOWED = frozenset(
     ["closed", "turn_end", "interrupted", "suspended", "tool_result", "opened"]
 )
 _decode_lines = msgspec.json.Decoder(Event).decode_lines
+# State that is small by nature; variables, memory and plugins may be as large as a blob.
+_WHOLE_STATE = frozenset(
+    [
+        "config",
+        "instructions",
+        "link",
+        "metadata",
+        "permission",
+        "tag",
+        "task",
+        "title",
+        "todo_update",
+        "tools",
+        "untag",
+        "usage",
+    ]
+)
 _MESSAGES = frozenset(["user", "assistant", "system"])
 
 
@@ -209,6 +226,7 @@ class Writer:
         if len(raw) > self._plain_bytes_max and draft.type in _MESSAGES:
             self._check_text(draft.data.get("content"))
         if len(raw) > self.limits.blob_bytes_min:
+            self._check_state(draft.type, len(raw))
             raw, taken = encode_with_blobs(draft.data, self.limits)
             blobs.update(taken)
         stamp = now if draft.timestamp is None else draft.timestamp
@@ -234,6 +252,16 @@ class Writer:
                 f"the key of an event has {len(key):,} characters,"
                 f" at most {self.limits.key_chars_max:,} are allowed",
                 limit="key_chars_max",
+            )
+
+    def _check_state(self, type: str, size: int) -> None:
+        # The fold keeps such state whole in memory and in every snapshot, without its payloads.
+        if type in _WHOLE_STATE:
+            raise TooLarge(
+                f"a {type} event has {size:,} bytes,"
+                f" at most {self.limits.blob_bytes_min:,} are allowed",
+                limit="blob_bytes_min",
+                needed_bytes=size,
             )
 
     def _check_text(self, content: Any) -> None:
