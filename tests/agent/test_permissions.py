@@ -67,6 +67,17 @@ async def test_scopes_of_an_approval(hf, script, answer, asked):
     assert (request.tool, request.session_id, request.agent) == ("act", "s", "agent")
 
 
+@pytest.mark.req("S0-46")
+def test_lists_that_nobody_heeds_are_refused(hf, script):
+    """With permissions off, blocking a tool is an error and not an empty promise."""
+    agent = Agent(script("x").model, features=Features(permissions=False))
+    with hf.session("s") as session:
+        for change in (agent.allow_tool, agent.block_tool, agent.unlist_tool):
+            with pytest.raises(UsageError, match="permissions are off"):
+                change("act", session=session)
+        assert session.seq == -1
+
+
 async def test_an_approval_for_the_session_survives_a_restart(hf, script):
     """Opened again, the session knows what was approved in it; another session does not."""
     ran, prompt = [], Asked("session", "deny")

@@ -370,6 +370,11 @@ class Agent:
         return self._persistence is not None and self._persistence.save_on_close
 
     def _list_tool(self, tool: str, decision: str, session: Session | None) -> None:
+        if not self.spec.features.permissions:
+            raise UsageError(
+                f"permissions are off for {self.name}: a list of tools would not be heeded",
+                remedy="Make the agent with Features(permissions=True).",
+            )
         target = session or self._own_session()
         target.append("permission", {"tool": tool, "decision": decision})
         target.barrier()
