@@ -20,7 +20,11 @@ _CARD_BYTES = 512
 
 
 class FileLease(Lease):
-    """``lock`` of one key. The kernel gives it back when the holder dies, however it dies."""
+    """``lock`` of one key. The kernel gives it back when the holder dies, however it dies.
+
+    The epoch is kept in the file and not synced: power loss may set it back. Here the lock alone
+    keeps other writers out, and the epoch only tells one opening from another.
+    """
 
     def __init__(self, tree: Tree, parts: tuple[str, ...]) -> None:
         self._tree = tree
