@@ -56,36 +56,6 @@ def test_a_key_press_between_log_and_state_leaves_them_in_step(hf, monkeypatch, 
     assert session.messages() == hf.recover("a", "neutral").messages
 
 
-# A key press inside a generator that is being collected can only be reported, not raised.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_signals_at_any_moment_leave_log_and_state_in_step(hf):
-    """Appends that are interrupted again and again leave a valid log and a true state."""
-    session = hf.session("a")
-    session.user("first")
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    end = time.monotonic() + 1
-    try:
-        while time.monotonic() < end:
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.0003)
-                for _ in range(10_000):
-                    session.extend([("user", {"content": "a"}), ("assistant", {"content": "b"})])
-            except KeyboardInterrupt:
-                continue
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    session.flush()
-    report = hf.verify("a")
-    assert report.ok
-    assert report.events == session.seq + 1
-    assert session.state == hf.state("a")
-
-
 def test_a_session_that_is_opened_while_it_is_closed_can_be_used(hf):
     """Threads that open and close one id at the same time never meet a closed session."""
     failures = []
