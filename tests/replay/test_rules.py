@@ -539,6 +539,14 @@ def test_deep_and_shared_values_are_refused():
         assert outcome.errors == ["messages[1]: the input of a call is no JSON object"]
 
 
+def test_checking_can_stop_at_the_first_error():
+    """Who only wants to know whether a list is valid need not wait for all of its errors."""
+    messages = [None] * 1_000
+    assert len(validate(messages).errors) == 1_000
+    assert len(validate(messages, errors_max=1).errors) == 1
+    assert validate([user()], errors_max=1).valid is True
+
+
 def test_an_unknown_provider_is_refused():
     """A misspelt provider is the caller's error."""
     with pytest.raises(UsageError, match="unknown provider"):

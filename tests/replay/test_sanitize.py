@@ -573,7 +573,7 @@ def test_a_list_that_stays_invalid_is_cut(monkeypatch):
     """If the rules refuse even the repaired list, the ladder makes it shorter and says so."""
     real = room.validate
 
-    def strict(messages, provider):
+    def strict(messages, provider, errors_max):
         outcome = real(messages, provider)
         too_long = isinstance(messages, list) and len(messages) > 1
         return type(outcome)(False, ["too long"]) if too_long else outcome

@@ -24,7 +24,6 @@ class Piece(msgspec.Struct, gc=False, eq=False):
     seq: int
     role: str
     block: Block
-    source: int
     index: int = NOWHERE
     spot: int = NOWHERE
     gone: bool = False
@@ -48,7 +47,6 @@ class Call(Piece, gc=False, eq=False, kw_only=True):
     key: str | None
     result: Block | None = None
     result_seq: int
-    result_source: int = NOWHERE
     group: int = NOWHERE
 
     def within(self, first: int, last: int) -> bool:
@@ -114,36 +112,25 @@ class Stream(Piece, gc=False, eq=False, kw_only=True):
 class Draft:
     """A message in the making. ``epoch`` changes when it does anything else than grow."""
 
-    __slots__ = ("_places", "blocks", "epoch", "role", "summary")
+    __slots__ = ("blocks", "epoch", "role", "seqs", "summary")
 
     def __init__(self, role: str) -> None:
         self.role = role
         self.blocks: list[Block] = []
-        self._places = array("q")  # the seq and the source of each block, in turn
+        self.seqs = array("q")
         self.epoch = 0
         self.summary = False
 
-    @property
-    def seqs(self) -> array[int]:
-        """The event that said each block."""
-        return self._places[::2]
-
-    @property
-    def sources(self) -> array[int]:
-        """The message of a given list that said each block."""
-        return self._places[1::2]
-
-    def add(self, block: Block, seq: int, source: int) -> None:
-        """One more block."""
+    def add(self, block: Block, seq: int) -> None:
+        """One more block, and the event that said it."""
         self.blocks.append(block)
-        self._places.append(seq)
-        self._places.append(source)
+        self.seqs.append(seq)
 
     def cut(self, count: int) -> bool:
         """Keep the first ``count`` blocks; whether that changed anything."""
         if len(self.blocks) == count:
             return False
-        del self.blocks[count:], self._places[2 * count :]
+        del self.blocks[count:], self.seqs[count:]
         self.epoch += 1
         self.summary = False
         return True

@@ -53,7 +53,7 @@ def sanitize(messages: Any, provider: str = "anthropic", incomplete: str = "drop
     """
     dialect = dialect_of(provider)
     check_incomplete(incomplete)
-    if validate(messages, provider).valid:
+    if _is_valid(messages, provider):
         return Sanitized(list(list.__iter__(messages)))
     if not issubclass(type(messages), (list, tuple)):  # isinstance would ask the value itself
         detail = f"a {type_name(messages)} is no list: a fresh start"
@@ -116,11 +116,11 @@ class _Repair:
             return
         self._begun = True
         if block["type"] == "tool_use":
-            self._thread.call(index, block["id"], block, index)
+            self._thread.call(index, block["id"], block)
         elif block["type"] == "tool_result":
-            self._thread.result(index, block["tool_use_id"], block, index)
+            self._thread.result(index, block["tool_use_id"], block)
         else:
-            self._thread.say(index, side, block, index)
+            self._thread.say(index, side, block)
 
     def _add_system(self, text: str) -> None:
         if self._begun or not self._dialect.has_system:
@@ -140,12 +140,12 @@ class _Repair:
         name = self._dialect.name
         drafts = self._thread.drafts()
         rendered = self._render(drafts, originals=True)
-        if self._incomplete == "keep" or validate(rendered, name).valid:
+        if self._incomplete == "keep" or _is_valid(rendered, name):
             return rendered
         rendered = self._render(drafts, originals=False)
-        if validate(rendered, name).valid:
+        if _is_valid(rendered, name):
             return rendered
-        kept = fall_back(rendered, lambda part: validate(part, name).valid)
+        kept = fall_back(rendered, lambda part: _is_valid(part, name))
         detail = f"{len(rendered) - len(kept)} messages were cut off to make the rest valid"
         self._thread.issues.note("fallback", "list", detail, rendered[len(kept) :])
         return kept
@@ -160,7 +160,7 @@ class _Repair:
 
     def _originals(self, draft: Draft, messages: list[Message]) -> list[Message]:
         """Each message as it was given, if what was written for it says no more and no less."""
-        sources = _without_repeats(draft.sources)
+        sources = _without_repeats(draft.seqs)
         if len(sources) != len(messages):
             return messages
         return [
@@ -186,6 +186,10 @@ class _Repair:
             message = {"role": "system", "content": text}
             system.append(self._original(source, message) if originals else message)
         return system + messages
+
+
+def _is_valid(messages: Any, provider: str) -> bool:
+    return validate(messages, provider, errors_max=1).valid
 
 
 def _with_system_parts(texts: list[str], messages: list[Message]) -> list[Message]:

@@ -58,11 +58,11 @@ class Thread:
 
     # --- recording
 
-    def say(self, seq: int, role: str, block: Block, source: int = -1) -> None:
+    def say(self, seq: int, role: str, block: Block) -> None:
         """Words of one side: any block but a call or a result."""
-        self._append(Piece(seq, role, block, source))
+        self._append(Piece(seq, role, block))
 
-    def call(self, seq: int, key: str | None, block: Block, source: int = -1) -> None:
+    def call(self, seq: int, key: str | None, block: Block) -> None:
         """A tool call. ``key`` pairs it with its result; its id is made well-formed and unique."""
         own = self._names.take(fit_id(key) if key else "call")
         name = fit_name(block["name"])
@@ -75,7 +75,7 @@ class Thread:
             self.issues.note("invalid_name", self.issues.place(seq), detail)
         if block["id"] != own or block["name"] != name:
             block = {**block, "id": own, "name": name}
-        piece = Call(seq, "assistant", block, source, key=key, result_seq=seq)
+        piece = Call(seq, "assistant", block, key=key, result_seq=seq)
         self._append(piece)
         if key is None:
             return
@@ -86,9 +86,9 @@ class Thread:
         else:
             self._waiting.setdefault(key, []).append(piece)
 
-    def result(self, seq: int, key: str | None, block: Block, source: int = -1) -> None:
+    def result(self, seq: int, key: str | None, block: Block) -> None:
         """A tool result, wherever its call is. The first one for a call wins."""
-        mark = Mark(seq, "user", block, source)
+        mark = Mark(seq, "user", block)
         self._append(mark)
         waiting = self._waiting.get(key) if key is not None else None
         while waiting and waiting[0].gone:
@@ -107,7 +107,6 @@ class Thread:
         same = mark.block["tool_use_id"] == own
         call.result = mark.block if same else {**mark.block, "tool_use_id": own}
         call.result_seq = mark.seq
-        call.result_source = mark.source
         mark.call = call
         self._spoil(call.index)
 
@@ -118,7 +117,7 @@ class Thread:
             last.add(seq, text)
             self._spoil(last.index)
             return
-        piece = Stream(seq, "assistant", {}, NOWHERE, gone=True, kind=kind, parts=[])
+        piece = Stream(seq, "assistant", {}, gone=True, kind=kind, parts=[])
         piece.add(seq, text)
         self._append(piece)
         self._streams.append(piece)
@@ -161,7 +160,7 @@ class Thread:
         """Put blocks of text where the event ``seq`` was taken out."""
         at = self._find(seq)
         role = self._pieces[at].role
-        pieces = [Piece(seq, role, block, -1) for block in blocks]
+        pieces = [Piece(seq, role, block) for block in blocks]
         self._splice(at, at, pieces)
 
     def compact(self, first: int, last: int, summary: str) -> int:
@@ -176,7 +175,7 @@ class Thread:
             if piece.within(first, last):
                 piece.gone = True
         self._streams = [stream for stream in self._streams if not stream.gone]
-        head = Piece(first, "user", text_block(summary), -1)
+        head = Piece(first, "user", text_block(summary))
         head.summary = True
         self._splice(low, high, [head, *kept])
         return len(covered) - len(kept)
@@ -254,7 +253,7 @@ class Thread:
         for call in group:
             result = call.result or self._stand_in(call)
             if result is not None:
-                self._put("user", result, call.result_seq, call.result_source)
+                self._put("user", result, call.result_seq)
 
     def _stand_in(self, call: Call) -> Block | None:
         if self._incomplete == "keep":
@@ -272,19 +271,19 @@ class Thread:
         soft, self._soft = self._soft, []
         for waiting in _matched(soft):
             waiting.shown = True
-            self._put(waiting.role, waiting.block, waiting.seq, waiting.source)
-        self._put(piece.role, block, piece.seq, piece.source)
+            self._put(waiting.role, waiting.block, waiting.seq)
+        self._put(piece.role, block, piece.seq)
         if piece.summary:
             self._drafts[-1].summary = True
 
-    def _put(self, role: str, block: Block, seq: int, source: int) -> None:
+    def _put(self, role: str, block: Block, seq: int) -> None:
         drafts = self._drafts
         if not drafts and role == "assistant":
             drafts.append(Draft("user"))
-            drafts[0].add(text_block(OPENING), -1, -1)
+            drafts[0].add(text_block(OPENING), NOWHERE)
         if not drafts or drafts[-1].role != role:
             drafts.append(Draft(role))
-        drafts[-1].add(block, seq, source)
+        drafts[-1].add(block, seq)
         self.touched = min(self.touched, len(drafts) - 1)
 
     def _spot(self) -> int:
@@ -316,7 +315,7 @@ class Thread:
         issues = IssueList(self.issues)
         issues.unit = self.issues.unit
         drafts = self.drafts()
-        if drafts and drafts[0].seqs[0] == -1:
+        if drafts and drafts[0].seqs[0] == NOWHERE:
             issues.note("leading_assistant", "start", "a user turn was put before the assistant's")
         for piece in self._pieces:
             if not piece.gone:

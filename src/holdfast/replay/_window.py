@@ -95,9 +95,9 @@ def _answers(draft: Draft) -> bool:
 def _words_of(draft: Draft) -> Draft:
     """A user's draft without the results in it."""
     words = Draft(draft.role)
-    for block, seq, source in zip(draft.blocks, draft.seqs, draft.sources, strict=True):
+    for block, seq in zip(draft.blocks, draft.seqs, strict=True):
         if block["type"] != "tool_result":
-            words.add(block, seq, source)
+            words.add(block, seq)
     return words
 
 
@@ -107,8 +107,8 @@ def _join(head: Draft, rest: list[Draft]) -> list[Draft]:
         return [head, *rest]
     both = Draft(head.role)
     for draft in (head, rest[0]):
-        for block, seq, source in zip(draft.blocks, draft.seqs, draft.sources, strict=True):
-            both.add(block, seq, source)
+        for block, seq in zip(draft.blocks, draft.seqs, strict=True):
+            both.add(block, seq)
     return [both, *rest[1:]]
 
 

@@ -35,8 +35,10 @@ class Validation:
     errors: list[str] = field(default_factory=list)
 
 
-def validate(messages: Any, provider: str = "anthropic") -> Validation:
-    """Check a list of messages against a provider's rules.
+def validate(
+    messages: Any, provider: str = "anthropic", *, errors_max: int | None = None
+) -> Validation:
+    """Check a list of messages against a provider's rules; stop after ``errors_max`` errors.
 
     The empty list is valid: a fresh start. A list may end with either side, because the next turn
     is still to come. Never raises for anything in ``messages``; UsageError for an unknown provider.
@@ -53,5 +55,7 @@ def validate(messages: Any, provider: str = "anthropic") -> Validation:
         except Exception:  # noqa: BLE001 - a value that cannot even be looked at breaks every rule
             rules.fail("unreadable")
         rules.index += 1
+        if errors_max is not None and len(rules.errors) >= errors_max:
+            return Validation(False, rules.errors[:errors_max])
     rules.end()
     return Validation(not rules.errors, rules.errors)
