@@ -54,6 +54,16 @@ def test_a_loaded_session_stays_with_its_agent(run, hf):
     assert "Restored session soup" in run("chat", "--agent", "cook", text="pepper\n").err
 
 
+@pytest.mark.req("S0-69")
+@pytest.mark.parametrize("name", ["My Assistant", "../../elsewhere"])
+def test_an_agent_may_have_any_name(run, store_root, name):
+    """A name that is no id is made into one, always the same, and never becomes a path."""
+    run("chat", "--agent", name, text="one\n")
+    assert run("chat", "--agent", name, text="two\n").out == "2: you said two\n"
+    assert not (store_root.parent / "elsewhere").exists()
+    assert len(list((store_root / "agents").iterdir())) == 1
+
+
 @pytest.mark.req("B-32")
 def test_title_tag_and_info(run, hf):
     """Title and tags are recorded; /info shows them with the model."""

@@ -21,7 +21,7 @@ from holdfast.apps.cli._talk_options import Wishes
 from holdfast.apps.cli._transcript import readable
 from holdfast.apps.cli._words import ago, counted
 from holdfast.errors import UsageError
-from holdfast.model import Event, Notice
+from holdfast.model import Event, Notice, fit_id
 from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Talker:
         self._permission = permission
         session_id = _wanted_session(app, wishes)
         self._asked_agent = wishes.agent
-        self.agent_id = wishes.agent or self._agent_of(session_id)
+        self.agent_id = self._agent_for(session_id)
         self._model = self.choice.resolve()
         self.agent = self._make_agent(session_id, load=not wishes.new)
         # The model's connections live in this loop; they are closed in it too.
@@ -69,7 +69,7 @@ class Talker:
         if self.session is not None and self.session.id == session_id:
             return
         before, agent_id = self.agent, self.agent_id
-        self.agent_id = self._asked_agent or self._agent_of(session_id)
+        self.agent_id = self._agent_for(session_id)
         try:
             self.agent = self._make_agent(session_id, load=True)
         except BaseException:
@@ -120,6 +120,10 @@ class Talker:
             self._runner.close()
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _agent_for(self, session_id: str | None) -> str:
+        """The agent that was asked for, else the session's; any name becomes an id that fits."""
+        return fit_id(self._asked_agent or self._agent_of(session_id))
 
     def _agent_of(self, session_id: str | None) -> str:
         """The agent that a session belongs to, else the configured one."""
