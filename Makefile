@@ -11,10 +11,10 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock
+.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock fuzz torture
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model if no API key is set
 	@$(BIN)/holdfast chat $(CHAT_ARGS)
@@ -40,6 +40,12 @@ bench: $(READY)  ## Measure, print ratios and write bench/RESULTS.md
 bench-recovery: $(READY)  ## Compare repair functions of other frameworks with ours; writes bench/RECOVERY.md
 	$(BIN)/python -m bench.recovery.peers
 	$(BIN)/python -m bench.recovery
+
+fuzz: $(READY)  ## The property tests with many more examples: an hour and more (PYTEST_ARGS to choose)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --numprocesses=auto -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/model tests/replay tests/storage)
+
+torture: $(READY)  ## The whole crash campaign: every state, every position, 20,000 kills
+	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=auto -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash)
 
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict
