@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.agent import Agent, Suspend
+from holdfast.agent import Agent, Suspend, Tool
 from holdfast.errors import UsageError
 from holdfast.replay import runs, validate
 
@@ -238,3 +238,22 @@ async def test_a_child_goes_on_from_its_own_part_of_the_log(hf, script, texts):
             await lead.resume_delegate("nobody", "d-1", session=session)
     assert answer == "It is sunny."
     assert texts(child_script.requests[0]) == ["weather in Oslo"]
+
+
+async def test_a_child_asks_whom_its_parent_would_ask(hf, script):
+    """A delegate without a permission callback uses its parent's, under its own name."""
+    asked = []
+
+    def permit(request):
+        asked.append((request.agent, request.tool))
+        return True
+
+    careful = Tool(look_up, needs_permission=True)
+    child_model = script([("look_up", {"city": "Oslo"})], "It is sunny.").model
+    child = Agent(child_model, name="scout", tools=[careful])
+    lead = Agent(script(ASK, "Sunny!").model, name="lead", delegates=[child], permission=permit)
+    with hf.session("s") as session:
+        await lead.run("Weather?", session=session)
+        results = [e.data["result"] for e in session.events() if e.type == "tool_result"]
+    assert asked == [("scout", "look_up")]
+    assert results[0] == "sunny in Oslo"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.agent._spec import Activity, Spec
 from holdfast.agent._talk import Talk, new_run
@@ -93,6 +94,8 @@ def _start(parent: Activity, child: Spec, task: str | None) -> dict[str, object]
 
 def _activity(parent: Activity, child: Spec, talk: Talk) -> Activity:
     made: list[Activity] = []
+    # The person who may be asked sits with the first agent.
+    child = replace(child, permission=child.permission or parent.spec.permission)
     activity = Activity(
         spec=child,
         place=parent.place,
