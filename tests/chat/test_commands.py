@@ -54,6 +54,15 @@ def test_a_loaded_session_stays_with_its_agent(run, hf):
     assert "Restored session soup" in run("chat", "--agent", "cook", text="pepper\n").err
 
 
+def test_a_new_session_has_the_instructions_that_every_new_one_has(run, model):
+    """/new in a restored session begins one as `--new` would, instructions included."""
+    run("chat", text="one\n")
+    run("chat", text="two\n/new\nthree\n")
+    systems = [request.messages[0]["content"] for request in model.requests]
+    assert len(systems) == 3
+    assert set(systems) == {"You are a helpful assistant. Answer briefly and plainly."}
+
+
 @pytest.mark.req("S0-69")
 @pytest.mark.parametrize("name", ["My Assistant", "../../elsewhere"])
 def test_an_agent_may_have_any_name(run, store_root, name):

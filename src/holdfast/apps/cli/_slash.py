@@ -95,7 +95,7 @@ def _load(chat: Chat, rest: str) -> None:
 
 
 def _new(chat: Chat, _: str) -> None:
-    chat.talker.agent.new_session()
+    chat.talker.begin()
     chat.talker.tell_session()
 
 
@@ -149,7 +149,7 @@ def _delete(chat: Chat, rest: str) -> None:
         chat.app.out.line("Nothing was deleted.")
         return
     if wanted == chat.session_id:
-        chat.talker.agent.new_session()
+        chat.talker.begin()
     chat.app.library.delete(wanted)
     chat.app.out.line("deleted ", Span(wanted, "name"))
     chat.app.out.line(Span(f"  Bring it back with: holdfast undelete {wanted}", "faint"))

@@ -77,6 +77,11 @@ class Talker:
             raise
         before.close()
 
+    def begin(self) -> None:
+        """Leave the session; the next message begins a new one, with its own instructions."""
+        before, self.agent = self.agent, self._make_agent(None, load=False)
+        before.close()
+
     def answer(self, prompt: str | None) -> RunResult:
         """Show the answer word by word. Ctrl-C ends it: KeyboardInterrupt, and all is recorded."""
         try:
