@@ -45,6 +45,17 @@ def test_what_is_said_and_done():
     ]
 
 
+def test_an_answer_that_was_stopped_stands_where_it_was_said():
+    """Words of a turn that ended early come before the next question, not after everything."""
+    stopped = [
+        ("user", {"content": "one"}),
+        ("delta", {"content": "he"}),
+        ("turn_end", {"turn": 0, "reason": "cancelled"}),
+        ("user", {"content": "two"}),
+    ]
+    assert [text for _, _, text in told(*stopped)] == ["one", "he", "two"]
+
+
 def test_streamed_text_is_shown_once():
     """Pieces that a final message covers are not shown; those that were cut off are."""
     covered = [

@@ -56,6 +56,9 @@ def transcript(events: Iterable[Event]) -> Iterator[Entry]:
             streams.pop((event.run, _stream_kind(event.type)), None)
         elif event.type == "interrupted":
             yield from _unfinished(streams)
+        elif event.type in ("turn_end", "agent_error"):
+            # The run says no more: what it was saying was cut off here.
+            yield from _unfinished(streams, [key for key in streams if key[0] == event.run])
         make = _MAKERS.get(event.type)
         if make is not None:
             yield make(event, data, tools)
@@ -135,11 +138,14 @@ def _missing(first: int, after: Event) -> Entry:
     return Entry(first, after.timestamp, "note", f"{names} cannot be read", "")
 
 
-def _unfinished(streams: dict[tuple[str | None, str], _Stream]) -> Iterator[Entry]:
-    for (_, kind), found in streams.items():
+def _unfinished(
+    streams: dict[tuple[str | None, str], _Stream],
+    keys: list[tuple[str | None, str]] | None = None,
+) -> Iterator[Entry]:
+    for key in list(streams) if keys is None else keys:
+        found = streams.pop(key)
         who = f"{found.who}, cut off"
-        yield Entry(found.seq, found.timestamp, kind, who, found.text)
-    streams.clear()
+        yield Entry(found.seq, found.timestamp, key[1], who, found.text)
 
 
 _Maker = Callable[[Event, dict[str, Any], dict[str, str]], Entry]
