@@ -69,7 +69,7 @@ def test_every_method_of_holdfast_is_described():
 
 def test_every_method_of_session_is_described():
     """The page has every public method of `Session`; what is left out is for other rooms."""
-    for_other_rooms = {"close_for_all", "hub", "key", "live_state", "orphaned", "retain"}
+    for_other_rooms = {"close_for_all", "key", "live_state", "orphaned", "retain", "store"}
     assert public(holdfast.Session) - for_other_rooms <= described(r"s\.")
 
 

@@ -298,9 +298,9 @@ class Session(Readable):
         return self._forks != forks.count
 
     @property
-    def hub(self) -> Hub:
-        """Where this session tells what happens."""
-        return self._outbox.hub
+    def store(self) -> Store:
+        """The store object that this session writes to."""
+        return self._store
 
     def close_for_all(self) -> None:
         """Close it however many have it open, also if an earlier closing was interrupted."""
