@@ -112,7 +112,7 @@ class Stream(Piece, gc=False, eq=False, kw_only=True):
 class Draft:
     """A message in the making. ``epoch`` changes when it does anything else than grow."""
 
-    __slots__ = ("blocks", "epoch", "role", "seqs", "summary")
+    __slots__ = ("blocks", "epoch", "only_texts", "role", "seqs", "summary")
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -120,11 +120,14 @@ class Draft:
         self.seqs = array("q")
         self.epoch = 0
         self.summary = False
+        self.only_texts = True
 
     def add(self, block: Block, seq: int) -> None:
         """One more block, and the event that said it."""
         self.blocks.append(block)
         self.seqs.append(seq)
+        if block["type"] != "text":
+            self.only_texts = False
 
     def cut(self, count: int) -> bool:
         """Keep the first ``count`` blocks; whether that changed anything."""
@@ -133,4 +136,5 @@ class Draft:
         del self.blocks[count:], self.seqs[count:]
         self.epoch += 1
         self.summary = False
+        self.only_texts = all(block["type"] == "text" for block in self.blocks)
         return True

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from sys import getrefcount
 
-from holdfast.replay._blocks import Block
-from holdfast.replay._dialects import Dialect, Message
+from holdfast.replay._dialects import Dialect, Growth, Message
 from holdfast.replay._pieces import Draft
 
 __all__ = ["View"]
@@ -43,17 +42,17 @@ class _Buffer:
         items = self.items
         return len(items) == self.length and (not items or items[-1] is self.last)
 
-    def fill(self, flat: list[Message], tail: Draft | None, dialect: Dialect) -> list[Message]:
+    def fill(self, flat: list[Message], tail: Draft | None, growth: Growth | None) -> list[Message]:
         """Bring the list up to date."""
         items = self.items
         del items[self.right :]
         items.extend(flat[self.right :])
         self.right = len(flat)
-        if tail is None:
+        if tail is None or growth is None:
             self.tail = None
         else:
-            if self.tail is None or not self.tail.follow(tail, dialect):
-                self.tail = _Tail(tail, dialect)
+            if self.tail is None or not self.tail.follow(tail):
+                self.tail = _Tail(tail, growth)
             items.append(self.tail.message)
         self.length = len(items)
         self.last = items[-1] if items else None
@@ -63,17 +62,17 @@ class _Buffer:
 class _Tail:
     """This buffer's own copy of a long last message, which grows with it."""
 
-    __slots__ = ("content", "count", "draft", "epoch", "message")
+    __slots__ = ("content", "count", "draft", "epoch", "growth", "message")
 
-    def __init__(self, draft: Draft, dialect: Dialect) -> None:
+    def __init__(self, draft: Draft, growth: Growth) -> None:
         self.draft = draft
         self.epoch = draft.epoch
+        self.growth = growth
         self.count = 0
-        self.content: list[Block] = []
-        self.message: Message = {"role": draft.role, "content": self.content}
-        self._extend(dialect)
+        self.message, self.content = growth.begin(draft.role)
+        self._extend()
 
-    def follow(self, draft: Draft, dialect: Dialect) -> bool:
+    def follow(self, draft: Draft) -> bool:
         """Grow with the draft; False if it is another one, changed otherwise, or is held."""
         if self.draft is not draft or self.epoch != draft.epoch:
             return False
@@ -81,15 +80,12 @@ class _Tail:
             return False
         if getrefcount(self.message) > _TAIL_REFERENCES:
             return False
-        self._extend(dialect)
+        self._extend()
         return True
 
-    def _extend(self, dialect: Dialect) -> None:
-        keep = dialect.keep_block
-        for block in self.draft.blocks[self.count :]:
-            own = keep(block) if keep else None
-            if own is not None:
-                self.content.append(own)
+    def _extend(self) -> None:
+        parts = map(self.growth.part, self.draft.blocks[self.count :])
+        self.content.extend(part for part in parts if part is not None)
         self.count = len(self.draft.blocks)
 
 
@@ -111,13 +107,14 @@ class View:
         """The messages for these drafts, as a list that the caller may keep."""
         tail = self._open_tail(drafts)
         self._update(drafts, len(drafts) - (tail is not None))
-        return self._pick().fill(self._flat, tail, self._dialect)
+        return self._pick().fill(self._flat, tail, self._dialect.growth)
 
     def _open_tail(self, drafts: list[Draft]) -> Draft | None:
         """The last draft, if it is so long that writing it anew each time would show."""
-        if self._dialect.keep_block is None or not drafts or len(drafts[-1].blocks) <= _LONG:
+        growth = self._dialect.growth
+        if growth is None or not drafts or len(drafts[-1].blocks) <= _LONG:
             return None
-        return drafts[-1]
+        return drafts[-1] if drafts[-1].only_texts or not growth.texts_only else None
 
     def _update(self, drafts: list[Draft], stop: int) -> None:
         start = min(self._fresh, stop)

@@ -9,11 +9,34 @@ from typing import Any
 from holdfast.replay._blocks import Block, Note
 from holdfast.replay._media import describe
 
-__all__ = ["Dialect", "Message", "Pair", "call_names", "data_url", "result_text", "text_or_parts"]
+__all__ = [
+    "Dialect",
+    "Growth",
+    "Message",
+    "Pair",
+    "begin_message",
+    "call_names",
+    "data_url",
+    "result_text",
+    "text_or_parts",
+]
 
 Message = dict[str, Any]
 Pair = tuple[str, Block]
 """Who says it (user, assistant or system) and a neutral block."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a message that gets one block after the other can grow in place.
+
+    ``begin(role)`` gives an empty message and the list in it that takes what ``part(block)`` gives.
+    """
+
+    begin: Callable[[str], tuple[Message, list[Any]]]
+    part: Callable[[Block], Any]
+    texts_only: bool = True
+    """Whether only messages of nothing but texts can grow."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +52,14 @@ class Dialect:
     read: Callable[[Message, Note], list[Pair]]
     has_system: bool = False
     """Whether system prompts stand in the list."""
-    keep_block: Callable[[Block], Block | None] | None = None
-    """For dialects whose content is a list of neutral blocks: one block of it."""
+    growth: Growth | None = None
+    """How a long message can grow without being written anew; None if it cannot."""
+
+
+def begin_message(role: str) -> tuple[Message, list[Any]]:
+    """An empty message with a list as its content, and that list."""
+    content: list[Any] = []
+    return {"role": role, "content": content}, content
 
 
 def call_names(before: Iterable[Block]) -> dict[str, str]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.replay._blocks import Block, Note, read_block, text_block
-from holdfast.replay._dialects._form import Dialect, Message, Pair, call_names, result_text
+from holdfast.replay._dialects._form import (
+    Dialect,
+    Growth,
+    Message,
+    Pair,
+    call_names,
+    result_text,
+)
 from holdfast.replay._ids import call_key, fit_name
 from holdfast.replay._media import describe
 from holdfast.replay._text import clean_text, is_base64, is_blank, plain_text, type_name
@@ -39,7 +46,7 @@ def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]
 def _part(block: Block, names: dict[str, str]) -> Message | None:
     kind = block["type"]
     if kind == "text":
-        return _sign({"text": block["text"]}, block)
+        return _grow(block)
     if kind == "thinking":
         signed = "thought_signature" in block
         return _sign({"text": block["thinking"], "thought": True}, block) if signed else None
@@ -168,4 +175,13 @@ def _read_media(part: Message, note: Note) -> Block | None:
     return read_block({"type": kind, "source": source}, note)
 
 
-GEMINI = Dialect("gemini", _write, read_gemini)
+def _begin(role: str) -> tuple[Message, list[Any]]:
+    parts: list[Any] = []
+    return {"role": "user" if role == "user" else "model", "parts": parts}, parts
+
+
+def _grow(block: Block) -> Message:
+    return _sign({"text": block["text"]}, block)
+
+
+GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow))

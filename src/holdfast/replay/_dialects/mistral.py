@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from holdfast.replay._blocks import Block
-from holdfast.replay._dialects._form import Dialect, Message, data_url, text_or_parts
-from holdfast.replay._dialects.openai import read_chat, write_calls, write_user
+from holdfast.replay._dialects._form import (
+    Dialect,
+    Growth,
+    Message,
+    begin_message,
+    data_url,
+    text_or_parts,
+)
+from holdfast.replay._dialects.openai import read_chat, text_part, write_calls, write_user
 from holdfast.replay._ids import fit_name, mistral_id
 
 __all__ = ["MISTRAL"]
@@ -18,7 +25,7 @@ def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message
     if role == "user":
         return write_user(blocks, mistral_id, _media_part)
     messages: list[Message] = []
-    texts = [{"type": "text", "text": b["text"]} for b in blocks if b["type"] == "text"]
+    texts = [text_part(block) for block in blocks if block["type"] == "text"]
     if texts:
         messages.append({"role": "assistant", "content": text_or_parts(texts)})
     calls = write_calls(blocks, mistral_id, _fit_name)
@@ -38,4 +45,6 @@ def _media_part(block: Block) -> Message | None:
     return None
 
 
-MISTRAL = Dialect("mistral", _write, read_chat, has_system=True)
+MISTRAL = Dialect(
+    "mistral", _write, read_chat, has_system=True, growth=Growth(begin_message, text_part)
+)

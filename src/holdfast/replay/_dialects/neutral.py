@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.replay._blocks import OWNERS, Block, Note, read_content
-from holdfast.replay._dialects._form import Dialect, Message, Pair
+from holdfast.replay._dialects._form import Dialect, Growth, Message, Pair, begin_message
 from holdfast.replay._text import plain_text, type_name
 
 __all__ = ["ANTHROPIC", "NEUTRAL", "bare_text", "read_message"]
@@ -58,5 +58,15 @@ def read_message(message: Message, note: Note) -> list[Pair]:
     return [(side, block) for block in read_content(message.get("content"), note)]
 
 
-NEUTRAL = Dialect("neutral", _write_neutral, read_message, keep_block=_keep_neutral)
-ANTHROPIC = Dialect("anthropic", _write_anthropic, read_message, keep_block=_keep_anthropic)
+NEUTRAL = Dialect(
+    "neutral",
+    _write_neutral,
+    read_message,
+    growth=Growth(begin_message, _keep_neutral, texts_only=False),
+)
+ANTHROPIC = Dialect(
+    "anthropic",
+    _write_anthropic,
+    read_message,
+    growth=Growth(begin_message, _keep_anthropic, texts_only=False),
+)

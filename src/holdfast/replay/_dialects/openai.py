@@ -5,14 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.replay._blocks import Block, Note
-from holdfast.replay._dialects._form import Dialect, Message, Pair, data_url, text_or_parts
+from holdfast.replay._dialects._form import (
+    Dialect,
+    Growth,
+    Message,
+    Pair,
+    begin_message,
+    data_url,
+    text_or_parts,
+)
 from holdfast.replay._dialects.neutral import read_message
 from holdfast.replay._ids import OPENAI_ID_CHARS_MAX, call_key, fit_name, short_id
 from holdfast.replay._media import describe
 from holdfast.replay._text import plain_text, type_name
 from holdfast.replay._values import dump_json, read_input, read_result
 
-__all__ = ["OPENAI", "read_chat", "write_calls", "write_user"]
+__all__ = ["OPENAI", "read_chat", "text_part", "write_calls", "write_user"]
 
 NAME_CHARS_MAX = 64
 
@@ -28,7 +36,7 @@ def _fit_name(name: str) -> str:
 def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
     if role == "user":
         return write_user(blocks, _fit_id, _media_part)
-    texts = [_text_part(block) for block in blocks if block["type"] == "text"]
+    texts = [text_part(block) for block in blocks if block["type"] == "text"]
     message: Message = {"role": "assistant", "content": text_or_parts(texts) if texts else None}
     calls = write_calls(blocks, _fit_id, _fit_name)
     if calls:
@@ -86,13 +94,14 @@ def _sort(content: list[Block], media_part: Any) -> tuple[str | list[Message], l
     return text_or_parts(texts), apart
 
 
-def _text_part(block: Block) -> Message:
+def text_part(block: Block) -> Message:
+    """A text as a part of a message."""
     return {"type": "text", "text": block["text"]}
 
 
 def _part(block: Block, media_part: Any) -> Message:
     if block["type"] == "text":
-        return _text_part(block)
+        return text_part(block)
     part: Message = media_part(block) or {"type": "text", "text": describe(block)}
     return part
 
@@ -170,4 +179,6 @@ def _call(key: str | None, function: Block, note: Note) -> Block:
     }
 
 
-OPENAI = Dialect("openai", _write, read_chat, has_system=True)
+OPENAI = Dialect(
+    "openai", _write, read_chat, has_system=True, growth=Growth(begin_message, text_part)
+)
