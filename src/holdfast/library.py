@@ -47,7 +47,6 @@ _LEASE_MS = 30_000
 _TRASH_STEM_CHARS_MAX = 110
 _INSTRUCTIONS = "custom_instructions.md"
 _live: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
-_hubs: WeakValueDictionary[str, Hub] = WeakValueDictionary()
 _live_lock = threading.RLock()
 
 
@@ -95,8 +94,7 @@ class Holdfast:
     ) -> None:
         self._settings: Settings = settle(where, config, limits)
         self._store = self._settings.store
-        self._hub = _hub_of(self._store.identity)
-        self._subscriptions: builtins.list[Callable[[], None]] = []
+        self._hub = Hub()
         self._timers = Timers() if timers else None
         self._closed = False
         self._store.check()
@@ -326,9 +324,7 @@ class Holdfast:
         Returns a function that ends it. A listener that fails disturbs neither the session nor the
         other listeners.
         """
-        unsubscribe = self._hub.subscribe(listener)
-        self._subscriptions.append(unsubscribe)
-        return unsubscribe
+        return self._hub.subscribe(listener)
 
     def close(self) -> None:
         """Close the store; sessions that are still open are closed first."""
@@ -345,8 +341,6 @@ class Holdfast:
             for session in mine:
                 if session.store is self._store:
                     rest.callback(session.close_for_all)
-        for unsubscribe in self._subscriptions:
-            unsubscribe()
 
     @property
     def store(self) -> Store:
@@ -482,12 +476,6 @@ def _of_known_format(events: Iterator[Event]) -> Iterator[Event]:
     for event in events:
         check_format(event)
         yield event
-
-
-def _hub_of(identity: str) -> Hub:
-    """One hub for all who use a store in this process: a session has one, whoever opened it."""
-    with _live_lock:
-        return _hubs.setdefault(identity, Hub())
 
 
 def _check_resume(session: Session, options: Options) -> None:

@@ -94,17 +94,3 @@ def test_restoring_a_session_is_told(store_root):
     told = [n for n in heard if isinstance(n, Notice) and n.kind == "session_restored"]
     assert len(told) == 1
     assert told[0].detail["age"] >= 0
-
-
-def test_everyone_who_uses_a_store_hears_of_its_sessions(hf, store_root):
-    """A session that one object opened is heard of through another on the same store."""
-    heard = []
-    with Holdfast(store_root, timers=False) as other:
-        other.subscribe(lambda _id, item: heard.append(item))
-        with hf.session("a") as s:
-            s.user("1")
-    count = len(heard)
-    assert count
-    with hf.session("a") as s:
-        s.user("2")
-    assert len(heard) == count
