@@ -20,7 +20,7 @@ chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model
 	@$(BIN)/holdfast chat $(CHAT_ARGS)
 
 test: lint types  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
-	$(BIN)/pytest --numprocesses=auto --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses=auto --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
 
@@ -42,10 +42,10 @@ bench-recovery: $(READY)  ## Compare repair functions of other frameworks with o
 	$(BIN)/python -m bench.recovery
 
 fuzz: $(READY)  ## The property tests with many more examples: an hour and more (PYTEST_ARGS to choose)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --numprocesses=auto -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/model tests/replay tests/storage)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --numprocesses=auto --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/model tests/replay tests/storage)
 
 torture: $(READY)  ## The whole crash campaign: every state, every position, 20,000 kills
-	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=auto -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash)
+	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=auto --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash)
 
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict
