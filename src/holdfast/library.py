@@ -319,7 +319,7 @@ class Holdfast:
         return len(sessions)
 
     def subscribe(self, listener: Subscriber) -> Callable[[], None]:
-        """Call ``listener(session_id, event_or_notice)`` for the sessions opened through this object.
+        """Call ``listener(session_id, event_or_notice)`` for sessions opened through this object.
 
         Returns a function that ends it. A listener that fails disturbs neither the session nor the
         other listeners.
