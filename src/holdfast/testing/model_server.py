@@ -6,7 +6,7 @@ rules with the status and the body that the provider would send. So an agent can
 what a provider would do, without a network and without cost.
 
     with ScriptedModel([Call("Read", {"path": "a.txt"}), Say("It says hello.")]) as model:
-        agent = Agent(f"openai:…", base_url=model.openai_url)
+        client = openai.OpenAI(base_url=model.openai_url, api_key="any")
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ class GeminiRules(Rules):
         self._role = "model"
         self._calls: list[tuple[str, str]] = []
         self._responses: list[tuple[str, str]] = []
-        self._unnamed = 0
 
     def check(self, message: Any) -> None:
         if not isinstance(message, dict) or message.keys() != {"role", "parts"}:
