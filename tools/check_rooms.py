@@ -54,7 +54,7 @@ SQLITE_MODULE = "storage/_sqlite.py"
 
 ANYWHERE = frozenset({"holdfast", "msgspec"})
 HOMES = {
-    "platformdirs": ("library.py", "_config/", "apps/"),
+    "platformdirs": ("library/", "_config/", "apps/"),
     "backports": ("storage/", "session/", "formats/"),  # zstd
     "compression": ("storage/", "session/", "formats/"),  # zstd, from Python 3.14
     "click": ("apps/",),

@@ -202,7 +202,7 @@ def test_a_session_that_cannot_be_made_gives_its_lease_back(hf, monkeypatch):
     """An opening that fails half-way can be tried again."""
     with hf.session("a") as session:
         session.user("x")
-    interrupted_once(monkeypatch, holdfast.library.Session, "__init__")
+    interrupted_once(monkeypatch, holdfast.session.Session, "__init__")
     with pytest.raises(KeyboardInterrupt):
         hf.session("a")
     with hf.session("a") as session:

@@ -1,0 +1,8 @@
+"""Holdfast: the one facade that agents, apps and adapters call; each module is one part of it."""
+
+from __future__ import annotations
+
+from holdfast.library._holdfast import Holdfast, open  # noqa: A004 - the name that users call
+from holdfast.library._reading import SnapshotInfo
+
+__all__ = ["Holdfast", "SnapshotInfo", "open"]

@@ -1,0 +1,48 @@
+"""Looking after logs: saying what is whole, and mending what is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.library._ground import LEASE_MS
+from holdfast.library._reading import Reading, of_known_format
+from holdfast.model import Notice
+from holdfast.session import read_range
+
+if TYPE_CHECKING:
+    from holdfast.model import Gap
+    from holdfast.session import Report
+
+__all__ = ["Care"]
+
+
+class Care(Reading):
+    """What can be done for one session's bytes."""
+
+    def verify(self, id: str) -> Report:
+        """Look at every byte of a session and say what is whole. Changes nothing."""
+        from holdfast.session import verify_log
+
+        key = self._stored(id)
+        return verify_log(id, self._store.log(key), self._store.documents(key))
+
+    def repair(self, id: str) -> list[Gap]:
+        """Write a whole log in the place of a damaged one; what was missing from it.
+
+        The old bytes are kept in quarantine. An undamaged session is left alone, and so is one of
+        a newer format: TooNew.
+        """
+        from holdfast.session import repair_log
+
+        key = self._stored(id)
+        for _ in of_known_format(read_range(self._store.log(key))):
+            pass
+        lease = self._store.lease(key)
+        epoch = lease.acquire("repair", LEASE_MS)
+        try:
+            gaps = repair_log(self._store.log(key), self._store.documents(key), epoch)
+        finally:
+            lease.release()
+        if gaps:
+            self._hub.publish(id, Notice("repaired", id, {"gaps": len(gaps)}))
+        return gaps

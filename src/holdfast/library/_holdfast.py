@@ -1,0 +1,161 @@
+"""Holdfast: the one facade that agents, apps and adapters call."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from holdfast._config import Given
+from holdfast.errors import UsageError
+from holdfast.library._care import Care
+from holdfast.library._trash import Trash
+from holdfast.model import Limits, Notice
+from holdfast.session import Opening, Options, Session, Subscriber, new_session_id
+from holdfast.storage import Store
+
+__all__ = ["Holdfast", "open"]
+
+_live: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
+_live_lock = threading.RLock()
+
+
+def _free_live_lock() -> None:
+    """In a forked child: whoever held the lock is not there to give it back."""
+    global _live_lock  # noqa: PLW0603 - there is one for the process
+    _live_lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_free_live_lock)
+
+
+def open(
+    where: str | os.PathLike[str] | Store | None = None,
+    *,
+    config: Given = None,
+    limits: Limits | None = None,
+) -> Holdfast:
+    """The sessions at a place: a path, a URL, a store object, or the default place.
+
+    The default is ``HOLDFAST_STORE``, else ``.holdfast/`` in the project if there is one, else the
+    user's data directory. Nothing is created before the first event.
+    """
+    return Holdfast(where, config=config, limits=limits)
+
+
+class Holdfast(Trash, Care):
+    """The sessions of one store. Every method may be called from any thread."""
+
+    def session(
+        self,
+        id: str | None = None,
+        *,
+        resume: str = "auto",
+        title: str | None = None,
+        agent_id: str | None = None,
+        read_only: bool = False,
+        repair: str = "raise",
+        durability: str | None = None,
+        staged: bool = False,
+        **options: Any,
+    ) -> Session:
+        """Create or resume a session, and take the right to write it.
+
+        The same id gives the same live object within a process. Raises Locked while another
+        process has it, NotFound with ``resume="always"`` if there is none, Damaged unless
+        ``repair="auto"``.
+        """
+        chosen = self._settings.options(
+            resume=resume,
+            title=title,
+            agent_id=agent_id,
+            read_only=read_only,
+            repair=repair,
+            durability=durability,
+            staged=staged,
+            **options,
+        )
+        self._check_open()
+        if read_only:
+            return Session(self._store, Opening(self._store, self._known(id), chosen))
+        return self._live_session(new_session_id(chosen.clock) if id is None else id, chosen)
+
+    def subscribe(self, listener: Subscriber) -> Callable[[], None]:
+        """Call ``listener(session_id, event_or_notice)`` for sessions opened through this object.
+
+        Returns a function that ends it. A listener that fails disturbs neither the session nor the
+        other listeners.
+        """
+        return self._hub.subscribe(listener)
+
+    def close(self) -> None:
+        """Close the store; sessions that are still open are closed first."""
+        if self._closed:
+            return
+        self._closed = True
+        with _live_lock:
+            mine = [s for key, s in _live.items() if key[0] == self._store.identity]
+        with contextlib.ExitStack() as rest:
+            rest.callback(self._store.close)
+            if self._timers is not None:
+                rest.callback(self._timers.close)
+            # One that cannot be closed well must not keep the others open.
+            for session in mine:
+                if session.store is self._store:
+                    rest.callback(session.close_for_all)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _known(self, id: str | None) -> str:
+        if id is None:
+            raise UsageError("a session that is only to be read needs an id")
+        return id
+
+    def _live_session(self, id: str, options: Options) -> Session:
+        with _live_lock:
+            key = (self._store.identity, id)
+            session = _live.get(key)
+            if session is not None and not session.closed and not session.orphaned:
+                _check_resume(session, options)
+                if session.retain():
+                    return session
+            opening = Opening(self._store, id, options)
+            try:
+                session = Session(self._store, opening, hub=self._hub, timers=self._timers)
+                _live[key] = session
+            except BaseException:
+                opening.release()
+                raise
+        self._tell_opened(session, opening)
+        return session
+
+    def _tell_opened(self, session: Session, opening: Opening) -> None:
+        if opening.repaired:
+            self._hub.publish(session.id, Notice("repaired", session.id))
+        if opening.loaded.torn:
+            detail = {"bytes": opening.loaded.torn}
+            self._hub.publish(session.id, Notice("torn_tail", session.id, detail))
+        if session.restored:
+            age = (opening.opened_at - opening.loaded.fold.state.updated_at) / 1000
+            self._hub.publish(session.id, Notice("session_restored", session.id, {"age": age}))
+
+
+def _check_resume(session: Session, options: Options) -> None:
+    if options.resume == "never":
+        raise UsageError(
+            f"session {session.id} is open already, and resume='never' was asked for",
+            session_id=session.id,
+        )

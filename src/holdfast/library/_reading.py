@@ -1,0 +1,134 @@
+"""Reading sessions: their events, state, conversation and snapshots. Nothing here writes."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.library._ground import Ground, session_key
+from holdfast.model import Event
+from holdfast.replay import State, check_format
+from holdfast.session import Snapshots, load, load_state_at, read_range, resolve_blobs
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from holdfast.replay import Recovery
+    from holdfast.session import Follower
+
+__all__ = ["Reading", "SnapshotInfo", "of_known_format"]
+
+
+class SnapshotInfo(msgspec.Struct, frozen=True):
+    """One snapshot of a session: what it covers and whether it is whole."""
+
+    seq: int
+    taken_at: int
+    whole: bool
+
+
+class Reading(Ground):
+    """What can be asked of one session."""
+
+    def exists(self, id: str) -> bool:
+        """Whether there is a session of that id."""
+        return self._store.exists(session_key(id))
+
+    def location(self, id: str) -> str:
+        """Where the session is kept, for people to look."""
+        return self._store.location(session_key(id))
+
+    def last_modified(self, id: str) -> dt.datetime | None:
+        """When something was last recorded (UTC); None if there is no such session."""
+        from datetime import UTC, datetime
+
+        if not self.exists(id):
+            return None
+        newest = next(self.events(id, reverse=True, limit=1), None)
+        if newest is None:
+            return None
+        try:
+            return datetime.fromtimestamp(newest.timestamp / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            # A clock that was wrong by thousands of years; the nearest that can be said.
+            return datetime(9999 if newest.timestamp > 0 else 1, 1, 1, tzinfo=UTC)
+
+    def events(
+        self,
+        id: str,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        types: Collection[str] | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Event]:
+        """The events of a session, lazily: every valid one, also of a damaged log."""
+        if limit is not None and limit < 0:
+            raise UsageError(f"a limit is a number of events, not {limit}")
+        log = self._store.log(self._stored(id))
+        return read_range(log, start=start, stop=stop, types=types, reverse=reverse, limit=limit)
+
+    def follow(self, id: str, start: int | None = None) -> Follower:
+        """What is there (from ``start`` on), then what comes, also from other processes."""
+        from holdfast.session import Follower
+
+        return Follower(self._store, self._stored(id), start or 0)
+
+    def state(self, id: str, at: int | None = None) -> State:
+        """The state after the newest event, or after event ``at``."""
+        key = self._stored(id)
+        log, documents = self._store.log(key), self._store.documents(key)
+        if at is None:
+            return load(log, documents, tolerant=True).fold.state
+        return load_state_at(log, documents, at).state
+
+    def recover(
+        self,
+        id: str,
+        provider: str = "anthropic",
+        incomplete: str = "drop",
+        window_tokens: int | None = None,
+        at: int | None = None,
+    ) -> Recovery:
+        """A valid conversation from whatever the log holds; about content it never raises."""
+        from holdfast._tokens import token_counter
+        from holdfast.replay import recover
+
+        key = self._stored(id)
+        events = read_range(self._store.log(key), stop=None if at is None else at + 1)
+        return recover(
+            resolve_blobs(of_known_format(events), self._store.documents(key)),
+            provider=provider,
+            incomplete=incomplete,
+            window_tokens=window_tokens,
+            count_tokens=token_counter(provider) if window_tokens is not None else None,
+            session_id=id,
+        )
+
+    def snapshots(self, id: str) -> builtins.list[SnapshotInfo]:
+        """The session's snapshots, newest first."""
+        return [_snapshot_info(seq, found) for seq, found in self._snapshots(id)]
+
+    def _snapshots(self, id: str) -> Iterable[tuple[int, Any]]:
+        snapshots = Snapshots(self._store.documents(self._stored(id)))
+        for seq in snapshots.seqs():
+            try:
+                yield seq, snapshots.load(seq)
+            except HoldfastError:
+                yield seq, None
+
+
+def of_known_format(events: Iterator[Event]) -> Iterator[Event]:
+    """The events as they are. Raises TooNew where one names a format that is not known here."""
+    for event in events:
+        check_format(event)
+        yield event
+
+
+def _snapshot_info(seq: int, found: Any) -> SnapshotInfo:
+    return SnapshotInfo(seq, 0 if found is None else found.taken_at, found is not None)
