@@ -13,6 +13,9 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     title: str | None = None
     tags: tuple[str, ...] = ()
+    """What people called it."""
+    auto_tags: tuple[str, ...] = ()
+    """What the catalogue calls it, by its content; derived, never recorded."""
     created_at: int = 0
     updated_at: int = 0
     message_count: int = 0
@@ -20,7 +23,17 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     event_count: int = 0
     size_bytes: int = 0
     agent_id: str | None = None
+    model: str | None = None
+    """The model that answered last."""
+    cost: float | None = None
+    """In US dollars; None where the price of a model is not known."""
     parent: str | None = None
+    pinned: bool = False
+    held: bool = False
+    """Under legal hold: neither a policy nor a person can let it go."""
+    archived: bool = False
+    open: bool = False
+    """A writer that lives has it open."""
     status: str = "idle"
     """idle, running, waiting or interrupted: derived from events, never stored."""
     state: str = "ok"
