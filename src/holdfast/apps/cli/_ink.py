@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class Ink(ABC):
     def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
         """The items one by one; how far they have come is told where there is a terminal."""
         return iter(items)
+
+    def meter(self, what: str) -> AbstractContextManager[Callable[[int, int], None]]:
+        """A function to call with (done, total) while work goes on; shown on a terminal only."""
+        return nullcontext(lambda done, total: None)
 
 
 class Plain(Ink):
@@ -159,6 +164,16 @@ class Colour(Ink):
             for item in items:
                 yield item
                 bar.advance(task)
+
+    @contextmanager
+    def meter(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """A bar that the work itself moves by calling with (done, total)."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=self._console, transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list[int], list[int]]:

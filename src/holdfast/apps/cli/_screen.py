@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import msgspec
@@ -101,6 +102,10 @@ class Screen:
     def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
         """The items one by one, under a bar that is gone when they are."""
         return self._ink.track(items, what, done, total)
+
+    def meter(self, what: str) -> AbstractContextManager[Callable[[int, int], None]]:
+        """For work that says itself how far it is: a function to call with (done, total)."""
+        return self._ink.meter(what)
 
     def flush(self) -> None:
         """Write what is waiting, so that a full disk is noticed while it can be told."""
