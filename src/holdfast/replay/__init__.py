@@ -30,6 +30,7 @@ from holdfast.replay._state import (
 from holdfast.replay._status import needs_interruption, status_of
 from holdfast.replay._todos import TODO_TOOLS, read_todos
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
+from holdfast.replay._usage import add_usage
 
 if TYPE_CHECKING:
     from holdfast.replay._conversation import Conversation, RunConversation, runs
@@ -103,6 +104,7 @@ __all__ = [
     "Turning",
     "Usage",
     "Validation",
+    "add_usage",
     "check_format",
     "fold",
     "format_issues",

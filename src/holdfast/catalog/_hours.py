@@ -1,0 +1,213 @@
+"""What happened in each hour of a session: messages, turns, tokens by model, tools.
+
+Hours are counted in UTC since 1970; whoever shows them chooses the time zone. However long a
+session lasts, it keeps a bounded number of figures: the oldest hours are then added up into days,
+later into months and years.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.replay import Tokens, add_usage
+
+__all__ = [
+    "HOUR_MS",
+    "LATENCY_BOUNDS_MS",
+    "NAME_CHARS_MAX",
+    "OTHERS",
+    "Hour",
+    "Spent",
+    "ToolUse",
+    "coarsen",
+    "hour_of",
+    "room_for",
+    "weigh",
+]
+
+HOUR_MS = 3_600_000
+OTHERS = "(others)"
+"""Stands for the models or tools of a session that has more of them than are kept apart."""
+LATENCY_BOUNDS_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 60_000, 300_000, 900_000)
+"""A call that took less than the n-th bound, and no less than the one before, is in bucket n."""
+
+NAME_CHARS_MAX = 120
+_HOUR_LAST = 253_402_300_799 // 3600  # the end of the year 9999
+_CELLS_MAX = 1024
+_CELLS_AIM = 512
+_HOURS_FINE = 96  # so many of the newest stay hours
+_NAMES_MAX = 48
+_INTEGER_MAX = 2**63 - 1
+# Under these names a provider counts what it read from its cache on top of the input.
+_BESIDE_INPUT = frozenset({"cache_read_input_tokens", "cache_creation_input_tokens"})
+
+
+class Spent(msgspec.Struct, array_like=True, gc=False):
+    """What requests to one model used; ``fresh`` is the input that no cache had."""
+
+    input: int = 0
+    output: int = 0
+    total: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    fresh: int = 0
+    requests: int = 0
+    cost: float = 0.0
+    """What the log itself says that they cost."""
+
+    def add(self, other: Spent) -> None:
+        """Count another's figures in."""
+        self.input = min(self.input + other.input, _INTEGER_MAX)
+        self.output = min(self.output + other.output, _INTEGER_MAX)
+        self.total = min(self.total + other.total, _INTEGER_MAX)
+        self.cache_read = min(self.cache_read + other.cache_read, _INTEGER_MAX)
+        self.cache_write = min(self.cache_write + other.cache_write, _INTEGER_MAX)
+        self.fresh = min(self.fresh + other.fresh, _INTEGER_MAX)
+        self.requests = min(self.requests + other.requests, _INTEGER_MAX)
+        self.cost += other.cost
+
+
+class ToolUse(msgspec.Struct, array_like=True):
+    """What one tool did: calls, ends, failures, and how long those took whose time is known."""
+
+    calls: int = 0
+    finished: int = 0
+    failures: int = 0
+    timed: int = 0
+    total_ms: int = 0
+    max_ms: int = 0
+    buckets: list[int] = []
+
+    def add(self, other: ToolUse) -> None:
+        """Count another's figures in."""
+        self.calls += other.calls
+        self.finished += other.finished
+        self.failures += other.failures
+        self.timed += other.timed
+        self.total_ms += other.total_ms
+        self.max_ms = max(self.max_ms, other.max_ms)
+        if other.buckets:
+            mine = self.buckets or [0] * len(other.buckets)
+            self.buckets = [a + b for a, b in zip(mine, other.buckets, strict=True)]
+
+    def finish(self, took_ms: int | None, *, failed: bool) -> None:
+        """Count the end of a call; None for one of which nobody knows how long it took."""
+        self.finished += 1
+        self.failures += failed
+        if took_ms is None:
+            return
+        if not self.buckets:
+            self.buckets = [0] * (len(LATENCY_BOUNDS_MS) + 1)
+        self.timed += 1
+        self.total_ms = min(self.total_ms + took_ms, _INTEGER_MAX)
+        self.max_ms = max(self.max_ms, took_ms)
+        self.buckets[sum(took_ms >= bound for bound in LATENCY_BOUNDS_MS)] += 1
+
+
+class Hour(msgspec.Struct, array_like=True):
+    """The figures of one hour. ``paid`` are the requests of which the log names the cost."""
+
+    messages: int = 0
+    asked: int = 0
+    """Messages of the user among them."""
+    turns: int = 0
+    spent: dict[str, Spent] = {}
+    paid: dict[str, Spent] = {}
+    tools: dict[str, ToolUse] = {}
+
+    def add(self, other: Hour) -> None:
+        """Count another's figures in."""
+        self.messages += other.messages
+        self.asked += other.asked
+        self.turns += other.turns
+        for model, spent in other.spent.items():
+            self.spent.setdefault(room_for(self.spent, model), Spent()).add(spent)
+        for model, spent in other.paid.items():
+            self.paid.setdefault(room_for(self.paid, model), Spent()).add(spent)
+        for name, use in other.tools.items():
+            self.tools.setdefault(room_for(self.tools, name), ToolUse()).add(use)
+
+    def cells(self) -> int:
+        """How many groups of figures this is."""
+        return 1 + len(self.spent) + len(self.paid) + len(self.tools)
+
+
+def hour_of(timestamp_ms: int) -> int:
+    """The hour of a time, in UTC; a log may claim anything, so it ends where calendars do."""
+    return min(max(timestamp_ms // HOUR_MS, 0), _HOUR_LAST)
+
+
+def room_for(known: dict[str, Any], name: str) -> str:
+    """The name under which figures are kept: its own while there is room, else that of others."""
+    if name in known or len(known) < _NAMES_MAX:
+        return name
+    return OTHERS
+
+
+def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
+    """One report of a provider: the model, what was used, and whether its cost is named.
+
+    The figures are read as the session's state reads them.
+    """
+    found: dict[str, Tokens] = {}
+    add_usage(found, figures, model)
+    name, tokens = next(iter(found.items()))
+    fresh = tokens.input_tokens
+    if _BESIDE_INPUT.isdisjoint(figures):
+        fresh = max(fresh - tokens.cache_read_tokens - tokens.cache_write_tokens, 0)
+    spent = Spent()
+    spent.add(
+        Spent(
+            tokens.input_tokens,
+            tokens.output_tokens,
+            tokens.total_tokens,
+            tokens.cache_read_tokens,
+            tokens.cache_write_tokens,
+            fresh,
+            tokens.requests,
+            tokens.cost or 0.0,
+        )
+    )
+    return name[:NAME_CHARS_MAX], spent, tokens.cost is not None
+
+
+def coarsen(hours: dict[int, Hour], coarse_until: int) -> tuple[dict[int, Hour], int]:
+    """The hours, the oldest of them added up if they are too many; and up to which that is so."""
+    if len(hours) < _HOURS_FINE or sum(hour.cells() for hour in hours.values()) <= _CELLS_MAX:
+        return hours, coarse_until
+    newest = sorted(hours)[-_HOURS_FINE // 2 :]
+    for group in (_day, _month, _year, _always):
+        hours = _regroup(hours, newest[0], group)
+        if sum(hour.cells() for hour in hours.values()) <= _CELLS_AIM:
+            break
+    return hours, max(coarse_until, newest[0])
+
+
+def _regroup(hours: dict[int, Hour], before: int, group: Any) -> dict[int, Hour]:
+    found: dict[int, Hour] = {}
+    for key in sorted(hours):
+        place = min(group(key), before - 1) if key < before else key
+        found.setdefault(place, Hour()).add(hours[key])
+    return found
+
+
+# Noon, so that it stays the same day nearly everywhere on earth.
+def _day(hour: int) -> int:
+    return hour // 24 * 24 + 12
+
+
+def _month(hour: int) -> int:
+    day = datetime.fromtimestamp(hour * 3600, UTC)
+    return hour_of(int(day.replace(day=15, hour=12).timestamp() * 1000))
+
+
+def _year(hour: int) -> int:
+    day = datetime.fromtimestamp(hour * 3600, UTC)
+    return hour_of(int(day.replace(month=7, day=1, hour=12).timestamp() * 1000))
+
+
+def _always(_hour: int) -> int:
+    return 0

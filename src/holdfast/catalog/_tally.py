@@ -1,0 +1,356 @@
+"""Tally: what analytics and automatic tags need to know of a session, as a resumable fold.
+
+The index keeps its bytes beside a session and feeds it only what is new in the log. The same events
+give the same bytes, in whatever pieces they come; its size is bounded, however long the session is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.catalog._hours import (
+    NAME_CHARS_MAX,
+    Hour,
+    Spent,
+    ToolUse,
+    coarsen,
+    hour_of,
+    room_for,
+    weigh,
+)
+from holdfast.catalog._terms import count_known, count_terms, keep_heaviest, words_of
+from holdfast.errors import InvalidData
+from holdfast.model import Event
+
+__all__ = ["SHAPE", "Tally"]
+
+SHAPE = 1
+"""Changes with the members of a tally and with the vocabulary: bytes of another one do not load."""
+
+_PAUSE_MS = 300_000  # a longer silence is no work
+_PENDING_MAX = 256
+_FILES_MAX = 96
+_TERMS_MAX = 128
+_PATH_CHARS_MAX = 200
+# So much of a text is read for words: what it is about is said early.
+_USER_CHARS, _ASSISTANT_CHARS, _CALL_BYTES, _RESULT_BYTES = 4000, 2000, 600, 300
+_PATH_MEMBERS = frozenset(
+    """
+    path file file_path filepath filename file_name notebook_path target_file absolute_path
+    relative_path paths files
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+_PATH = re.compile(r"(?<![\w/.:-])[\w./~-]{0,160}[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/])")
+_ESCAPES = re.compile(rb"\\(?:[nrt]|u[0-9a-f]{4})")
+
+
+class _Said(msgspec.Struct, gc=False):
+    content: Any = None
+    usage: Any = None
+    model: Any = None
+    metadata: Any = None
+
+
+class _Call(msgspec.Struct, gc=False):
+    id: str
+    tool: str
+    params: msgspec.Raw = msgspec.Raw(b"null")
+    usage: Any = None
+    model: Any = None
+    metadata: Any = None
+
+
+class _Result(msgspec.Struct, gc=False):
+    toolCallId: Any = None  # noqa: N815 - the name in recorded logs
+    is_error: Any = None
+    result: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Outcome(msgspec.Struct, gc=False):
+    error: Any = None
+
+
+class _Named(msgspec.Struct, gc=False):
+    title: Any = None
+    auto: Any = None
+    agent_id: Any = None
+
+
+_decode_said = msgspec.json.Decoder(_Said).decode
+_decode_call = msgspec.json.Decoder(_Call).decode
+_decode_result = msgspec.json.Decoder(_Result).decode
+_decode_outcome = msgspec.json.Decoder(_Outcome).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+class Pending(msgspec.Struct, array_like=True, gc=False):
+    """A call without a result; ``since`` is 0 once nobody can say how long it really takes."""
+
+    tool: str
+    since: int
+    run: str
+
+
+class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape", tag=SHAPE):
+    """The figures of one session. Times are Unix milliseconds, hours are counted in UTC."""
+
+    first: int = 0
+    last: int = 0
+    """The latest time that any event has."""
+    active_ms: int = 0
+    """Time in which something happened every few minutes."""
+    latest: int = 0
+    """The time of the newest event."""
+    agent: str | None = None
+    model: str | None = None
+    """The model that was named last."""
+    coarse_until: int = 0
+    """Hours before this one were added up into days or more."""
+    hours: dict[int, Hour] = {}
+    pending: dict[str, Pending] = {}
+    files: dict[str, int] = {}
+    asked: dict[str, int] = {}
+    """Words of the vocabulary that the user said, and how often."""
+    told: dict[str, int] = {}
+    """The same for the assistant and its tools."""
+    terms: dict[str, int] = {}
+    """Other words of the user that came up most."""
+
+    def feed(self, events: Iterable[Event]) -> Tally:
+        """Count the next events of the log, in their order. Never raises about their content."""
+        for event in events:
+            stamp = event.timestamp
+            if stamp > 0:
+                self.pass_time(stamp)
+            reduce = _REDUCERS.get(event.type)
+            if reduce is not None:
+                try:
+                    reduce(self, event)
+                except (ValueError, RecursionError):
+                    continue  # malformed: it stays in the log, and counts for nothing
+        return self
+
+    def to_bytes(self) -> bytes:
+        """The tally, to be kept and gone on with later."""
+        return _encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Tally:
+        """The tally of these bytes. Raises InvalidData if they are none, or of another version."""
+        try:
+            return _decode(data)
+        except (ValueError, RecursionError) as error:
+            raise InvalidData(f"not a tally: {error}") from error
+
+    def spent(self) -> dict[str, Spent]:
+        """What all requests used, by model; ``""`` where no model was named."""
+        found: dict[str, Spent] = {}
+        for hour in self.hours.values():
+            for by_model in (hour.spent, hour.paid):
+                for model, spent in by_model.items():
+                    found.setdefault(model, Spent()).add(spent)
+        return found
+
+    def tools(self) -> dict[str, ToolUse]:
+        """What every tool did, by its name."""
+        found: dict[str, ToolUse] = {}
+        for hour in self.hours.values():
+            for name, use in hour.tools.items():
+                found.setdefault(name, ToolUse()).add(use)
+        return found
+
+    @property
+    def messages(self) -> int:
+        """Messages in all, as the session's state counts them."""
+        return sum(hour.messages for hour in self.hours.values())
+
+    @property
+    def turns(self) -> int:
+        """Turns in all: those that were recorded, else what the user said."""
+        turns = sum(hour.turns for hour in self.hours.values())
+        return turns or sum(hour.asked for hour in self.hours.values())
+
+    def pass_time(self, stamp: int) -> None:
+        """Note that an event has this time."""
+        self.first = self.first or stamp
+        self.last = max(self.last, stamp)
+        if self.latest and 0 < stamp - self.latest <= _PAUSE_MS:
+            self.active_ms += stamp - self.latest
+        self.latest = stamp
+
+    def hour_at(self, event: Event) -> Hour:
+        """The figures of an event's hour; one without a time counts where the log has come to."""
+        key = hour_of(event.timestamp if event.timestamp > 0 else self.latest)
+        hour = self.hours.get(key)
+        if hour is None:
+            hour = self.hours[key] = Hour()
+            self.hours, self.coarse_until = coarsen(self.hours, self.coarse_until)
+        return self.hours.setdefault(key, hour)
+
+    def tool_at(self, event: Event, name: str) -> ToolUse:
+        """The figures of a tool in an event's hour."""
+        tools = self.hour_at(event).tools
+        place = room_for(tools, name)
+        use = tools.get(place)
+        if use is None:
+            use = tools[place] = ToolUse()
+        return use
+
+    def spend(self, event: Event, usage: Any, model: Any, metadata: Any) -> None:
+        """Count what a message used; foreign logs have that among its metadata."""
+        if usage is None and isinstance(metadata, dict):
+            usage, model = metadata.get("usage"), model or metadata.get("model")
+        if isinstance(model, str) and model:
+            self.model = model[:NAME_CHARS_MAX]
+        if isinstance(usage, dict):
+            name, spent, named = weigh(usage, model)
+            hour = self.hour_at(event)
+            by_model = hour.paid if named else hour.spent
+            by_model.setdefault(room_for(by_model, name), Spent()).add(spent)
+
+    def touch(self, path: str) -> None:
+        """Count a file that a tool was told to use."""
+        path = path[:_PATH_CHARS_MAX]
+        self.files[path] = self.files.get(path, 0) + 1
+        self.files = keep_heaviest(self.files, _FILES_MAX)
+
+
+def _user(tally: Tally, event: Event) -> None:
+    hour = tally.hour_at(event)
+    hour.messages += 1
+    hour.asked += 1
+    words = words_of(_text_of(_decode_said(event.raw).content, _USER_CHARS))
+    count_known(tally.asked, words)
+    count_terms(tally.terms, words)
+    tally.terms = keep_heaviest(tally.terms, _TERMS_MAX)
+
+
+def _assistant(tally: Tally, event: Event) -> None:
+    tally.hour_at(event).messages += 1
+    said = _decode_said(event.raw)
+    if said.usage is not None or said.metadata is not None or said.model is not None:
+        tally.spend(event, said.usage, said.model, said.metadata)
+    count_known(tally.told, words_of(_text_of(said.content, _ASSISTANT_CHARS)))
+
+
+def _text_of(content: Any, most: int) -> str:
+    if isinstance(content, str):
+        return content[:most]
+    if not isinstance(content, list):
+        return ""
+    texts = (block.get("text") for block in content if isinstance(block, dict))
+    return " ".join(text[:most] for text in texts if isinstance(text, str))[:most]
+
+
+def _system(tally: Tally, event: Event) -> None:
+    tally.hour_at(event).messages += 1
+
+
+def _tool_call(tally: Tally, event: Event) -> None:
+    call = _decode_call(event.raw)
+    if call.usage is not None or call.metadata is not None:
+        tally.spend(event, call.usage, call.model, call.metadata)
+    name = call.tool[:NAME_CHARS_MAX]
+    tally.tool_at(event, name).calls += 1
+    id = call.id[:NAME_CHARS_MAX]
+    tally.pending.pop(id, None)
+    tally.pending[id] = Pending(name, event.timestamp, event.run or "")
+    if len(tally.pending) > _PENDING_MAX:
+        del tally.pending[next(iter(tally.pending))]
+    text = _plain(bytes(call.params)[:_CALL_BYTES])
+    count_known(tally.told, words_of(text))
+    for path in _paths(call.params, text):
+        tally.touch(path)
+
+
+def _paths(params: msgspec.Raw, text: str) -> Iterable[str]:
+    """The files that a call names: in the members that are for that, else anywhere."""
+    if len(bytes(params)) <= _CALL_BYTES:
+        given = _decode_any(params)
+        if isinstance(given, dict):
+            named = [
+                path
+                for name, value in given.items()
+                if name.lower() in _PATH_MEMBERS
+                for path in (value if isinstance(value, list) else [value])
+                if isinstance(path, str) and path
+            ]
+            if named:
+                return named
+    return dict.fromkeys(_PATH.findall(text))
+
+
+def _plain(data: bytes) -> str:
+    """Text out of a piece of JSON: good enough to find words in it."""
+    return _ESCAPES.sub(b" ", data).decode(errors="ignore")
+
+
+def _tool_result(tally: Tally, event: Event) -> None:
+    tally.hour_at(event).messages += 1
+    found = _decode_result(event.raw)
+    call = None
+    if isinstance(found.toolCallId, str):
+        call = tally.pending.pop(found.toolCallId[:NAME_CHARS_MAX], None)
+    raw = bytes(found.result)
+    failed = found.is_error is True or (raw[:1] == b"{" and _decode_outcome(raw).error is True)
+    if call is not None:
+        took = event.timestamp - call.since if call.since > 0 else -1
+        tally.tool_at(event, call.tool).finish(took if took >= 0 else None, failed=failed)
+    count_known(tally.told, words_of(_plain(raw[:_RESULT_BYTES])))
+
+
+def _turn_start(tally: Tally, event: Event) -> None:
+    tally.hour_at(event).turns += 1
+
+
+def _turn_end(tally: Tally, event: Event) -> None:
+    """Calls that a turn leaves open wait for someone: that is not how long the tool takes."""
+    for id, call in tally.pending.items():
+        if call.run == (event.run or ""):
+            tally.pending[id] = Pending(call.tool, 0, call.run)
+
+
+def _stop(tally: Tally, _event: Event) -> None:
+    for id, call in tally.pending.items():
+        tally.pending[id] = Pending(call.tool, 0, call.run)
+
+
+def _usage(tally: Tally, event: Event) -> None:
+    figures = event.data
+    tally.spend(event, figures, figures.get("model"), None)
+
+
+def _title(tally: Tally, event: Event) -> None:
+    named = _decode_named(event.raw)
+    if isinstance(named.title, str) and named.auto is not True:
+        count_known(tally.asked, words_of(named.title[:_USER_CHARS]))
+
+
+def _session_start(tally: Tally, event: Event) -> None:
+    agent = _decode_named(event.raw).agent_id
+    if isinstance(agent, str) and tally.agent is None:
+        tally.agent = agent[:NAME_CHARS_MAX]
+
+
+_REDUCERS: dict[str, Callable[[Tally, Event], None]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "system": _system,
+    "tool_call": _tool_call,
+    "tool_result": _tool_result,
+    "turn_start": _turn_start,
+    "turn_end": _turn_end,
+    "interrupted": _stop,
+    "closed": _stop,
+    "usage": _usage,
+    "title": _title,
+    "session_start": _session_start,
+}
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Tally).decode
