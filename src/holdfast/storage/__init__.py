@@ -19,14 +19,17 @@ from holdfast.storage.files import FileStore
 from holdfast.storage.urls import open_store
 
 if TYPE_CHECKING:
+    from holdfast.storage._sqlite import ForeignDatabase, copy_database
     from holdfast.storage.loose import documents_beside, find_log, read_file
     from holdfast.storage.memory import MemoryStore
     from holdfast.storage.none import NoStore
 
 # Loaded when first asked for: most programs keep their sessions in files.
 _LAZY = {
+    "ForeignDatabase": "_sqlite",
     "MemoryStore": "memory",
     "NoStore": "none",
+    "copy_database": "_sqlite",
     "documents_beside": "loose",
     "find_log": "loose",
     "read_file": "loose",
@@ -39,11 +42,13 @@ __all__ = [
     "Documents",
     "Entry",
     "FileStore",
+    "ForeignDatabase",
     "Lease",
     "Log",
     "MemoryStore",
     "NoStore",
     "Store",
+    "copy_database",
     "documents_beside",
     "find_log",
     "forks",

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["sqlite_version"]
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.errors import InvalidData
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["ForeignDatabase", "copy_database", "sqlite_version"]
 
 
 def sqlite_version() -> str | None:
@@ -12,3 +20,79 @@ def sqlite_version() -> str | None:
     except ImportError:
         return None
     return sqlite3.sqlite_version
+
+
+_FOREIGN_STEPS = 1_000
+_FOREIGN_STEPS_MAX = 200_000
+
+
+class ForeignDatabase:
+    """Someone else's database, copied into memory: for reading only, and to be closed.
+
+    The schema is not trusted: nothing but reading is allowed, and a query that does not come to an
+    end is broken off.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def tables(self) -> dict[str, tuple[str, ...]]:
+        """The tables, and the columns of each."""
+        names = [
+            row["name"] for row in self.rows("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
+        return {
+            name: tuple(
+                row["name"] for row in self.rows("SELECT name FROM pragma_table_info(?)", name)
+            )
+            for name in names
+        }
+
+    def rows(self, query: str, *values: object) -> Iterator[dict[str, Any]]:
+        """The rows that a query gives. Raises InvalidData where the file is damaged."""
+        import sqlite3
+
+        try:
+            for row in self._connection.execute(query, values):
+                yield dict(row)
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+            raise InvalidData(f"the database cannot be read: {error}") from error
+
+    def close(self) -> None:
+        """Let the copy go."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
+    """Someone else's database with what its write-ahead log has committed.
+
+    Raises InvalidData for what is no SQLite file.
+    """
+    import sqlite3
+
+    from holdfast.storage._wal import merge_wal
+
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    try:
+        connection.deserialize(merge_wal(database, wal))
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (sqlite3.Error, OverflowError) as error:
+        connection.close()
+        raise InvalidData(f"not a SQLite database that can be read: {error}") from error
+    steps = iter(range(_FOREIGN_STEPS_MAX))
+    connection.set_progress_handler(lambda: next(steps, None) is None, _FOREIGN_STEPS)
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = _text
+    return ForeignDatabase(connection)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,132 @@
+"""How much a file from elsewhere may hold, and the checks that come before it is expanded.
+
+Nobody vouches for such a file. Each bound is well above what tools write, and each is checked
+before the memory is spent: a file of a few kilobytes must not become gigabytes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import InvalidData, TooLarge
+from holdfast.model import decode_json
+
+__all__ = ["Bounds", "check_name", "decode_document"]
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_OPENING, _CLOSING = b"{[", b"}]"
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in _OPENING + _CLOSING)
+_DIGITS = re.compile(rb"[0-9]{4300}")
+_NAME_CHARS_MAX = 1_000
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of one import. Over one of them TooLarge is raised, or the part is left out."""
+
+    document_bytes_max: int = 64 * _MIB
+    """One file that has to be read as a whole, such as a JSON document, after expansion."""
+
+    line_bytes_max: int = 32 * _MIB
+    """One line of a log: a message with a few pictures in it."""
+
+    log_bytes_max: int = 1024 * _MIB
+    """One log, after expansion; it is read line by line."""
+
+    lines_max: int = 500_000
+
+    values_max: int = 500_000
+    """Members and items of one JSON document: each costs a hundred bytes once it is read."""
+
+    depth_max: int = 200
+    """Nesting of JSON. What is deeper than an event may be is kept as text."""
+
+    database_bytes_max: int = 512 * _MIB
+
+    ratio_max: int = 200
+    """Bytes out for one byte in: text reaches 20, what was made to explode reaches 1000."""
+
+    ratio_free_bytes: int = _MIB
+    """Up to here the ratio does not count: a short log may well consist of one word."""
+
+    files_max: int = 20_000
+    """Files below one folder, or in one archive."""
+
+    levels_max: int = 12
+    """Folders within folders."""
+
+    directory_bytes_max: int = 4 * _MIB
+    """The table of contents of an archive."""
+
+
+def check_name(name: str) -> str:
+    """``name`` itself if it is a path that stays below the place it is read from.
+
+    Raises InvalidData for an absolute one, for ``..``, for a drive letter, backslash or NUL.
+    """
+    parts = name.split("/")
+    if (
+        not name
+        or len(name) > _NAME_CHARS_MAX
+        or any(part in ("", ".", "..") for part in parts)
+        or any(mark in name for mark in ("\\", "\0"))
+        or parts[0].endswith(":")
+    ):
+        raise InvalidData(
+            f"{name[:60]!a} is not a name inside of an archive",
+            remedy="Nothing was read; the archive was not made by a tool that means well.",
+        )
+    return name
+
+
+def decode_document(data: bytes, bounds: Bounds) -> Any:
+    """The value of JSON bytes. Raises TooLarge or InvalidData, before it costs much memory."""
+    if len(data) > bounds.document_bytes_max:
+        raise _over("document_bytes_max", bounds.document_bytes_max, len(data))
+    _check_shape(data, bounds)
+    if _DIGITS.search(data):
+        raise InvalidData("a number in the document has more than 4,300 digits")
+    return decode_json(data)
+
+
+def _check_shape(data: bytes, bounds: Bounds) -> None:
+    """Bound nesting and the number of values, by their punctuation."""
+    if _values(data) <= bounds.values_max and _openings(data) <= bounds.depth_max:
+        return
+    bare = _STRING.sub(b"", data)
+    if _values(bare) > bounds.values_max:
+        raise _over("values_max", bounds.values_max, None)
+    if _openings(bare) > bounds.depth_max and _depth(bare) > bounds.depth_max:
+        raise InvalidData(f"the document is nested more than {bounds.depth_max} levels deep")
+
+
+def _values(data: bytes) -> int:
+    return data.count(b",") + _openings(data)
+
+
+def _openings(data: bytes) -> int:
+    return data.count(b"{") + data.count(b"[")
+
+
+def _depth(bare: bytes) -> int:
+    depth = deepest = 0
+    for byte in bare.translate(None, _NOT_BRACKETS):
+        if byte in _OPENING:
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest
+
+
+def _over(limit: str, most: int, size: int | None) -> TooLarge:
+    return TooLarge(
+        f"the file is over the bound {limit} ({most:,}) for what comes from elsewhere",
+        remedy="Split the file; nothing of it was read.",
+        limit=limit,
+        needed_bytes=size,
+    )

@@ -1,0 +1,240 @@
+"""What is imported: a file or a folder as named bytes, read lazily and within bounds.
+
+A source is given its files; it opens none itself. Gzip and zstd are seen by their first bytes and
+expanded on the way, so readers never meet them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdfast.errors import InvalidData, NotFound, TooLarge
+from holdfast.formats._bounds import Bounds, check_name, decode_document
+from holdfast.formats._expansion import expanded
+
+if TYPE_CHECKING:
+    from holdfast.storage import ForeignDatabase
+
+__all__ = ["File", "MemoryFile", "Source"]
+
+HEAD_BYTES = 64 * 1024
+_CHUNK_BYTES = 1024 * 1024
+
+
+class File(Protocol):
+    """Bytes at some place, of a known size."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def modified(self) -> int:
+        """When they were last changed, in Unix milliseconds; 0 if that is not known."""
+        ...
+
+    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
+        """The bytes from the start, piece by piece."""
+        ...
+
+
+class MemoryFile:
+    """Bytes in memory as a file."""
+
+    def __init__(self, data: bytes, modified: int = 0) -> None:
+        self._data = data
+        self.size = len(data)
+        self.modified = modified
+
+    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
+        """The bytes from the start, piece by piece."""
+        for start in range(0, self.size, chunk_bytes):
+            yield self._data[start : start + chunk_bytes]
+
+
+Beside = Callable[[str], File | None]
+
+
+class Source:
+    """A file or a folder tree. Names are relative, with ``/`` between the parts.
+
+    ``name`` is the file's or folder's own name. A source that is one file can also reach what lies
+    beside it in the same folder, by name (``has``, ``read`` …), though ``names`` does not list it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: Mapping[str, File | bytes],
+        *,
+        is_file: bool = False,
+        beside: Beside | None = None,
+        folder: str = "",
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.name = name
+        self.is_file = is_file
+        self.folder = folder
+        """The name of the folder that it lies in; some tools put a project's name there."""
+        self.bounds = bounds or Bounds()
+        self._files = {
+            path: MemoryFile(file) if isinstance(file, bytes) else file
+            for path, file in files.items()
+        }
+        self._beside = beside
+        self._found: dict[str, File | None] = {}
+
+    @classmethod
+    def of_bytes(cls, name: str, data: bytes, bounds: Bounds | None = None) -> Source:
+        """A source that is one file, in memory."""
+        return cls(name, {name: data}, is_file=True, bounds=bounds)
+
+    def names(self, ending: str = "") -> list[str]:
+        """The files, in order of their names; those that end so."""
+        return sorted(name for name in self._files if name.endswith(ending))
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of that name, also beside a source that is one file."""
+        return self._find(name) is not None
+
+    def size(self, name: str) -> int:
+        """The size of a file as it is, not expanded."""
+        return self._file(name).size
+
+    def modified(self, name: str) -> int:
+        """When a file was last changed, in Unix milliseconds; 0 if that is not known."""
+        return self._file(name).modified
+
+    def head(self, name: str, size: int = HEAD_BYTES) -> bytes:
+        """The first bytes of a file, as many as there are; empty if it cannot be expanded."""
+        found = b""
+        try:
+            for chunk in expanded(self._file(name).chunks(max(size, 1)), self.bounds):
+                found += chunk
+                if len(found) >= size:
+                    break
+        except (InvalidData, TooLarge):
+            pass
+        return found[:size]
+
+    def read(self, name: str, limit: int | None = None) -> bytes:
+        """A whole file. Raises TooLarge above ``limit``, InvalidData if it is cut short."""
+        most = self.bounds.document_bytes_max if limit is None else limit
+        parts, total = [], 0
+        for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
+            total += len(chunk)
+            if total > most:
+                raise TooLarge(
+                    f"{name} has more than {most:,} bytes",
+                    remedy="Import a smaller file.",
+                    needed_bytes=total,
+                )
+            parts.append(chunk)
+        return b"".join(parts)
+
+    def json(self, name: str) -> Any:
+        """The value of a JSON file. Raises InvalidData, or TooLarge before it is read."""
+        return decode_document(self.read(name), self.bounds)
+
+    def lines(self, name: str, problems: list[str] | None = None) -> Iterator[bytes]:
+        """The lines of a log that are not blank, without their newline, within bounds.
+
+        What cannot be read ends the log there and is told in ``problems``; without a list to tell
+        it in, it is raised: TooLarge or InvalidData.
+        """
+        try:
+            yield from self._lines(name)
+        except (TooLarge, InvalidData) as error:
+            if problems is None:
+                raise
+            problems.append(f"{name}: {error}; what comes after it was not read")
+
+    def values(self, name: str, problems: list[str]) -> Iterator[tuple[bytes, Any]]:
+        """The lines of a JSONL file with their values; a line that is no JSON is told and left."""
+        for number, line in enumerate(self.lines(name, problems), 1):
+            try:
+                yield line, decode_document(line, self.bounds)
+            except (TooLarge, InvalidData) as error:
+                problems.append(f"{name}: line {number} was left out: {error}")
+
+    def database(self, name: str) -> ForeignDatabase:
+        """A copy in memory of a SQLite file, with what is in its ``-wal``.
+
+        For reading, and to be closed. Raises InvalidData if it is none, TooLarge if it is too big.
+        """
+        from holdfast.storage import copy_database
+
+        limit = self.bounds.database_bytes_max
+        wal = f"{name}-wal"
+        return copy_database(
+            self.read(name, limit), self.read(wal, limit) if self.has(wal) else b""
+        )
+
+    def only(self, name: str) -> Source:
+        """One of the files as a source of its own; what lies beside it can be reached."""
+        folder = posixpath.dirname(name)
+
+        def beside(other: str) -> File | None:
+            return self._find(posixpath.join(folder, other))
+
+        own = posixpath.basename(name)
+        return Source(
+            own,
+            {own: self._file(name)},
+            is_file=True,
+            beside=beside,
+            folder=posixpath.basename(folder) or (self.folder if self.is_file else self.name),
+            bounds=self.bounds,
+        )
+
+    def below(self, folder: str) -> Source:
+        """One of the folders as a source of its own."""
+        head = f"{folder}/"
+        files = {
+            name.removeprefix(head): file
+            for name, file in self._files.items()
+            if name.startswith(head)
+        }
+        above = posixpath.basename(posixpath.dirname(folder)) or self.name
+        return Source(posixpath.basename(folder), files, folder=above, bounds=self.bounds)
+
+    def _lines(self, name: str) -> Iterator[bytes]:
+        rest, total, count = bytearray(), 0, 0
+        for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
+            total += len(chunk)
+            if total > self.bounds.log_bytes_max:
+                raise TooLarge(f"the log has more than {self.bounds.log_bytes_max:,} bytes")
+            *whole, last = chunk.split(b"\n")
+            if whole:
+                whole[0] = bytes(rest) + whole[0]
+                rest.clear()
+            rest += last
+            if len(rest) > self.bounds.line_bytes_max:
+                raise TooLarge(f"a line has more than {self.bounds.line_bytes_max:,} bytes")
+            for line in whole:
+                stripped = line.strip()
+                if stripped:
+                    count += 1
+                    yield stripped
+            if count > self.bounds.lines_max:
+                raise TooLarge(f"the log has more than {self.bounds.lines_max:,} lines")
+        if rest.strip():
+            yield bytes(rest).strip()
+
+    def _file(self, name: str) -> File:
+        found = self._find(name)
+        if found is None:
+            raise NotFound(f"there is no file {name[:80]!a} in {self.name[:80]!a}")
+        return found
+
+    def _find(self, name: str) -> File | None:
+        if name in self._files:
+            return self._files[name]
+        if self._beside is None:
+            return None
+        if name not in self._found:
+            self._found[name] = self._beside(check_name(name))
+        return self._found[name]
