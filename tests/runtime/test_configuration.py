@@ -249,7 +249,45 @@ def test_a_working_directory_that_is_gone(project, monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", KEYS)
 def test_every_setting_has_its_variable(project, monkeypatch, name):
     """Each setting can be given by the environment."""
-    value = KEYS[name].choices[0] if KEYS[name].choices else "300"
+    value, expected = {
+        int: ("300", 300),
+        bool: ("false", False),
+        list: ('[{"keep": 300}]', [{"keep": 300}]),
+        str: (KEYS[name].choices or ("300",))[:1] * 2,
+    }[KEYS[name].kind]
     monkeypatch.setenv(variable(name), value)
-    expected = int(value) if KEYS[name].kind is int else value
     assert configuration().get(name) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[[retention.policies]]\nkeep = 0\naction = 'delete'", "[retention]\ntrash_days = 1"],
+)
+def test_a_project_cannot_make_sessions_go(project, line):
+    """A stranger's project says neither what is deleted nor when the trash is emptied."""
+    (project / "holdfast.toml").write_text(line)
+    with pytest.raises(Forbidden, match="may not come from a project: your sessions could be lost"):
+        configuration()
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("[retention]\npolicies = 3", "list of tables"),
+        ("[[retention.policies]]\nkeepp = 3", "keepp"),
+        ("[[retention.policies]]\ntag = 'x'", "names no bound"),
+    ],
+)
+def test_a_wrong_policy_is_told_with_its_file(project, user_file, written, said):
+    """A policy that is misspelt is refused when the settings are read, before anything goes."""
+    user_file.write_text(written)
+    with pytest.raises(UsageError, match=said) as caught:
+        configuration()
+    assert str(user_file) in str(caught.value)
+
+
+def test_policies_in_the_environment_are_json(project, monkeypatch):
+    """What is not JSON is told as such."""
+    monkeypatch.setenv("HOLDFAST_RETENTION_POLICIES", "keep=3")
+    with pytest.raises(UsageError, match="list of tables as JSON"):
+        configuration()

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast.errors import UsageError
 from holdfast.model import Limits
 from holdfast.storage import Store
@@ -16,6 +18,7 @@ CODE = "code"
 STORAGE_TYPES = ("none", "memory", "filesystem")
 _FILESYSTEM_PATH = ".agent-sessions"
 _PREFIX = "HOLDFAST_"
+_LOSS = "your sessions could be lost by it"
 _SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
 
 
@@ -26,8 +29,8 @@ class Key(NamedTuple):
     meaning: str
     least: int = 0
     choices: tuple[str, ...] = ()
-    own: bool = False
-    """Only from the user's own places, never from a project that may be a stranger's."""
+    own: str = ""
+    """Why only the user's own places may say it, and never a project that may be a stranger's."""
 
 
 KEYS: dict[str, Key] = {
@@ -36,9 +39,16 @@ KEYS: dict[str, Key] = {
     "autosave_ms": Key(int, "flush what changed this often; 0 for never"),
     "snapshot_ms": Key(int, "take a snapshot this often; 0 for never"),
     "model": Key(str, "the model of chat and run, such as anthropic:claude-sonnet-4-5"),
-    "base_url": Key(str, "an OpenAI-compatible server for the model", own=True),
+    "base_url": Key(
+        str, "an OpenAI-compatible server for the model", own="your keys are sent there"
+    ),
     "agent": Key(str, "the agent that chat and run go on with"),
     "instructions": Key(str, "what the agent of chat and run is told"),
+    "retention.trash_days": Key(
+        int, "days until deleted sessions go for good; 0: never", own=_LOSS
+    ),
+    "retention.snapshot_days": Key(int, "older snapshots go, but the newest; 0 keeps them"),
+    "retention.policies": Key(list, "which sessions are archived or deleted, and when", own=_LOSS),
     "local.threads": Key(int, "threads of the embedded model", least=1),
     "local.context_tokens": Key(int, "context of the embedded model", least=256),
     **{f"limits.{name}": Key(int, "see the limits", least=1) for name in Limits.__struct_fields__},
@@ -72,6 +82,8 @@ def check(name: str, value: Any, origin: str) -> Any:
     key = KEYS[name]
     if key.kind is int:
         return _whole_number(name, value, key.least, origin)
+    if key.kind is list:
+        return _tables(name, value, origin)
     if name == "store" and isinstance(value, (os.PathLike, Store)) and origin == CODE:
         return value
     if not isinstance(value, str) or not value.strip():
@@ -120,6 +132,24 @@ def _whole_number(name: str, value: Any, least: int, origin: str) -> int:
         raise _wrong(origin, f"{name} must be a whole number, not {value!r}")
     if value < least:
         raise _wrong(origin, f"{name} must be at least {least}, not {value}")
+    return value
+
+
+def _tables(name: str, value: Any, origin: str) -> list[Any]:
+    """A list of tables, in the environment as JSON; each is checked by who knows its members."""
+    if isinstance(value, str) and origin.startswith("environment"):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError as error:
+            raise _wrong(origin, f"{name} must be a list of tables as JSON: {error}") from error
+    if not isinstance(value, list) or not all(isinstance(table, Mapping) for table in value):
+        raise _wrong(origin, f"{name} must be a list of tables, not {value!r}")
+    from holdfast.catalog._retention import read_policies
+
+    try:
+        read_policies(value)
+    except UsageError as error:
+        raise _wrong(origin, error.message) from error
     return value
 
 

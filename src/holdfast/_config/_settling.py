@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast._config._sources import Given, configuration
+from holdfast._config._sources import Configuration, Given, configuration
 from holdfast.errors import UsageError
 from holdfast.model import Limits
 from holdfast.session import Options
@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True):
     store: Store
     limits: Limits
     defaults: dict[str, Any]
+    configuration: Configuration
 
     def options(self, **given: Any) -> Options:
         """The options of one session: what was given, else the settings."""
@@ -42,7 +43,7 @@ def settle(
     place = found.get("store") if where is None else where
     store = place if isinstance(place, Store) else open_store(place)
     defaults = {name: found.get(name) for name in _OF_SESSIONS if found.origin(name)}
-    return Settings(store, limits or Limits(**found.below("limits")), defaults)
+    return Settings(store, limits or Limits(**found.below("limits")), defaults, found)
 
 
 def default_location() -> str:

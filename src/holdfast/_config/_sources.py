@@ -115,7 +115,7 @@ def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
     refused = [name for name in settings if KEYS[name].own and not own]
     if refused:
         raise Forbidden(
-            f"{text}: {refused[0]} may not come from a project: your keys are sent there",
+            f"{text}: {refused[0]} may not come from a project: {KEYS[refused[0]].own}",
             remedy=f"Set it in {_user_file()} or as {variable(refused[0])}.",
         )
     return settings

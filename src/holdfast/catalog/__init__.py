@@ -23,14 +23,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.catalog._filter import Filter, Page
+    from holdfast.catalog._retention import (
+        Decision,
+        Plan,
+        Policy,
+        Spared,
+        live_limit,
+        plan,
+        read_policies,
+    )
 
 # Loaded when first asked for: a program that only records needs none of it.
 _LAZY = {
+    "Decision": "_retention",
     "Filter": "_filter",
     "Page": "_filter",
+    "Plan": "_retention",
+    "Policy": "_retention",
+    "Spared": "_retention",
+    "live_limit": "_retention",
+    "plan": "_retention",
+    "read_policies": "_retention",
 }
 
-__all__ = ["Filter", "Page"]
+__all__ = [
+    "Decision",
+    "Filter",
+    "Page",
+    "Plan",
+    "Policy",
+    "Spared",
+    "live_limit",
+    "plan",
+    "read_policies",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,50 +2,86 @@
 
 from __future__ import annotations
 
-from holdfast.errors import NotFound
+import builtins
+import contextlib
+
+import msgspec
+
+from holdfast.errors import Forbidden, NotFound, StoreError
 from holdfast.library._finding import Finding
 from holdfast.library._ground import LEASE_MS, session_key
 from holdfast.model import Notice, check_id
+from holdfast.session import now_ms
 
-__all__ = ["Trash"]
+__all__ = ["Trash", "Trashed"]
 
+# The number makes the key longer than the id is, so the longest ids are cut.
 _TRASH_STEM_CHARS_MAX = 110
 _INSTRUCTIONS = "custom_instructions.md"
+_NOTE = "deleted.json"
+
+
+class Trashed(msgspec.Struct, frozen=True):
+    """A session in the trash: which it was, when it was deleted, and where it lies."""
+
+    session_id: str
+    deleted_at: int
+    size_bytes: int
+    key: str
+
+
+class _Note(msgspec.Struct):
+    id: str
+    at: int
 
 
 class Trash(Finding):
     """Deleting sessions and agents."""
 
     def delete(self, id: str) -> None:
-        """Put a session into the trash. Raises Locked while anyone has it open."""
-        self._store.move(self._stored(id), self._free_trash_key(id))
+        """Put a session into the trash. Raises Locked while anyone has it open.
+
+        One that is under legal hold is refused: Forbidden.
+        """
+        self._check_not_held(id)
+        key = self._free_trash_key(id)
+        self._store.move(self._stored(id), key)
+        self._note(key, id)
         self._hub.publish(id, Notice("deleted", id))
 
     def undelete(self, id: str) -> None:
         """Bring the session of that id that was deleted last back from the trash."""
+        stem = _trash_stem(check_id(id))
         newest = max(
-            (
-                entry
-                for entry in self._store.entries("trash/")
-                if _trashed_stem(entry.key) == _trash_stem(check_id(id))
-            ),
+            (entry for entry in self._store.entries("trash/") if _trashed_stem(entry.key) == stem),
             key=lambda entry: _trash_number(entry.key),
             default=None,
         )
         if newest is None:
             raise NotFound(f"there is no session {id} in the trash", session_id=check_id(id))
         self._store.move(newest.key, session_key(id))
+        self._store.documents(session_key(id)).delete(_NOTE)
         self._hub.publish(id, Notice("undeleted", id))
+
+    def trash(self) -> builtins.list[Trashed]:
+        """The sessions that can still be brought back, the last deleted first.
+
+        ``deleted_at`` is 0 where nobody wrote it down.
+        """
+        found = [self._trashed(entry.key, entry.size) for entry in self._store.entries("trash/")]
+        return sorted(found, key=lambda one: one.deleted_at, reverse=True)
 
     def purge_agent(self, agent_id: str, instructions: bool = False) -> int:  # noqa: FBT001, FBT002
         """Put an agent's sessions into the trash and remove its documents; how many sessions.
 
         What a person wrote into ``custom_instructions.md`` stays unless ``instructions`` is true.
-        Raises Locked, before anything is removed, while one of its sessions is open.
+        Raises Locked, before anything is removed, while one of its sessions is open, and Forbidden
+        while one is under legal hold.
         """
         key = f"agents/{check_id(agent_id, what='agent id')}"
         sessions = [row.session_id for row in self.list(limit=None, agent_id=agent_id)]
         for id in sessions:
+            self._check_not_held(id)
             self._check_unlocked(id)
         for id in sessions:
             self.delete(id)
@@ -54,6 +90,29 @@ class Trash(Finding):
             if instructions or name != _INSTRUCTIONS:
                 documents.delete(name)
         return len(sessions)
+
+    def _note(self, key: str, id: str) -> _Note:
+        """Write down when it was deleted; a crash before that only makes it stay for longer."""
+        note = _Note(id, now_ms())
+        with contextlib.suppress(StoreError):
+            self._store.documents(key).put(_NOTE, msgspec.json.encode(note), sync=False)
+        return note
+
+    def _trashed(self, key: str, size: int) -> Trashed:
+        found = self._store.documents(key).get(_NOTE)
+        try:
+            note = msgspec.json.decode(b"" if found is None else found[0], type=_Note)
+        except msgspec.MsgspecError:
+            note = _Note(_trashed_stem(key), 0)
+        return Trashed(note.id, note.at, size, key)
+
+    def _check_not_held(self, id: str) -> None:
+        if self.info(id).held:
+            raise Forbidden(
+                f"session {id} is under legal hold",
+                session_id=id,
+                remedy=f"Release it first: holdfast pin {id} --release",
+            )
 
     def _check_unlocked(self, id: str) -> None:
         lease = self._store.lease(session_key(id))

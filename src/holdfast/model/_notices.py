@@ -14,7 +14,7 @@ class Notice(msgspec.Struct, frozen=True):
 
     kind: str
     """``snapshot_created``, ``snapshot_failed``, ``session_restored``, ``torn_tail``,
-    ``session_near_limit``, ``repaired``, ``deleted``, ``undeleted``, ``subscriber_failed``,
-    ``variable_not_stored``, ``flush_failed``."""
+    ``session_near_limit``, ``repaired``, ``deleted``, ``undeleted``, ``archived``, ``unarchived``,
+    ``subscriber_failed``, ``variable_not_stored``, ``flush_failed``."""
     session_id: str
     detail: dict[str, Any] = {}

@@ -114,13 +114,13 @@ class Snapshots:
     def prune(self, keep: int) -> None:
         """Remove all but the newest. What cannot be removed does no harm."""
         for seq in self.seqs()[keep:]:
-            self._remove(seq)
+            self.drop(seq)
 
     def drop_after(self, seq: int) -> None:
         """Remove the snapshots that know of events after ``seq``."""
         for newer in self.seqs():
             if newer > seq:
-                self._remove(newer)
+                self.drop(newer)
 
     def drop_beyond(self, offset: int) -> None:
         """Remove the whole snapshots that know more than a log of this length."""
@@ -130,7 +130,7 @@ class Snapshots:
             except Damaged:
                 continue
             if ahead:
-                self._remove(seq)
+                self.drop(seq)
 
     def drop_damaged(self) -> None:
         """Remove those that are not whole: they would be passed over for ever."""
@@ -138,9 +138,10 @@ class Snapshots:
             try:
                 self.load(seq)
             except Damaged:
-                self._remove(seq)
+                self.drop(seq)
 
-    def _remove(self, seq: int) -> None:
+    def drop(self, seq: int) -> None:
+        """Remove one snapshot. What cannot be removed does no harm."""
         try:
             self._documents.delete(f"{_FOLDER}{seq}{_SUFFIX}")
         except StoreError:

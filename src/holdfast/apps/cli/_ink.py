@@ -60,7 +60,7 @@ class Ink(ABC):
 
     def meter(self, what: str) -> AbstractContextManager[Callable[[int, int], None]]:
         """A function to call with (done, total) while work goes on; shown on a terminal only."""
-        return nullcontext(lambda done, total: None)
+        return nullcontext(lambda _done, _total: None)
 
 
 class Plain(Ink):
