@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.errors import InvalidId
+from holdfast.errors import Conflict, InvalidId, NotFound, UsageError
 from holdfast.model import check_id
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MUST_NOT_EXIST",
     "Capabilities",
+    "Changes",
     "Documents",
     "Entry",
     "Lease",
@@ -41,6 +42,9 @@ __all__ = [
 MUST_NOT_EXIST = ""
 """As ``if_match``: put the document only if there is none of that name."""
 
+BLOBS = "blobs/"
+"""Documents that lines may name lie below this."""
+
 # Small enough to stay in the cache and to leave no hole in memory, large enough that the number of
 # calls does not count.
 CHUNK_BYTES = 1 << 18
@@ -48,7 +52,11 @@ _KINDS = ("sessions", "agents", "shared", "trash")
 _DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
 _DOCUMENT_DEPTH_MAX = 3
 # Files of a key that are not documents, on whatever backend: one set of names for all.
-_NOT_DOCUMENTS = frozenset(["events.jsonl", "events.jsonl.new", "events.jsonl.zst", "lock"])
+_NOT_DOCUMENTS = re.compile(
+    r"(lock|own\.jsonl|base\.json|base(\.[0-9]+)?\.jsonl|events\.jsonl(\.new|\.zst|\.zst\.new)?)\Z",
+    re.ASCII,
+)
+_STORE_LEASE_MS = 60_000
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +74,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """An append is accepted now and sent later, so that it may fail later."""
     shared: bool = False
     """Several processes see the same keys."""
+    archives: bool = False
+    """A log can be kept compressed, unnoticed by whoever reads it."""
 
 
 class Entry(NamedTuple):
@@ -75,6 +85,18 @@ class Entry(NamedTuple):
     size: int
     modified: int
     etag: str
+
+
+class Changes(NamedTuple):
+    """What may have changed since a mark was taken; more than did change is allowed, less is not.
+
+    ``keys`` are those whose log may have changed, None for all of them. ``listed`` says that keys
+    may have come or gone by other hands than a store's: compare with ``Store.folders``.
+    """
+
+    mark: str
+    keys: frozenset[str] | None
+    listed: bool
 
 
 class Log(ABC):
@@ -127,7 +149,8 @@ class Log(ABC):
     def generation(self) -> str:
         """A mark that changes when the log was replaced, so that followers start again.
 
-        A cut leaves it as it is: only bytes that no reader has taken are cut.
+        A cut leaves it as it is, unless the bytes are shared with a branch: only bytes that no
+        reader has taken are cut. Archiving and detaching may change it, with the same bytes.
         """
 
     @abstractmethod
@@ -228,6 +251,31 @@ class Store(ABC):
         What is there and is not a key of ours is passed over.
         """
 
+    def entry(self, key: str) -> Entry | None:
+        """The entry of one key; None if it has no log."""
+        above = check_key(key).rpartition("/")[0] + "/"
+        return next((entry for entry in self.entries(above) if entry.key == key), None)
+
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """Every key in a folder, also one without a log, and a mark of what has that name.
+
+        Another thing of the same name has another mark, as far as that can be told at a glance.
+        """
+        return {entry.key: "" for entry in self.entries(prefix)}
+
+    def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
+        """What may have changed in a folder of keys since ``mark``, and the mark of now.
+
+        ``mark`` is what an earlier call gave; anything else asks to compare everything. The cost
+        must not grow with the number of keys that did not change. A store that cannot tell says so
+        each time, as here.
+        """
+        return Changes("", None, listed=True)
+
+    def catalog_place(self) -> str | None:
+        """The path of a file in which a catalogue of this store may be kept; None for in memory."""
+        return None
+
     @abstractmethod
     def move(self, key: str, to: str) -> None:
         """Give a key with all it has another name. Durable when it returns.
@@ -245,6 +293,60 @@ class Store(ABC):
         A crash leaves the whole key or none of it that can be seen; dropping it again then removes
         the bytes that are left.
         """
+
+    def branch(self, key: str, to: str, size: int) -> None:
+        """Make a key ``to`` whose log begins with the first ``size`` bytes of this key's log.
+
+        ``size`` is where a line ends that is whole; a writer may have the key meanwhile. Whatever
+        is done to either of the two afterwards, the other one does not notice. The documents below
+        ``blobs/``, which lines may name, come along; others do not.
+        Durable when it returns; a crash leaves the whole new key or none that can be seen.
+        Raises NotFound if there is no log, UsageError for a size below 1, Conflict if the log is
+        shorter than that or ``to`` is taken, Locked if someone is about to make ``to``.
+        """
+        copy_branch(self, key, to, size)
+
+    def base_size(self, key: str) -> int:
+        """How many bytes of the log still lie in files that other keys share; 0 if none do."""
+        check_key(key)
+        return 0
+
+    def detach(self, key: str) -> None:
+        """See to it that a key shares no bytes with any other; harmless if it never did.
+
+        Its log stays the same to the byte: only then does what the other keys held go for good
+        when they are dropped. Durable when it returns; a crash leaves it shared or not, whole
+        either way. Raises NotFound if there is no log, and Locked while a writer has it.
+        """
+        if not self.exists(key):
+            raise NotFound(f"there is no log at {key}")
+
+    def archive(self, key: str) -> None:
+        """Keep the log compressed from now on; harmless if it is.
+
+        Every reader goes on as before; the first change by a writer takes it out of the archive.
+        The old bytes go when the new ones are on the medium, have been read back and are the same.
+        Raises NotFound if there is no log, Locked while a writer has it, TooLarge for a log beyond
+        what would be unpacked again, and UsageError from a store that cannot archive (see
+        ``capabilities``).
+        """
+        if not self.exists(key):
+            raise NotFound(f"there is no log at {key}")
+        raise UsageError("this store does not archive", remedy="Archive sessions kept in files.")
+
+    def unarchive(self, key: str) -> None:
+        """Take the log out of the archive; harmless if it is not there.
+
+        What is damaged in it reads as bytes of zero, and the damaged archive goes to quarantine.
+        Raises NotFound if there is no log, and Locked while a writer has it.
+        """
+        if not self.exists(key):
+            raise NotFound(f"there is no log at {key}")
+
+    def is_archived(self, key: str) -> bool:
+        """Whether the log is kept compressed now."""
+        check_key(key)
+        return False
 
     @abstractmethod
     def location(self, key: str) -> str:
@@ -271,6 +373,49 @@ def check_key(key: str) -> str:
     return key
 
 
+def check_branch(store: Store, key: str, to: str, size: int) -> None:
+    """Raise what ``Store.branch`` raises before it does anything."""
+    check_key(to)
+    if size < 1:
+        raise UsageError("a branch begins with at least one line")
+    if not store.exists(key):
+        raise NotFound(f"there is no log at {key}")
+    found = store.log(key).size()
+    if size > found:
+        raise Conflict(f"the log of {key} has {found:,} bytes, fewer than {size:,}")
+    if store.exists(to):
+        raise Conflict(f"{to} is taken")
+
+
+def copy_branch(store: Store, key: str, to: str, size: int) -> None:
+    """A branch as a copy: right on every store, and as slow as the log is long."""
+    check_branch(store, key, to, size)
+    lease = store.lease(to)
+    epoch = lease.acquire("store", _STORE_LEASE_MS)
+    try:
+        if store.exists(to):
+            raise Conflict(f"{to} is taken")
+        source, target = store.documents(key), store.documents(to)
+        for name in source.names(BLOBS):
+            found = source.get(name)
+            if found is not None:
+                target.put(name, found[0])
+        log = store.log(to)
+        log.replace(first_bytes(store.log(key).read(), size), epoch)
+        log.close()
+    finally:
+        lease.release()
+
+
+def first_bytes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """At most the first ``size`` bytes of what comes in chunks."""
+    for chunk in chunks:
+        yield chunk[:size]
+        size -= len(chunk)
+        if size <= 0:
+            return
+
+
 def needs_log(key: str) -> bool:
     """Whether a key is a session, which is nothing without its log."""
     return key.split("/")[-2] in ("sessions", "trash")
@@ -289,7 +434,7 @@ def is_document_name(name: str) -> bool:
     return (
         len(parts) <= _DOCUMENT_DEPTH_MAX
         and all(_DOCUMENT.match(part) and ".." not in part for part in parts)
-        and parts[0].lower() not in _NOT_DOCUMENTS
+        and not _NOT_DOCUMENTS.match(parts[0].lower())
     )
 
 

@@ -62,6 +62,8 @@ class Node(NamedTuple):
     is_symlink: bool
     owner: int
     mode: int
+    links: int = 1
+    """How many names a file has."""
 
 
 class Disk:
@@ -176,6 +178,20 @@ class Disk:
         """The names in a directory."""
         return os.listdir(descriptor)
 
+    def scan_inodes(self, descriptor: int) -> dict[str, int]:
+        """The names in a directory and the inodes that they stand for."""
+        with os.scandir(descriptor) as found:
+            return {item.name: item.inode() for item in found}
+
+    def boot_id(self) -> str:
+        """What tells this run of the operating system from others; empty where it cannot say."""
+        try:
+            descriptor = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(64).decode("ascii", "replace").strip()
+
     def close(self, descriptor: int) -> None:
         """Close a descriptor, and give back its lock even if a child still has a copy of it."""
         if descriptor in _held_locks:
@@ -217,6 +233,7 @@ def _node(found: os.stat_result) -> Node:
         stat.S_ISLNK(mode),
         found.st_uid,
         stat.S_IMODE(mode),
+        found.st_nlink,
     )
 
 

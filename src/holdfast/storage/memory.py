@@ -36,6 +36,7 @@ class _Shelf:
 
     def __init__(self) -> None:
         self.log: bytearray | None = None
+        self.archived = False
         self.generation = 0
         self.modified = 0
         self.changes = 0
@@ -46,6 +47,7 @@ class _Shelf:
     def touch(self) -> None:
         self.modified = time.time_ns() // 1_000_000
         self.changes += 1
+        self.archived = False
 
     def has_content(self) -> bool:
         return self.log is not None or bool(self.documents)
@@ -61,9 +63,12 @@ class _Shelf:
 
 
 class MemoryStore(Store):
-    """Keys in a dict. What it keeps ends with the process."""
+    """Keys in a dict. What it keeps ends with the process.
 
-    capabilities = Capabilities()
+    Its archive is a mark and nothing more: it is for testing what is built on top.
+    """
+
+    capabilities = Capabilities(archives=True)
     url = "memory:"
 
     def __init__(self) -> None:
@@ -132,6 +137,19 @@ class MemoryStore(Store):
             self._free(key)
             del self._shelves[key]
 
+    def archive(self, key: str) -> None:
+        """Mark the log as archived."""
+        self._mark(key, archived=True)
+
+    def unarchive(self, key: str) -> None:
+        """Take the mark away."""
+        self._mark(key, archived=False)
+
+    def is_archived(self, key: str) -> bool:
+        """Whether it has the mark."""
+        shelf = self._shelves.get(check_key(key))
+        return shelf is not None and shelf.archived
+
     def location(self, key: str) -> str:
         """The key itself."""
         return f"memory:{check_key(key)}"
@@ -163,6 +181,12 @@ class MemoryStore(Store):
     def peek(self, key: str) -> _Shelf | None:
         """What a key has, if anything."""
         return self._shelves.get(key)
+
+    def _mark(self, key: str, *, archived: bool) -> None:
+        with self.guard:
+            if not self.exists(key):
+                raise NotFound(f"there is no log at {key}")
+            self._free(key).archived = archived
 
     def _free(self, key: str) -> _Shelf:
         shelf = self._shelves.get(check_key(key))

@@ -24,7 +24,7 @@ class DeferredStore(MemoryStore):
     None means that nothing fails; the value can be changed at any time.
     """
 
-    capabilities = Capabilities(defers=True)
+    capabilities = Capabilities(defers=True, archives=True)
     url = "deferred:"
 
     def __init__(self, fail_after: int | None = None) -> None:

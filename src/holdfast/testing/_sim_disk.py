@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,6 +53,7 @@ class SimDisk(Disk):
         self._entries = {inode: dict(names) for inode, names in image.entries.items()}
         self._contents = {inode: bytearray(data) for inode, data in image.contents.items()}
         self._times: dict[int, int] = {}
+        self._links = Counter(inode for names in image.entries.values() for inode in names.values())
         self._open: dict[int, _Open] = {}
         self._locks: dict[int, int] = {}
         self._inodes = itertools.count(max([ROOT, *self._entries, *self._contents]) + 1)
@@ -330,11 +332,15 @@ class SimDisk(Disk):
         self._effects.append(change)
 
     def _remove(self, place: tuple[Any, ...]) -> None:
-        del self._entries[place[0]][place[1]]
+        self._links[self._entries[place[0]].pop(place[1])] -= 1
 
     def _add(self, place: tuple[Any, ...]) -> None:
         directory, name, inode = place
+        replaced = self._entries[directory].get(name)
+        if replaced is not None:
+            self._links[replaced] -= 1
         self._entries[directory][name] = inode
+        self._links[inode] += 1
 
     def _touch(self, inode: int) -> None:
         self._times[inode] = next(self._ticks)
@@ -345,7 +351,8 @@ class SimDisk(Disk):
         size = 0 if content is None else len(content)
         mode = 0o700 if is_directory else 0o600
         modified = self._times.get(inode, _BIRTH_NS)
-        return Node(inode, size, modified, is_directory, False, os.geteuid(), mode)
+        links = self._links[inode]
+        return Node(inode, size, modified, is_directory, False, os.geteuid(), mode, links)
 
 
 def _error(number: int, what: str) -> OSError:
