@@ -19,7 +19,9 @@ _named_memory: dict[str, MemoryStore] = {}
 
 
 def open_store(where: str | os.PathLike[str]) -> Store:
-    """The store at a URL (``none:``, ``memory:``, ``file:///path``) or at a plain path.
+    """The store at a URL or at a plain path, which is that of a directory of files.
+
+    URLs are ``none:``, ``memory:``, ``file:///path`` and ``sqlite:///file``.
 
     ``memory:`` is a new store each time, ``memory:name`` the same one within the process.
     Raises UsageError for a URL that no backend serves.
@@ -36,11 +38,15 @@ def open_store(where: str | os.PathLike[str]) -> Store:
         from holdfast.storage.memory import MemoryStore
 
         return _named_memory.setdefault(rest, MemoryStore()) if rest else MemoryStore()
+    if scheme == "sqlite":
+        from holdfast.storage.sqlite import SQLiteStore
+
+        return SQLiteStore(_file_path(text))
     if scheme == "file":
         return FileStore(_file_path(text))
     raise UsageError(
         f"no store serves {scheme!r} addresses",
-        remedy="Use none:, memory:, file:///path or the path of a directory.",
+        remedy="Use none:, memory:, file:///path, sqlite:///file or the path of a directory.",
     )
 
 
@@ -49,7 +55,7 @@ def _file_path(url: str) -> str:
 
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
-        raise UsageError(f"{url} names another host; a file store is on this one")
+        raise UsageError(f"{url} names another host; such a store is on this one")
     if not parts.path.startswith("/"):
-        raise UsageError(f"{url} is not absolute; write file:///path")
+        raise UsageError(f"{url} is not absolute; write {parts.scheme}:///path")
     return unquote(parts.path)

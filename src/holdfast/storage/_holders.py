@@ -1,0 +1,145 @@
+"""Who holds leases that run out, and the one thread that keeps renewing them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from holdfast.errors import StoreError
+from holdfast.storage.base import Lease
+from holdfast.storage.disk import forks
+
+__all__ = ["Holder", "Renewer", "this_holder"]
+
+_RENEWALS_PER_TERM = 3
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The process that has a lease."""
+
+    pid: int
+    host: str
+    owner: str = ""
+
+    def to_bytes(self) -> bytes:
+        """For the store."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Holder:
+        """From the store; what cannot be read is a holder of whom nothing is known."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError:
+            return cls(0, "")
+
+    def is_gone(self) -> bool:
+        """Whether it was a process of this machine that has ended: nobody need wait for it."""
+        if self.host != os.uname().nodename or self.pid <= 0:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+
+def this_holder(owner: str) -> Holder:
+    """This process."""
+    return Holder(os.getpid(), os.uname().nodename, owner[:100])
+
+
+class _Kept(NamedTuple):
+    key: str
+    epoch: int
+    term_ms: int
+
+
+class Renewer:
+    """Renews every lease that this process holds at one store, all of them with one call.
+
+    ``renew`` is given the keys with their epochs and terms and returns the keys that are lost;
+    those are not renewed any more, and their holder learns of it with the next append. The thread
+    starts with the first lease and ends with the last; a lease that nobody refers to any more is
+    not renewed either.
+    """
+
+    def __init__(self, renew: Callable[[Mapping[str, tuple[int, int]]], set[str]]) -> None:
+        self._renew = renew
+        self._held: WeakKeyDictionary[Lease, _Kept] = WeakKeyDictionary()
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._forks = forks.count
+        self._closed = False
+
+    def keep(self, lease: Lease, key: str, epoch: int, term_ms: int) -> None:
+        """Renew this lease from now on."""
+        self._renew_after_fork()
+        with self._condition:
+            self._held[lease] = _Kept(key, epoch, term_ms)
+            self._closed = False
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="holdfast-renewer", daemon=True)
+                with contextlib.suppress(RuntimeError):  # the interpreter is about to end
+                    thread.start()
+                    self._thread = thread
+            self._condition.notify()
+
+    def let_go(self, lease: Lease) -> None:
+        """Renew it no more."""
+        self._renew_after_fork()
+        with self._condition:
+            self._held.pop(lease, None)
+
+    def close(self) -> None:
+        """Stop; the leases then run out by themselves."""
+        self._renew_after_fork()
+        with self._condition:
+            self._closed = True
+            self._held.clear()
+            self._condition.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _renew_after_fork(self) -> None:
+        """A child neither has the thread nor the leases."""
+        if self._forks != forks.count:
+            self._forks = forks.count
+            self._condition, self._thread = threading.Condition(), None
+            self._held = WeakKeyDictionary()
+
+    def _run(self) -> None:
+        while self._wait():
+            with self._condition:
+                held = {kept.key: (kept.epoch, kept.term_ms) for kept in self._held.values()}
+            try:
+                lost = self._renew(held) if held else set()
+            except StoreError:
+                continue  # the next turn may do better; until then the term runs on
+            with self._condition:
+                for lease in [one for one, kept in self._held.items() if kept.key in lost]:
+                    del self._held[lease]
+
+    def _wait(self) -> bool:
+        """Wait until a renewal is due; False if there is nothing more to renew."""
+        with self._condition:
+            begun = time.monotonic()
+            while True:
+                if self._closed or not self._held:
+                    self._thread = None
+                    return False
+                term_s = min(kept.term_ms for kept in self._held.values()) / 1000
+                left = begun + term_s / _RENEWALS_PER_TERM - time.monotonic()
+                if left <= 0:
+                    return True
+                self._condition.wait(left)

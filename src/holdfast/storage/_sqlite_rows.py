@@ -1,0 +1,261 @@
+"""The tables of a SQLite store, and what is asked of them inside a transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Fenced, Locked, NotFound
+from holdfast.model import fold_id
+from holdfast.storage._holders import Holder
+from holdfast.storage._zstd import packed, unpacked
+from holdfast.storage.base import Entry
+
+if TYPE_CHECKING:
+    from holdfast.storage._sqlite import Connection
+
+__all__ = [
+    "ENTRY",
+    "READ",
+    "SCHEMA",
+    "KeyRow",
+    "bury",
+    "check_free",
+    "describe",
+    "entry_of",
+    "etag_of",
+    "fenced_row",
+    "folder_of",
+    "forget",
+    "forget_pieces",
+    "free_row",
+    "has_documents",
+    "insert_frames",
+    "insert_piece",
+    "key_row",
+    "made_row",
+    "next_version",
+    "now_ms",
+    "pieces_of",
+    "put_document",
+    "repack",
+    "stale",
+]
+
+_FRAME_BYTES = 1 << 20
+
+# Numbered, so that a later version can change the tables of an older one.
+SCHEMA = (
+    """
+    CREATE TABLE store (version INTEGER NOT NULL);
+    INSERT INTO store VALUES (0);
+    CREATE TABLE keys (
+        id INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        folder TEXT NOT NULL,
+        folded TEXT NOT NULL,
+        generation INTEGER NOT NULL DEFAULT 0,
+        size INTEGER NOT NULL DEFAULT 0,
+        modified INTEGER NOT NULL DEFAULT 0,
+        version INTEGER NOT NULL DEFAULT 0,
+        archived INTEGER NOT NULL DEFAULT 0,
+        epoch INTEGER NOT NULL DEFAULT 0,
+        holder BLOB,
+        expires INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX keys_by_fold ON keys (folded);
+    CREATE INDEX keys_by_version ON keys (folder, version);
+    CREATE TABLE pieces (
+        id INTEGER NOT NULL,
+        start INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        packed INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (id, start)
+    ) WITHOUT ROWID;
+    CREATE TABLE documents (
+        id INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        etag TEXT NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (id, name)
+    );
+    """,
+)
+
+ENTRY = "SELECT key, size, modified, generation, version FROM keys"
+READ = (
+    "SELECT start, size, data, packed FROM pieces WHERE id = ? AND start >= coalesce("
+    "(SELECT max(start) FROM pieces WHERE id = ? AND start <= ?), 0)"
+    " AND start + size > ? ORDER BY start LIMIT ?"
+)
+
+
+class KeyRow:
+    """What the database knows of a key."""
+
+    __slots__ = ("archived", "epoch", "expires", "generation", "holder", "id", "size")
+
+    def __init__(self, values: tuple[int, int, int, int, int, bytes | None, int]) -> None:
+        self.id, self.generation, self.size, self.archived = values[:4]
+        self.epoch, self.holder, self.expires = values[4:]
+
+
+def key_row(connection: Connection, key: str) -> KeyRow | None:
+    found = connection.execute(
+        "SELECT id, generation, size, archived, epoch, holder, expires FROM keys WHERE key = ?",
+        (key,),
+    ).fetchone()
+    return None if found is None else KeyRow(found)
+
+
+def fenced_row(connection: Connection, key: str, epoch: int) -> KeyRow:
+    """The key's row, if the epoch is the one in force."""
+    row = key_row(connection, key)
+    if row is None and epoch == 0:
+        made_row(connection, key)
+        row = key_row(connection, key)
+    if row is None or row.epoch != epoch:
+        raise stale(key)
+    return row
+
+
+def stale(key: str) -> Fenced:
+    session_id = key.rpartition("/")[2]
+    return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
+
+
+def check_free(connection: Connection, key: str) -> None:
+    """Raise Locked while a holder has the key that lives and whose time has not run out."""
+    row = key_row(connection, key)
+    if row is None or not row.holder or row.expires <= now_ms():
+        return
+    holder = Holder.from_bytes(bytes(row.holder))
+    if not holder.is_gone():
+        session_id = key.rpartition("/")[2]
+        raise Locked(
+            f"session {session_id} is open for writing in process {holder.pid} on {holder.host}",
+            session_id=session_id,
+            pid=holder.pid,
+            host=holder.host,
+        )
+
+
+def free_row(connection: Connection, key: str) -> KeyRow:
+    """The row of a key that has something and that nobody writes; NotFound, Locked otherwise."""
+    row = key_row(connection, key)
+    if row is None or not (row.generation or has_documents(connection, row.id)):
+        raise NotFound(f"there is nothing at {key}")
+    check_free(connection, key)
+    return row
+
+
+def has_documents(connection: Connection, id: int) -> bool:
+    found = connection.execute("SELECT 1 FROM documents WHERE id = ? LIMIT 1", (id,)).fetchone()
+    return found is not None
+
+
+def made_row(connection: Connection, key: str) -> int:
+    """The number of a key's row, which is made if there is none."""
+    connection.execute(
+        "INSERT OR IGNORE INTO keys (key, folder, folded) VALUES (?, ?, ?)",
+        (key, folder_of(key), fold_id(key)),
+    )
+    found: int = connection.execute("SELECT id FROM keys WHERE key = ?", (key,)).fetchone()[0]
+    return found
+
+
+def bury(connection: Connection, key: str, epoch: int) -> None:
+    """Leave a higher epoch for a key that went, so that whoever wrote it stays fenced for ever."""
+    connection.execute(
+        "INSERT INTO keys (key, folder, folded, epoch, version) VALUES (?, ?, ?, ?, ?)",
+        (key, folder_of(key), fold_id(key), epoch + 1, next_version(connection)),
+    )
+
+
+def forget(connection: Connection, id: int) -> None:
+    forget_pieces(connection, id)
+    connection.execute("DELETE FROM documents WHERE id = ?", (id,))
+    connection.execute("DELETE FROM keys WHERE id = ?", (id,))
+
+
+def forget_pieces(connection: Connection, id: int) -> None:
+    connection.execute("DELETE FROM pieces WHERE id = ?", (id,))
+
+
+def describe(connection: Connection, id: int, size: int, *, new: bool = False) -> None:
+    """Note the size of a log that changed; with ``new`` it is another generation."""
+    version = next_version(connection)
+    connection.execute(
+        "UPDATE keys SET size = ?, modified = ?, version = ?, archived = 0,"
+        " generation = CASE WHEN ? OR generation = 0 THEN ? ELSE generation END WHERE id = ?",
+        (size, now_ms(), version, new, version, id),
+    )
+
+
+def put_document(connection: Connection, id: int, name: str, data: bytes) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO documents (id, name, etag, data) VALUES (?, ?, ?, ?)",
+        (id, name, etag_of(data), bytes(data)),
+    )
+
+
+def insert_piece(
+    connection: Connection, id: int, start: int, data: bytes, *, pack: bool = False
+) -> None:
+    connection.execute(
+        "INSERT INTO pieces (id, start, size, data, packed) VALUES (?, ?, ?, ?, ?)",
+        (id, start, len(data), packed(data) if pack else bytes(data), pack),
+    )
+
+
+def insert_frames(connection: Connection, id: int, data: bytes, *, archived: bool) -> None:
+    for start in range(0, len(data), _FRAME_BYTES):
+        insert_piece(connection, id, start, data[start : start + _FRAME_BYTES], pack=archived)
+
+
+def repack(connection: Connection, id: int, size: int, *, archived: bool) -> None:
+    whole = b"".join(pieces_of(connection, id, 0, size))
+    forget_pieces(connection, id)
+    insert_frames(connection, id, whole, archived=archived)
+    connection.execute(
+        "UPDATE keys SET archived = ?, version = ? WHERE id = ?",
+        (archived, next_version(connection), id),
+    )
+
+
+def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterator[bytes]:
+    """The bytes of a log inside a transaction."""
+    rows = connection.execute(
+        "SELECT data, size, packed FROM pieces WHERE id = ? AND start + size > ? AND start < ?"
+        " ORDER BY start",
+        (id, start, stop),
+    )
+    for data, size, is_packed in rows.fetchall():
+        yield unpacked(data, size) if is_packed else data
+
+
+def next_version(connection: Connection) -> int:
+    """The number of this change; every change of the store has one of its own."""
+    rows = connection.execute("UPDATE store SET version = version + 1 RETURNING version").fetchall()
+    number: int = rows[0][0]
+    return number
+
+
+def entry_of(row: tuple[str, int, int, int, int]) -> Entry:
+    key, size, modified, generation, version = row
+    return Entry(key, size, modified, f"{generation}-{version}")
+
+
+def folder_of(key: str) -> str:
+    return key.rpartition("/")[0] + "/"
+
+
+def etag_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

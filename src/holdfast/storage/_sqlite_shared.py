@@ -1,0 +1,237 @@
+"""A database file of our own that several processes write: transactions, reads, and the sync."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.errors import Forbidden, SyncFailed, TooNew, Unavailable
+from holdfast.storage._sqlite import connect_file, failures
+from holdfast.storage._tree import let_go, translation
+from holdfast.storage.disk import Disk, forks
+
+if TYPE_CHECKING:
+    from holdfast.storage._sqlite import Connection
+
+__all__ = ["SharedDatabase"]
+
+T = TypeVar("T")
+_APPLICATION_ID = 0x486F6C64  # "Hold"
+_IDENTITY_BYTES = 16
+
+
+class SharedDatabase:
+    """One file, made with the first write; one connection to write, one to read, for all threads.
+
+    ``schema`` is a list of scripts, each of which brings the tables from one version to the next.
+    """
+
+    def __init__(self, path: str, schema: Sequence[str], *, disk: Disk | None = None) -> None:
+        self.path = os.path.abspath(path)
+        self._schema = schema
+        self._disk = disk or Disk()
+        self._writer: Connection | None = None
+        self._reader: Connection | None = None
+        self._identity = ""
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
+        self._sync_lock = threading.Lock()
+        self._written = 0
+        self._synced = 0
+        self._entry_synced = False
+        self._dead: SyncFailed | None = None
+        self._forks = forks.count
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """What ``work`` gives for a connection inside a transaction, which is then committed.
+
+        It waits, bounded, for another process's transaction. Nothing is written if it raises.
+        """
+        self._renew_after_fork()
+        with self._write_lock, failures(f"writing {self.path}"):
+            if self._dead is not None:
+                raise self._dead.with_traceback(None)
+            if self._writer is None:
+                self._writer = self._open(create=True)
+            connection = self._writer
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            self._written += 1
+        return result
+
+    def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query; none if there is no file yet."""
+        self._renew_after_fork()
+        with self._read_lock, failures(f"reading {self.path}"):
+            if self._reader is None:
+                if not os.path.exists(self.path):
+                    return []
+                self._reader = self._open(create=False)
+            rows: list[tuple[Any, ...]] = self._reader.execute(query, values).fetchall()
+            return rows
+
+    def sync(self) -> None:
+        """Return once everything that was committed before is on the medium.
+
+        Whoever asks while a sync is under way is served by the next one, all of them together. The
+        log in front of the database is synced beside SQLite, so that no writer waits meanwhile.
+        """
+        target = self._written
+        with self._sync_lock:
+            if self._dead is not None:
+                raise self._dead.with_traceback(None)
+            if self._synced >= target or self._writer is None:
+                return
+            mark = self._written
+            try:
+                with self._folder() as folder:
+                    self._sync_in(folder)
+            except OSError as error:
+                self._dead = SyncFailed(errno=error.errno)
+                raise self._dead from error
+            self._synced = mark
+
+    def identity(self) -> str:
+        """What tells this database from every other, also from one put in its place."""
+        if not self._identity:
+            rows = self.read("SELECT hex(name) FROM identity")
+            self._identity = rows[0][0] if rows else ""
+        return self._identity
+
+    def check(self) -> None:
+        """Raise if there is a file that cannot be used. Makes nothing."""
+        self.read("SELECT 1")
+
+    def integrity(self) -> list[str]:
+        """What SQLite finds wrong with the file."""
+        rows = self.read("PRAGMA integrity_check")
+        return [str(row[0]) for row in rows if row[0] != "ok"]
+
+    def close(self) -> None:
+        """Close both connections; it can be used again, and then opens them again."""
+        self._renew_after_fork()
+        with self._write_lock, self._read_lock:
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    with failures(f"closing {self.path}"):
+                        connection.close()
+            self._reader = self._writer = None
+
+    def _renew_after_fork(self) -> None:
+        """A child must not touch the parent's connections, not even to close them."""
+        if self._forks != forks.count:
+            self._forks = forks.count
+            _abandoned.extend(one for one in (self._reader, self._writer) if one is not None)
+            self._reader = self._writer = None
+            self._write_lock, self._read_lock = threading.RLock(), threading.RLock()
+            self._sync_lock = threading.Lock()
+
+    def _open(self, *, create: bool) -> Connection:
+        self._check_place(create=create)
+        connection = connect_file(self.path)
+        try:
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_place(self, *, create: bool) -> None:
+        """A file of this user, no symlink, on a local disk; made 0600 if there is none."""
+        folder_path, name = os.path.split(self.path)
+        with translation(f"opening {self.path}"), self._folder(create=create) as folder:
+            network = self._disk.network_name(folder)
+            if network is not None:
+                raise Unavailable(
+                    f"{folder_path} is on a network file system ({network})",
+                    remedy="Keep the file on a local disk, or use postgresql://.",
+                )
+            node = self._disk.node_at(name, folder)
+            if node is None:
+                let_go(self._disk, self._disk.open_new(name, folder))
+            elif node.is_symlink or node.is_directory:
+                raise Forbidden(f"{self.path} is not a plain file")
+            elif node.owner not in (0, os.geteuid()):
+                raise Forbidden(f"{self.path} belongs to another user")
+
+    def _migrate(self, connection: Connection) -> None:
+        """Bring the tables up to date, safely when several start at once."""
+        if self._version(connection) == len(self._schema):
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = self._version(connection)
+            for number in range(version, len(self._schema)):
+                for statement in self._schema[number].split(";"):
+                    connection.execute(statement)
+            if version == 0:
+                connection.execute("CREATE TABLE identity (name BLOB NOT NULL)")
+                connection.execute(
+                    "INSERT INTO identity VALUES (?)", (os.urandom(_IDENTITY_BYTES),)
+                )
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {len(self._schema)}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _version(self, connection: Connection) -> int:
+        application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if application != _APPLICATION_ID and tables:
+            raise Forbidden(
+                f"{self.path} is a database of another program",
+                remedy="Name another file; this one is left as it is.",
+            )
+        if version > len(self._schema):
+            raise TooNew(f"{self.path} was written by a newer version")
+        return version
+
+    @contextlib.contextmanager
+    def _folder(self, *, create: bool = False) -> Iterator[int]:
+        disk = self._disk
+        # The way to the file is the user's own choice, symlinks in it included.
+        real = os.path.realpath(os.path.dirname(self.path))
+        current = disk.open_root()
+        try:
+            for part in filter(None, real.split("/")):
+                if create and disk.node_at(part, current) is None:
+                    with contextlib.suppress(FileExistsError):
+                        disk.make_directory(part, current)
+                below = disk.open_passage(part, current)
+                current, above = below, current
+                let_go(disk, above)
+            yield current
+        finally:
+            let_go(disk, current)
+
+    def _sync_in(self, folder: int) -> None:
+        log = self._disk.open_read(os.path.basename(self.path) + "-wal", folder)
+        try:
+            self._disk.sync(log)
+        finally:
+            let_go(self._disk, log)
+        if not self._entry_synced:
+            # The way was only passed through; to be synced, its end is opened in full.
+            entry = self._disk.open_directory(".", folder)
+            try:
+                self._disk.sync_directory(entry)
+            finally:
+                let_go(self._disk, entry)
+            self._entry_synced = True
+
+
+# Connections of a parent process: kept, since closing them here would touch the parent's locks.
+_abandoned: list[Connection] = []
