@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.storage.base import (
     MUST_NOT_EXIST,
     Capabilities,
+    Changes,
     Documents,
     Entry,
     Lease,
@@ -19,25 +20,31 @@ from holdfast.storage.files import FileStore
 from holdfast.storage.urls import open_store
 
 if TYPE_CHECKING:
-    from holdfast.storage._sqlite import ForeignDatabase, copy_database
+    from holdfast.storage._sqlite_foreign import ForeignDatabase, copy_database
     from holdfast.storage.loose import documents_beside, find_log, read_file
     from holdfast.storage.memory import MemoryStore
     from holdfast.storage.none import NoStore
+    from holdfast.storage.placing import place_file
+    from holdfast.storage.outside import Outside, look_outside
 
 # Loaded when first asked for: most programs keep their sessions in files.
 _LAZY = {
-    "ForeignDatabase": "_sqlite",
+    "ForeignDatabase": "_sqlite_foreign",
     "MemoryStore": "memory",
     "NoStore": "none",
-    "copy_database": "_sqlite",
+    "Outside": "outside",
+    "copy_database": "_sqlite_foreign",
     "documents_beside": "loose",
     "find_log": "loose",
+    "place_file": "placing",
+    "look_outside": "outside",
     "read_file": "loose",
 }
 
 __all__ = [
     "MUST_NOT_EXIST",
     "Capabilities",
+    "Changes",
     "Disk",
     "Documents",
     "Entry",
@@ -47,12 +54,15 @@ __all__ = [
     "Log",
     "MemoryStore",
     "NoStore",
+    "Outside",
     "Store",
     "copy_database",
     "documents_beside",
     "find_log",
     "forks",
+    "look_outside",
     "open_store",
+    "place_file",
     "read_file",
 ]
 

@@ -1,7 +1,8 @@
 """The one door to SQLite: nothing else imports it.
 
-A file that is reached through here is private (0600), is no symlink, lies in a directory that only
-its owner can write to, and is a cache: it is never synced and may be removed at any time.
+What :func:`connect` opens is a cache: private (0600), no symlink, in a directory that only its owner
+can write to, never synced, and removed at any time. :func:`connect_file` opens what must last, and
+:func:`connect_memory` nothing at all.
 """
 
 from __future__ import annotations
@@ -12,16 +13,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Unavailable
+from holdfast.errors import Damaged, Forbidden, HoldfastError, StoreFull, Unavailable
 
 if TYPE_CHECKING:
     import sqlite3
+    from sqlite3 import Connection, Cursor
 
     from holdfast.storage._tree import Tree
 
-__all__ = ["connect", "discard", "file_mark", "is_busy", "sqlite_errors", "sqlite_version"]
+__all__ = [
+    "Connection",
+    "Cursor",
+    "connect",
+    "connect_file",
+    "connect_memory",
+    "discard",
+    "failures",
+    "file_mark",
+    "is_busy",
+    "sqlite_errors",
+    "sqlite_version",
+]
 
 _WAIT_S = 0.5
+_WAIT_TO_WRITE_S = 10
 _PAGES_BYTES = 8 << 20
 _SETTINGS = (
     "PRAGMA journal_mode=WAL",
@@ -84,6 +99,62 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
     return connection
 
 
+def connect_file(path: str) -> Connection:
+    """A file that is there and must last, with a write-ahead log; a commit waits for no disk.
+
+    Transactions are the caller's. Raises as :func:`failures` says.
+    """
+    import sqlite3
+
+    with failures(f"opening {path}"):
+        connection = sqlite3.connect(
+            path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA trusted_schema=OFF")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def connect_memory() -> Connection:
+    """An empty database in memory, without any setting."""
+    try:
+        import sqlite3
+    except ImportError as error:
+        raise Unavailable("this Python comes without SQLite") from error
+    return sqlite3.connect(":memory:", check_same_thread=False)
+
+
+@contextmanager
+def failures(doing: str) -> Iterator[None]:
+    """Errors of SQLite as ours: StoreFull, Unavailable, Forbidden, or Damaged for a broken file."""
+    try:
+        yield
+    except sqlite_errors() as error:
+        raise _typed(error, doing) from error
+
+
+def _typed(error: Exception, doing: str) -> HoldfastError:
+    name = getattr(error, "sqlite_errorname", "")
+    said = f"{doing}: {error}"
+    if name.startswith("SQLITE_FULL"):
+        return StoreFull(said)
+    if is_busy(error):
+        return Unavailable(
+            f"{doing}: another process was writing for {_WAIT_TO_WRITE_S} seconds",
+            remedy="Try again; if it stays so, look for a program that hangs.",
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
+        return Forbidden(said)
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return Damaged(said)
+    return Unavailable(said)
+
+
 def is_busy(error: Exception) -> bool:
     """Whether an error says that another one is at the file, and not that something is wrong."""
     code = getattr(error, "sqlite_errorcode", None)
@@ -114,8 +185,16 @@ def _make_private(path: str) -> None:
     """See to it that the file is there, is a file, and is nobody else's to read."""
     from holdfast.storage._tree import let_go, translation
 
+    name = os.path.basename(path)
     with translation(f"opening {path}"), _directory(path) as (tree, directory):
-        let_go(tree.disk, tree.disk.open_lock(os.path.basename(path), directory))
+        node = tree.disk.node_at(name, directory)
+        if node is None:
+            with contextlib.suppress(FileExistsError):
+                let_go(tree.disk, tree.disk.open_new(name, directory))
+        elif node.is_symlink or node.is_directory:
+            raise Forbidden(f"{path} is not a plain file")
+        # One that is there is not opened: closing it again would give up the locks that SQLite
+        # holds on it in this process.
 
 
 @contextmanager

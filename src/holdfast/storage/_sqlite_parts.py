@@ -284,11 +284,12 @@ class SQLiteLease(Lease):
     def renew(self, ttl_ms: int) -> None:
         """Put off its end."""
 
-        def work(connection: Connection) -> int:
-            return connection.execute(
+        def work(connection: Connection) -> bool:
+            done = connection.execute(
                 "UPDATE keys SET expires = ? WHERE key = ? AND epoch = ? AND holder IS NOT NULL",
                 (now_ms() + ttl_ms, self._key, self._epoch),
-            ).rowcount
+            )
+            return bool(done.rowcount)
 
         if self._holder is None or not self._database.write(work):
             raise stale(self._key)
