@@ -1,8 +1,8 @@
 """The one door to SQLite: nothing else imports it.
 
-What :func:`connect` opens is a cache: private (0600), no symlink, in a directory that only its owner
-can write to, never synced, and removed at any time. :func:`connect_file` opens what must last, and
-:func:`connect_memory` nothing at all.
+What :func:`connect` opens is a cache: private (0600), no symlink, in a directory that only its
+owner can write to, never synced, and removed at any time. :func:`connect_file` opens what must
+last, and :func:`connect_memory` nothing at all.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from holdfast.errors import Damaged, Forbidden, HoldfastError, StoreFull, Unavai
 
 if TYPE_CHECKING:
     import sqlite3
-    from sqlite3 import Connection, Cursor
+
+    Connection = sqlite3.Connection
+    Cursor = sqlite3.Cursor
 
     from holdfast.storage._tree import Tree
 
 __all__ = [
-    "Connection",
-    "Cursor",
     "connect",
     "connect_file",
     "connect_memory",

@@ -42,9 +42,8 @@ class ForeignDatabase:
     def rows(self, query: str, *values: object) -> Iterator[dict[str, Any]]:
         """The rows that a query gives. Raises InvalidData where the file is damaged."""
         try:
-            for row in self._connection.execute(query, values):
-                yield row
-        except (*sqlite_errors(), OverflowError, UnicodeDecodeError) as error:
+            yield from self._connection.execute(query, values)
+        except _unreadable() as error:
             raise InvalidData(f"the database cannot be read: {error}") from error
 
     def close(self) -> None:
@@ -71,7 +70,7 @@ def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA query_only = ON")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except (*sqlite_errors(), OverflowError) as error:
+    except _unreadable() as error:
         connection.close()
         raise InvalidData(f"not a SQLite database that can be read: {error}") from error
     steps = iter(range(_FOREIGN_STEPS_MAX))
@@ -79,6 +78,10 @@ def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
     connection.row_factory = _named
     connection.text_factory = _text
     return ForeignDatabase(connection)
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    return (*sqlite_errors(), OverflowError, UnicodeDecodeError)
 
 
 def _text(data: bytes) -> str:
