@@ -1,28 +1,39 @@
-"""A log as one file."""
+"""A log in files."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from zlib import crc32
 
-from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, SyncFailed
+from holdfast.errors import HoldfastError, StoreError, StoreFull, SyncFailed
 from holdfast.storage._file_documents import FileDocuments
+from holdfast.storage._file_forms import FileForms, write_all
+from holdfast.storage._file_parts import (
+    LOG_NAME,
+    OWN_NAME,
+    Look,
+    OpenLog,
+    log_size,
+    look,
+    open_parts,
+)
 from holdfast.storage._tree import Tree, let_go, translated, translation
-from holdfast.storage.base import CHUNK_BYTES, Log
-from holdfast.storage.disk import Node
+from holdfast.storage.base import Log
 
 __all__ = ["LOG_NAME", "FileLog"]
 
-LOG_NAME = "events.jsonl"
-_NEW_LOG_NAME = "events.jsonl.new"
 # For each open log: with many of them it adds up, and appends cannot reuse memory that is kept.
 _KEPT_BYTES_MAX = 1 << 20
 
 
 class FileLog(Log):
-    """``events.jsonl`` of one key: appended with one ``write``, synced with one ``fdatasync``."""
+    """The log of one key: appended with one ``write``, synced with one ``fdatasync``.
+
+    It has one of the forms that ``_file_parts`` tells of. Offsets count from the log's beginning,
+    whatever file it is in; only what is remembered of the file being written counts from that
+    file's own.
+    """
 
     def __init__(self, tree: Tree, parts: tuple[str, ...], documents: FileDocuments) -> None:
         self._tree = tree
@@ -30,6 +41,8 @@ class FileLog(Log):
         self._write = tree.disk.write
         self._parts = parts
         self._documents = documents
+        self._forms = FileForms(tree, parts)
+        self._inherited = 0
         self._descriptor: int | None = None
         self._size = 0
         self._synced = 0
@@ -51,7 +64,7 @@ class FileLog(Log):
         try:
             written = write(descriptor, data)
             if written != len(data):
-                self._write_rest(descriptor, memoryview(data)[written:])
+                write_all(self._disk, descriptor, memoryview(data)[written:])
             self._size = end
             if end - self._synced <= _KEPT_BYTES_MAX:
                 self._kept.append(data)
@@ -77,28 +90,26 @@ class FileLog(Log):
             del self._kept[:kept]
 
     def read(self, start: int = 0) -> Iterator[bytes]:
-        """Chunks of what is in the file while it is being read."""
+        """Chunks of what is in the files while they are being read."""
         with translation(f"reading {self._name()}"):
-            descriptor = self._open_to_read()
-            if descriptor is None:
-                return
-            try:
-                while chunk := self._disk.read_at(descriptor, CHUNK_BYTES, start):
-                    yield chunk
-                    start += len(chunk)
-            finally:
-                let_go(self._disk, descriptor)
+            opened = self._open_to_read(start)
+            if opened is not None:
+                with opened:
+                    yield from opened.read(start)
 
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
-        """The last bytes of the file."""
+        """The last bytes of the files."""
         size = self.size()
         start = max(0, size - max_bytes)
         return start, b"".join(self.read(start))
 
     def size(self) -> int:
-        """The size of the file, whoever wrote it."""
-        node = self._node()
-        return 0 if node is None else node.size
+        """The size of the files together, whoever wrote them."""
+        with (
+            translation(f"looking at {self._name()}"),
+            self._tree.opened(self._parts) as directory,
+        ):
+            return 0 if directory is None else log_size(self._disk, directory)
 
     def cut(self, offset: int, epoch: int) -> None:
         """Quarantine first, then truncate: a crash between the two does it again."""
@@ -108,43 +119,35 @@ class FileLog(Log):
         # Named by place and content, so that doing it twice leaves one copy.
         self._documents.put(f"quarantine/torn-{offset}-{crc32(torn):08x}", torn)
         descriptor = self._open_to_write()
+        if offset < self._inherited or self._is_shared(descriptor):
+            self._cut_copy(offset)
+            return
         try:
-            self._disk.truncate(descriptor, offset)
+            self._disk.truncate(descriptor, offset - self._inherited)
             self._disk.sync(descriptor)
         except OSError as error:
             # What the file holds now is unknown; another opening will see.
             self._dead = SyncFailed(f"cutting {self._name()} failed", errno=error.errno)
             raise self._dead from error
-        self._size = self._synced = offset
+        self._size = self._synced = offset - self._inherited
         self._kept.clear()
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
         """Write the new file whole, give the old one a name in quarantine, then rename."""
         self.close()
-        with (
-            translation(f"replacing {self._name()}"),
-            self._tree.opened(self._parts, create=True) as directory,
-        ):
-            assert directory is not None
-            try:
-                self._write_new(directory, chunks)
-                self._quarantine_old(directory)
-                self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
-            except BaseException:
-                self._discard_new(directory)
-                raise
-            self._tree.sync(self._parts)
+        with translation(f"replacing {self._name()}"):
+            self._forms.replace(chunks)
 
     def generation(self) -> str:
         """The file's inode: replacing gives another one."""
-        node = self._node()
-        return "" if node is None else str(node.inode)
+        found = self._look()
+        return "" if found is None else str(found.mark)
 
     def unsaved(self) -> bytes:
         """What was appended since the last sync, from memory as far as it was kept."""
         if self._size - self._synced <= _KEPT_BYTES_MAX:
             return b"".join(self._kept)
-        return b"".join(self.read(self._synced))
+        return b"".join(self.read(self._inherited + self._synced))
 
     def close(self) -> None:
         """Close the file."""
@@ -154,15 +157,28 @@ class FileLog(Log):
             if descriptor is not None:
                 let_go(self._disk, descriptor)
 
-    def _node(self) -> Node | None:
+    def _is_shared(self, descriptor: int) -> bool:
+        """Whether the file has another name, by which another key may go on with its bytes."""
+        with translation(f"looking at {self._name()}"):
+            return self._disk.node(descriptor).links > 1
+
+    def _cut_copy(self, offset: int) -> None:
+        """Leave the files as they are to who shares them; what is kept becomes a file of its own.
+
+        Closed before, so that no append can ever go to a file that the log has left.
+        """
+        self.close()
+        self._size = self._synced = 0
+        self._kept.clear()
+        with translation(f"cutting {self._name()}"):
+            self._forms.make_plain(offset)
+
+    def _look(self) -> Look | None:
         with (
             translation(f"looking at {self._name()}"),
             self._tree.opened(self._parts) as directory,
         ):
-            node = None if directory is None else self._disk.node_at(LOG_NAME, directory)
-        if node is not None and (node.is_symlink or node.is_directory):
-            raise Forbidden(f"{self._name()} is not a file of the store")
-        return node
+            return None if directory is None else look(self._disk, directory)
 
     def _name(self) -> str:
         return "/".join((*self._parts, LOG_NAME))
@@ -176,7 +192,8 @@ class FileLog(Log):
         descriptor = self._descriptor
         if descriptor is not None:
             self._disk.sync(descriptor)
-        elif not self._sync_unopened():
+        inherits = self._inherited > 0 and not self._entries_synced
+        if (descriptor is None or inherits) and not self._sync_unopened():
             return False
         if not self._entries_synced:
             self._tree.sync(self._parts)
@@ -184,14 +201,16 @@ class FileLog(Log):
 
     def _sync_unopened(self) -> bool:
         """Nothing was appended here yet, but an earlier process may have died before its sync."""
-        descriptor = self._open_to_read()
-        if descriptor is None:
+        opened = self._open_to_read()
+        if opened is None:
             return False
-        try:
-            self._disk.sync(descriptor)
-        finally:
-            let_go(self._disk, descriptor)
+        with opened:
+            opened.sync()
         return True
+
+    def _open_to_read(self, start: int = 0) -> OpenLog | None:
+        with self._tree.opened(self._parts) as directory:
+            return None if directory is None else open_parts(self._disk, directory, start)
 
     def _open_to_write(self) -> int:
         if self._dead is not None:
@@ -208,7 +227,11 @@ class FileLog(Log):
 
     def _opened(self, directory: int) -> int:
         """The file, and its size, which is the only right place to go back to."""
-        descriptor = self._disk.open_log(LOG_NAME, directory, create=True)
+        found = self._forms.ready_to_write(directory)
+        branch = found is not None and found.is_branch
+        self._inherited = found.inherited if found is not None else 0
+        name = OWN_NAME if branch else LOG_NAME
+        descriptor = self._disk.open_log(name, directory, create=True)
         try:
             self._size = self._synced = self._disk.node(descriptor).size
         except BaseException:
@@ -217,23 +240,6 @@ class FileLog(Log):
         self._entries_synced = False
         self._kept.clear()
         return descriptor
-
-    def _open_to_read(self) -> int | None:
-        with self._tree.opened(self._parts) as directory:
-            if directory is None:
-                return None
-            try:
-                return self._disk.open_read(LOG_NAME, directory)
-            except FileNotFoundError:
-                return None
-
-    def _write_rest(self, descriptor: int, rest: memoryview) -> None:
-        """A write that took less than all of it: go on until the disk takes all or says why not."""
-        while rest:
-            written = self._write(descriptor, rest)
-            if not written:
-                raise OSError(0, "the disk takes no more bytes")
-            rest = rest[written:]
 
     def _take_back(self, descriptor: int, data: bytes, start: int, error: BaseException) -> None:
         """Undo a failed append, so that the log ends with its last whole record.
@@ -268,32 +274,3 @@ class FileLog(Log):
         except OSError:
             return False
         return ours
-
-    def _write_new(self, directory: int, chunks: Iterable[bytes]) -> None:
-        if self._disk.node_at(_NEW_LOG_NAME, directory) is not None:
-            self._disk.unlink(_NEW_LOG_NAME, directory)
-        descriptor = self._disk.open_new(_NEW_LOG_NAME, directory)
-        try:
-            for chunk in chunks:
-                self._write_rest(descriptor, memoryview(chunk))
-            self._disk.sync(descriptor)
-        finally:
-            let_go(self._disk, descriptor)
-
-    def _quarantine_old(self, directory: int) -> None:
-        old = self._disk.node_at(LOG_NAME, directory)
-        if old is None:
-            return
-        folder = (*self._parts, "quarantine")
-        with self._tree.opened(folder, create=True) as quarantine:
-            assert quarantine is not None
-            name = f"generation-{old.inode}-{old.size}"
-            if self._disk.node_at(name, quarantine) is None:
-                self._disk.link(LOG_NAME, directory, name, quarantine)
-        # The whole way, and before the rename: the old bytes must have their second name first.
-        self._tree.sync(folder)
-
-    def _discard_new(self, directory: int) -> None:
-        """Give the space back; if that fails too, the next replace does it."""
-        with contextlib.suppress(OSError):
-            self._disk.unlink(_NEW_LOG_NAME, directory)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
 from holdfast.storage.disk import Disk, is_full
 
-__all__ = ["Tree", "let_go", "translated", "translation"]
+__all__ = ["Tree", "let_go", "remove_tree", "translated", "translation"]
 
 _WRITABLE_BY_OTHERS = 0o022
 # Not ours to read, or on a file system that does not sync directories.
@@ -206,6 +206,32 @@ def let_go(disk: Disk, descriptor: int) -> None:
         disk.close(descriptor)
     except OSError:
         return
+
+
+def remove_tree(disk: Disk, name: str, above: int) -> bool:
+    """Remove a directory with all that is in it; whether it was there. Lets OSError through."""
+    if disk.node_at(name, above) is None:
+        return False
+    _empty(disk, name, above)
+    disk.remove_directory(name, above)
+    disk.sync_directory(above)
+    return True
+
+
+def _empty(disk: Disk, name: str, above: int) -> None:
+    directory = disk.open_directory(name, above)
+    try:
+        for inside in disk.scan(directory):
+            node = disk.node_at(inside, directory)
+            if node is None:
+                continue
+            if node.is_directory:
+                _empty(disk, inside, directory)
+                disk.remove_directory(inside, directory)
+            else:
+                disk.unlink(inside, directory)
+    finally:
+        let_go(disk, directory)
 
 
 def translated(error: OSError, doing: str) -> StoreError | Forbidden:

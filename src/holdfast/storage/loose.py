@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.storage._file_documents import FileDocuments
-from holdfast.storage._file_log import LOG_NAME
+from holdfast.storage._file_parts import LOG_NAME
 from holdfast.storage._tree import Tree, translation
 from holdfast.storage.base import CHUNK_BYTES, Documents
 from holdfast.storage.disk import Disk

@@ -1,0 +1,301 @@
+"""A log compressed: zstd frames of 1 MiB that can each be unpacked alone, and a table of them.
+
+Any zstd tool unpacks the file. Its last frame is the seek table of zstd's seekable format; its
+first one, which tools skip as well, says how long the log is and when it last changed. Unpacking is
+bounded: a file that someone copied in may claim anything.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
+
+from holdfast.errors import TooLarge
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = [
+    "ARCHIVE_BYTES_MAX",
+    "FRAME_BYTES",
+    "Archive",
+    "Frame",
+    "checksum",
+    "pack",
+]
+
+FRAME_BYTES = 1 << 20
+ARCHIVE_BYTES_MAX = 1 << 30
+"""More than this is neither packed nor unpacked."""
+
+_LEVEL = 3
+_CHUNK_BYTES = 1 << 18
+# Frames up to this size are believed only as a whole; longer ones, which others made, as they come.
+_WHOLE_BYTES_MAX = 8 << 20
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE = struct.Struct("<II")
+_SKIPPABLE_MAGIC = 0x184D2A50
+_SKIPPABLE_MASK = 0xFFFFFFF0
+_TABLE_MAGIC = 0x184D2A5E
+_TABLE_END = struct.Struct("<IBI")
+_TABLE_END_MAGIC = 0x8F92EAB1
+_TABLE_ROW = struct.Struct("<II")
+_HEAD = struct.Struct("<8sQQ")
+_HEAD_NAME = b"holdfast"
+_HEAD_BYTES = _SKIPPABLE.size + _HEAD.size
+
+ReadAt = Callable[[int, int], bytes]
+"""At most so many bytes from an offset of a file."""
+
+
+class Frame(NamedTuple):
+    """Bytes ``start`` to ``start + size`` of the log, packed in ``packed`` bytes at ``offset``.
+
+    Nothing is packed for bytes that are known to be lost.
+    """
+
+    offset: int
+    packed: int
+    start: int
+    size: int
+
+
+def pack(chunks: Iterable[bytes], size: int, modified: int) -> Iterator[bytes]:
+    """The archive of a log of ``size`` bytes, piece by piece."""
+    head = _skippable(_SKIPPABLE_MAGIC, _HEAD.pack(_HEAD_NAME, size, modified))
+    rows = [(len(head), 0)]
+    yield head
+    for piece in _pieces(chunks):
+        frame = _frame(piece)
+        rows.append((len(frame), len(piece)))
+        yield frame
+    table = b"".join(_TABLE_ROW.pack(*row) for row in rows)
+    end = _TABLE_END.pack(len(rows), 0, _TABLE_END_MAGIC)
+    yield _skippable(_TABLE_MAGIC, table + end)
+
+
+class Archive:
+    """What lies in an archive, and the log that it gives. Damage gives bytes of zero.
+
+    ``modified`` is when the log last changed, in nanoseconds; None if the archive does not say.
+    """
+
+    def __init__(self, read_at: ReadAt, file_size: int) -> None:
+        self._read_at = read_at
+        self._file_size = file_size
+        claimed, self.modified = self._head()
+        table = self._table()
+        self.has_table = table is not None
+        self.damaged = table is None
+        """Whether something was missing so far."""
+        self.frames = self._walk(claimed) if table is None else table
+        last = self.frames[-1] if self.frames else Frame(0, 0, 0, 0)
+        self.size = last.start + last.size
+        if not self.has_table:
+            self.size = max(self.size, claimed or 0)
+
+    def check(self) -> None:
+        """Raise TooLarge if unpacking it would give more than is ever unpacked."""
+        if self.size > ARCHIVE_BYTES_MAX:
+            raise TooLarge(
+                f"the archive says that it holds {self.size:,} bytes,"
+                f" more than the {ARCHIVE_BYTES_MAX:,} that are unpacked",
+                remedy="Unpack it with a zstd tool, if you trust where it comes from.",
+            )
+
+    def read(self, start: int = 0) -> Iterator[bytes]:
+        """The bytes of the log from an offset on."""
+        self.check()
+        for frame in self.frames:
+            if frame.start + frame.size > start:
+                yield from _after(self._unpacked(frame), start - frame.start)
+                start = frame.start + frame.size
+        yield from _zeros(self.size - start)
+
+    def _unpacked(self, frame: Frame) -> Iterator[bytes]:
+        left = frame.size
+        try:
+            if left <= _WHOLE_BYTES_MAX:
+                yield b"".join(self._stream(frame))
+                return
+            for chunk in self._stream(frame):
+                left -= len(chunk)
+                yield chunk
+        except _zstd().ZstdError:
+            self.damaged = True
+            yield from _zeros(left)
+
+    def _stream(self, frame: Frame) -> Iterator[bytes]:
+        """The bytes of a frame as they are unpacked; ZstdError unless they are as many as said."""
+        left = frame.size
+        for chunk, _ in self._unpack_at(frame.offset, frame.offset + frame.packed):
+            left -= len(chunk)
+            if left < 0:
+                break
+            yield chunk
+        if left:
+            raise _zstd().ZstdError("a frame has another size than the table says")
+
+    def _unpack_at(self, offset: int, stop: int) -> Iterator[tuple[bytes, int]]:
+        """What the frame at an offset gives, and where its packed bytes end (0 until known)."""
+        zstd = _zstd()
+        unpacker = zstd.ZstdDecompressor()
+        while not unpacker.eof:
+            data = b""
+            if unpacker.needs_input:
+                data = self._read_at(min(_CHUNK_BYTES, stop - offset), offset)
+                if not data:
+                    raise zstd.ZstdError("a frame ends too early")
+                offset += len(data)
+            yield unpacker.decompress(data, max_length=_CHUNK_BYTES), 0
+        yield b"", offset - len(unpacker.unused_data)
+
+    def _head(self) -> tuple[int | None, int | None]:
+        data = self._read_at(_HEAD_BYTES, 0)
+        if len(data) == _HEAD_BYTES:
+            magic, length = _SKIPPABLE.unpack_from(data)
+            name, size, modified = _HEAD.unpack_from(data, _SKIPPABLE.size)
+            if (magic, length, name) == (_SKIPPABLE_MAGIC, _HEAD.size, _HEAD_NAME):
+                return size, modified
+        return None, None
+
+    def _table(self) -> list[Frame] | None:
+        """The frames by the table at the end; None if there is none that can be believed."""
+        at = self._file_size - _TABLE_END.size
+        end = self._read_at(_TABLE_END.size, at) if at > 0 else b""
+        if len(end) != _TABLE_END.size:
+            return None
+        count, flags, magic = _TABLE_END.unpack(end)
+        begin = at - count * _TABLE_ROW.size - _SKIPPABLE.size
+        if magic != _TABLE_END_MAGIC or flags or begin < 0:
+            return None
+        data = self._read_table(begin, at)
+        if data[: _SKIPPABLE.size] != _SKIPPABLE.pack(_TABLE_MAGIC, at - begin + 1):
+            return None
+        frames, offset, start = [], 0, 0
+        for packed, size in _TABLE_ROW.iter_unpack(data[_SKIPPABLE.size :]):
+            if size:
+                frames.append(Frame(offset, packed, start, size))
+            offset, start = offset + packed, start + size
+        return frames if offset == begin else None
+
+    def _read_table(self, begin: int, stop: int) -> bytes:
+        parts = []
+        while begin < stop and (data := self._read_at(stop - begin, begin)):
+            parts.append(data)
+            begin += len(data)
+        return b"".join(parts)
+
+    def _walk(self, claimed: int | None) -> list[Frame]:
+        """The frames found one after the other, where there is no table. Unpacks everything.
+
+        After damage it goes on at the next frame that can be found. One of our own frames is then
+        taken for lost, so that what follows keeps its place.
+        """
+        frames: list[Frame] = []
+        offset = start = 0
+        while offset < self._file_size and start <= ARCHIVE_BYTES_MAX:
+            found = self._measure(offset)
+            if found is None:
+                offset = self._next_frame(offset + 1)
+                lost = min(FRAME_BYTES, (claimed or 0) - start) if offset < self._file_size else 0
+                start += self._add(frames, Frame(0, 0, start, max(0, lost)))
+            else:
+                start += self._add(frames, Frame(offset, found[0], start, found[1]))
+                offset += found[0]
+        return frames
+
+    def _add(self, frames: list[Frame], frame: Frame) -> int:
+        if frame.size:
+            frames.append(frame)
+        return frame.size
+
+    def _measure(self, offset: int) -> tuple[int, int] | None:
+        """How many bytes a frame takes and how many it gives; None for what is no whole frame."""
+        head = self._read_at(_SKIPPABLE.size, offset)
+        if len(head) == _SKIPPABLE.size:
+            magic, length = _SKIPPABLE.unpack(head)
+            if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
+                end = offset + _SKIPPABLE.size + length
+                return (end - offset, 0) if end <= self._file_size else None
+        if not head.startswith(_ZSTD_MAGIC):
+            return None
+        size = 0
+        try:
+            for chunk, end in self._unpack_at(offset, self._file_size):
+                size += len(chunk)
+                if end or size > ARCHIVE_BYTES_MAX:
+                    return (end or self._file_size) - offset, size
+        except _zstd().ZstdError:
+            pass
+        return None
+
+    def _next_frame(self, offset: int) -> int:
+        """Where the next frame may begin; the end of the file if there is none."""
+        kept = len(_ZSTD_MAGIC) - 1
+        while data := self._read_at(_CHUNK_BYTES, offset):
+            found = data.find(_ZSTD_MAGIC)
+            if found >= 0:
+                return offset + found
+            if len(data) <= kept:
+                break
+            offset += len(data) - kept
+        return self._file_size
+
+
+def checksum(chunks: Iterable[bytes]) -> tuple[int, int]:
+    """The length and the CRC-32 of what comes in chunks."""
+    size = crc = 0
+    for chunk in chunks:
+        size += len(chunk)
+        crc = crc32(chunk, crc)
+    return size, crc
+
+
+def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of the size of a frame."""
+    waiting = bytearray()
+    for chunk in chunks:
+        waiting += chunk
+        while len(waiting) >= FRAME_BYTES:
+            yield bytes(waiting[:FRAME_BYTES])
+            del waiting[:FRAME_BYTES]
+    if waiting:
+        yield bytes(waiting)
+
+
+def _frame(piece: bytes) -> bytes:
+    """One frame that says how long its content is and has a checksum of it."""
+    zstd = _zstd()
+    name = zstd.CompressionParameter
+    options = {name.compression_level: _LEVEL, name.checksum_flag: 1}
+    packed: bytes = zstd.compress(piece, options=options)
+    return packed
+
+
+def _skippable(magic: int, content: bytes) -> bytes:
+    return _SKIPPABLE.pack(magic, len(content)) + content
+
+
+def _after(chunks: Iterable[bytes], skip: int) -> Iterator[bytes]:
+    """What comes in chunks without its first bytes, and in chunks of bounded size."""
+    for chunk in chunks:
+        for at in range(max(0, skip), len(chunk), _CHUNK_BYTES):
+            yield chunk[at : at + _CHUNK_BYTES]
+        skip -= len(chunk)
+
+
+def _zeros(count: int) -> Iterator[bytes]:
+    while count > 0:
+        yield bytes(min(count, _CHUNK_BYTES))
+        count -= _CHUNK_BYTES
+
+
+def _zstd() -> ModuleType | Any:
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        from backports import zstd
+    return zstd
