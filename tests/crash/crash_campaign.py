@@ -150,7 +150,7 @@ class Run:
     def kill(self):
         """End the process; another one begins."""
         self.disk.kill()
-        library._live.clear()
+        library._holdfast._live.clear()
         self.world = World(self.disk, self.heard)
 
     def do(self, name):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Locked
+from holdfast.storage._touched import Touched
 from holdfast.storage._tree import Tree, let_go, translation
 from holdfast.storage.base import Lease
 from holdfast.storage.disk import forks
@@ -26,8 +27,9 @@ class FileLease(Lease):
     keeps other writers out, and the epoch only tells one opening from another.
     """
 
-    def __init__(self, tree: Tree, parts: tuple[str, ...]) -> None:
+    def __init__(self, tree: Tree, parts: tuple[str, ...], touched: Touched | None = None) -> None:
         self._tree = tree
+        self._touched = touched
         self._disk = tree.disk
         self._parts = parts
         self._descriptor: int | None = None
@@ -44,6 +46,7 @@ class FileLease(Lease):
                 epoch = self._read_card(descriptor).get("epoch")
                 self._epoch = epoch + 1 if isinstance(epoch, int) else 1
                 self._write_card(descriptor, owner)
+                self._note(held=True)
             except BaseException:
                 self.release()
                 raise
@@ -57,7 +60,15 @@ class FileLease(Lease):
         descriptor, self._descriptor = self._descriptor, None
         # In a forked child the lock was given up already, and the number may be another file's.
         if descriptor is not None and self._forks == forks.count:
-            let_go(self._disk, descriptor)
+            try:
+                self._note(held=False)
+            finally:
+                let_go(self._disk, descriptor)
+
+    def _note(self, *, held: bool) -> None:
+        """Before the first append and after the last: what catalogues go by."""
+        if self._touched is not None:
+            self._touched.note("/".join(self._parts), held=held)
 
     def _take(self) -> int:
         while True:

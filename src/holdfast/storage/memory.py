@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from holdfast.model import fold_id
 from holdfast.storage.base import (
     CHUNK_BYTES,
     Capabilities,
+    Changes,
     Documents,
     Entry,
     Lease,
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["MemoryStore"]
 
 
+_stamps = itertools.count(1)
+
+
 class _Shelf:
     """All that one key has."""
 
@@ -40,6 +45,7 @@ class _Shelf:
         self.generation = 0
         self.modified = 0
         self.changes = 0
+        self.stamp = 0
         self.documents: dict[str, bytes] = {}
         self.epoch = 0
         self.holder: MemoryLease | None = None
@@ -47,6 +53,7 @@ class _Shelf:
     def touch(self) -> None:
         self.modified = time.time_ns() // 1_000_000
         self.changes += 1
+        self.stamp = next(_stamps)
         self.archived = False
 
     def has_content(self) -> bool:
@@ -73,6 +80,7 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         self._shelves: dict[str, _Shelf] = {}
+        self._gone: dict[str, int] = {}
         self.guard = threading.RLock()
 
     def log(self, key: str) -> Log:
@@ -118,6 +126,26 @@ class MemoryStore(Store):
                 etag = f"{shelf.generation}-{shelf.changes}"
                 yield Entry(key, len(log), shelf.modified, etag)
 
+    def entry(self, key: str) -> Entry | None:
+        """The entry of one key."""
+        shelf = self._shelves.get(check_key(key))
+        if shelf is None or shelf.log is None:
+            return None
+        return Entry(key, len(shelf.log), shelf.modified, f"{shelf.generation}-{shelf.changes}")
+
+    def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
+        """By the order in which things were done."""
+        check_prefix(prefix)
+        with self.guard:
+            now = next(_stamps)
+            name, _, stamp = mark.partition("-")
+            if name != str(id(self)) or not stamp.isdecimal():
+                return Changes(f"{id(self)}-{now}", None, listed=True)
+            stamps = {key: shelf.stamp for key, shelf in self._shelves.items()}
+            keys = [key for key, when in (self._gone | stamps).items() if when > int(stamp)]
+        found = frozenset(key for key in keys if key.startswith(prefix))
+        return Changes(f"{id(self)}-{now}", found, listed=False)
+
     def move(self, key: str, to: str) -> None:
         """Under another name."""
         check_key(to)
@@ -129,13 +157,14 @@ class MemoryStore(Store):
                     raise Conflict(f"{to} is taken")
                 other.check_free(to)
             self._shelves[to] = shelf
-            del self._shelves[key]
+            shelf.stamp = next(_stamps)
+            self._forget(key)
 
     def drop(self, key: str) -> None:
         """Forget the key."""
         with self.guard:
             self._free(key)
-            del self._shelves[key]
+            self._forget(key)
 
     def archive(self, key: str) -> None:
         """Mark the log as archived."""
@@ -163,7 +192,8 @@ class MemoryStore(Store):
     def clear(self) -> None:
         """Forget everything."""
         with self.guard:
-            self._shelves.clear()
+            for key in [*self._shelves]:
+                self._forget(key)
 
     def ids(self) -> list[str]:
         """The ids of all sessions."""
@@ -187,6 +217,10 @@ class MemoryStore(Store):
             if not self.exists(key):
                 raise NotFound(f"there is no log at {key}")
             self._free(key).archived = archived
+
+    def _forget(self, key: str) -> None:
+        del self._shelves[key]
+        self._gone[key] = next(_stamps)
 
     def _free(self, key: str) -> _Shelf:
         shelf = self._shelves.get(check_key(key))

@@ -154,6 +154,15 @@ class SimDisk(Disk):
         self.calls.append(("scan", descriptor))
         return list(self._entries[self._inode(descriptor)])
 
+    def scan_inodes(self, descriptor: int) -> dict[str, int]:
+        """The names in it, and what has them."""
+        self.calls.append(("scan_inodes", descriptor))
+        return dict(self._entries[self._inode(descriptor)])
+
+    def boot_id(self) -> str:
+        """Always the same: who wants another one makes another disk."""
+        return "simulated"
+
     # -- files ---------------------------------------------------------------------------------
 
     def open_log(self, name: str, parent: int, *, create: bool) -> int:

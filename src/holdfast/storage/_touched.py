@@ -1,0 +1,233 @@
+"""Which keys were opened for writing, so that a catalogue need not look at all of them.
+
+``<root>/touched`` has a line for each time that a lease was taken (``+pid@host key``) or given back
+(``-key``). It is written beside the append path, never synced, and may be deleted at any time: then
+everything is compared once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import HoldfastError, InvalidId
+from holdfast.storage._tree import Tree, let_go, translation
+from holdfast.storage.base import Changes, check_key, check_prefix
+
+if TYPE_CHECKING:
+    from holdfast.storage.disk import Node
+
+__all__ = ["Touched"]
+
+_NAME = "touched"
+_NEW_NAME = "touched.new"
+_HEADER_BYTES = 33  # 32 digits that no other file has, and a newline
+_SIZE_MAX = 4 << 20
+# Two changes of a directory within the clock's grain leave the same time on it.
+_TIME_GRAIN_NS = 2_000_000_000
+_TRIES_MAX = 3
+
+
+class _Mark(msgspec.Struct, omit_defaults=True):
+    """How things were when someone looked."""
+
+    boot: str = ""
+    file: str = ""
+    size: int = 0
+    folder: int = 0
+    inode: int = 0
+    fresh: bool = False
+    held: dict[str, str] = {}
+
+
+class _Seen(msgspec.Struct):
+    """What the file says from some place on."""
+
+    file: str = ""
+    size: int = 0
+    lines: list[str] = []
+    resumed: bool = False
+    """Whether the lines are those that follow what the mark knows."""
+
+
+class Touched:
+    """The file of one store."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._disk = tree.disk
+
+    @cached_property
+    def _boot(self) -> str:
+        return self._disk.boot_id()
+
+    def note(self, key: str, *, held: bool) -> None:
+        """Say that a lease was taken or given back. What the disk says against it is not told.
+
+        A line that is missing is made up for when the lease is given back, or by a look at all.
+        """
+        line = f"+{_me()} {key}\n" if held else f"-{key}\n"
+        try:
+            for _ in range(_TRIES_MAX):
+                if self._append(line.encode()):
+                    return
+        except (OSError, HoldfastError):
+            return
+
+    def changes(self, mark: str, prefix: str) -> Changes:
+        """What may have changed in a folder of keys since the mark."""
+        old = _read_mark(mark)
+        with translation("looking for what has changed"):
+            folder = self._folder(check_prefix(prefix))
+            seen = self._read(old)
+        before = old.held if old is not None and seen.resumed else {}
+        touched, held = _replay(seen.lines, before)
+        alive = {key: who for key, who in held.items() if _may_live(who)}
+        new = self._mark(seen, folder, alive)
+        keys = frozenset(key for key in (*touched, *before) if key.startswith(prefix))
+        if old is None or not seen.resumed or new.folder < old.folder or not _are_keys(keys):
+            return Changes(_encode(new), None, listed=True)
+        moved = (old.inode, old.folder) != (new.inode, new.folder)
+        return Changes(_encode(new), keys, listed=moved or old.fresh)
+
+    def _mark(self, seen: _Seen, folder: Node | None, held: dict[str, str]) -> _Mark:
+        time_ns = 0 if folder is None else folder.modified
+        return _Mark(
+            boot=self._boot,
+            file=seen.file,
+            size=seen.size,
+            folder=time_ns,
+            inode=0 if folder is None else folder.inode,
+            fresh=time.time_ns() - time_ns < _TIME_GRAIN_NS,
+            held=held,
+        )
+
+    def _folder(self, parts: tuple[str, ...]) -> Node | None:
+        with self._tree.opened(parts[:-1]) as above:
+            return None if above is None else self._disk.node_at(parts[-1], above)
+
+    def _read(self, old: _Mark | None) -> _Seen:
+        """The lines after those that the mark knows, or all of them if it is of another file."""
+        with self._tree.opened(()) as root:
+            try:
+                descriptor = None if root is None else self._disk.open_read(_NAME, root)
+            except FileNotFoundError:
+                descriptor = None
+        if descriptor is None:
+            return _Seen(resumed=old is not None and not old.file and old.boot == self._boot)
+        try:
+            return self._read_from(descriptor, old)
+        finally:
+            let_go(self._disk, descriptor)
+
+    def _read_from(self, descriptor: int, old: _Mark | None) -> _Seen:
+        file = self._disk.read_at(descriptor, _HEADER_BYTES, 0).decode("ascii", "replace").strip()
+        start, resumed = _HEADER_BYTES, False
+        if old is not None and old.file == file and old.boot == self._boot:
+            resumed = self._disk.node(descriptor).size >= old.size
+            start = old.size if resumed else start
+        data = b""
+        while chunk := self._disk.read_at(descriptor, _SIZE_MAX, start + len(data)):
+            data += chunk
+        end = data.rfind(b"\n") + 1
+        lines = data[:end].decode("utf-8", "replace").split("\n")[:-1]
+        return _Seen(file, start + end, lines, resumed)
+
+    def _append(self, line: bytes) -> bool:
+        """Add a line; False if the file was put aside meanwhile, so that nobody would see it."""
+        with self._tree.opened((), create=True) as root:
+            assert root is not None
+            descriptor = self._disk.open_log(_NAME, root, create=True)
+            try:
+                node = self._disk.node(descriptor)
+                if not node.size:
+                    line = _header() + line
+                self._disk.write(descriptor, line)
+                current = self._disk.node_at(_NAME, root)
+            finally:
+                let_go(self._disk, descriptor)
+            if node.size > _SIZE_MAX:
+                self._shorten(root)
+        return current is not None and current.inode == node.inode
+
+    def _shorten(self, root: int) -> None:
+        """Put a short file in the place of a long one: who holds what now, under a new header."""
+        _, held = _replay(self._read(None).lines, {})
+        lines = [f"+{who} {key}\n" for key, who in held.items() if _may_live(who)]
+        if self._disk.node_at(_NEW_NAME, root) is not None:
+            self._disk.unlink(_NEW_NAME, root)  # of one who was killed at it
+        descriptor = self._disk.open_new(_NEW_NAME, root)
+        try:
+            self._disk.write(descriptor, _header() + "".join(lines).encode())
+        finally:
+            let_go(self._disk, descriptor)
+        self._disk.rename(_NEW_NAME, root, _NAME, root)
+
+
+_encode_mark = msgspec.json.Encoder().encode
+_decode_mark = msgspec.json.Decoder(_Mark).decode
+
+
+def _encode(mark: _Mark) -> str:
+    return _encode_mark(mark).decode()
+
+
+def _read_mark(mark: str) -> _Mark | None:
+    try:
+        return _decode_mark(mark)
+    except ValueError:
+        return None
+
+
+def _header() -> bytes:
+    return os.urandom(_HEADER_BYTES // 2).hex().encode() + b"\n"
+
+
+def _replay(lines: Iterable[str], held: dict[str, str]) -> tuple[set[str], dict[str, str]]:
+    """The keys that lines speak of, and who holds which after them."""
+    touched: set[str] = set()
+    now = dict(held)
+    for line in lines:
+        if line.startswith("+"):
+            who, _, key = line[1:].partition(" ")
+            now[key] = who
+        else:
+            key = line.removeprefix("-")
+            now.pop(key, None)
+        touched.add(key)
+    return touched, now
+
+
+def _are_keys(keys: Iterable[str]) -> bool:
+    """Whether all are well-formed: a disk that was full may have cut a line short."""
+    try:
+        return all(map(check_key, keys))
+    except InvalidId:
+        return False
+
+
+def _me() -> str:
+    return f"{os.getpid()}@{_host()}"
+
+
+def _host() -> str:
+    return os.uname().nodename[:100].replace(" ", "_")
+
+
+def _may_live(who: str) -> bool:
+    """Whether a holder may still be at work; one of another machine cannot be seen from here."""
+    pid, _, host = who.partition("@")
+    if host != _host() or not pid.isdecimal():
+        return host != _host()
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
