@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from holdfast.formats._archive import open_archive
 from holdfast.formats._bounds import Bounds
+from holdfast.formats._bundle import Bundle, BundledSession, is_bundle, read_bundle, write_bundle
+from holdfast.formats._fitting import fit_drafts, fit_value
 from holdfast.formats._foreign import Draft, Foreign, Reader, frame, read_time, session_id_of
-from holdfast.formats._readers import READERS, reader_for, reader_of, readers
+from holdfast.formats._readers import READERS, claims, reader_for, reader_of, readers
+from holdfast.formats._recorded import ExportOptions, Recorded
 from holdfast.formats._source import File, MemoryFile, Source
+from holdfast.formats._writers import FORMATS, Format, format_of
 
 __all__ = [
+    "FORMATS",
     "READERS",
     "Bounds",
+    "Bundle",
+    "BundledSession",
     "Draft",
+    "ExportOptions",
     "File",
     "Foreign",
+    "Format",
     "MemoryFile",
     "Reader",
+    "Recorded",
     "Source",
+    "claims",
+    "fit_drafts",
+    "fit_value",
+    "format_of",
     "frame",
+    "is_bundle",
+    "open_archive",
+    "read_bundle",
     "read_time",
     "reader_for",
     "reader_of",
     "readers",
     "session_id_of",
+    "write_bundle",
 ]

@@ -1,4 +1,4 @@
-"""A session as exporters see it: what is known of it, and ways to read it, each as often as needed."""
+"""A session as exporters see it: what is known of it, and ways to read it as often as needed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Recorded:
     """One session, to be read and never changed.
 
     ``events`` gives the events with their large payloads in place, ``lines`` the bytes of the log,
-    ``recover`` a valid conversation for a provider, ``documents`` the names and bytes of what is
-    kept beside the log. Nothing is read before it is asked for.
+    ``recover`` a valid conversation for a provider and a way with incomplete calls, ``documents``
+    the names and bytes of what is kept beside the log. Nothing is read before it is asked for.
     """
 
     metadata: SessionMetadata
     state: State
     events: Callable[[], Iterator[Event]]
     lines: Callable[[], Iterator[bytes]]
-    recover: Callable[[str], Recovery]
+    recover: Callable[[str, str], Recovery]
     documents: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
 
 
@@ -37,6 +37,9 @@ class ExportOptions:
     cwd: str = "/"
     passphrase: str | None = None
     model: str | None = None
+    """The model that a native file names, where its tool wants one."""
+    incomplete: str = "drop"
+    """What becomes of calls without a result in lists of messages; native files mark them."""
 
 
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)

@@ -207,7 +207,8 @@ def _block(block: Any) -> list[Part]:
         text, id = _readable(block.get("content", "")), _text_or_none(block.get("tool_use_id"))
         return [Part("result", text, id=id, failed=bool(block.get("is_error")))]
     if kind in _MEDIA:
-        source = block.get("source") if isinstance(block.get("source"), dict) else {}
+        given = block.get("source")
+        source = given if isinstance(given, dict) else {}
         return [Part("media", str(source.get("media_type") or ""), kind, value=source)]
     if kind == "thinking":
         return [Part("thinking", _readable(block.get("thinking", "")))]

@@ -13,6 +13,8 @@ from weakref import WeakValueDictionary
 from holdfast._config import Given
 from holdfast.errors import UsageError
 from holdfast.library._care import Care
+from holdfast.library._exporting import Exporting
+from holdfast.library._importing import Importing
 from holdfast.library._trash import Trash
 from holdfast.model import Limits, Notice
 from holdfast.session import Opening, Options, Session, Subscriber, new_session_id
@@ -47,7 +49,7 @@ def open(
     return Holdfast(where, config=config, limits=limits)
 
 
-class Holdfast(Trash, Care):
+class Holdfast(Trash, Exporting, Importing, Care):
     """The sessions of one store. Every method may be called from any thread."""
 
     def session(

@@ -77,6 +77,14 @@ class Conversation:
         return issues
 
     @property
+    def sources(self) -> list[list[int]]:
+        """For each message in neutral form, the events that its blocks come from.
+
+        They are counted as they were fed, from 0; -1 is for what was put in to make it valid.
+        """
+        return [list(draft.seqs) for draft in self._scribe.thread.drafts()]
+
+    @property
     def thread(self) -> Thread:
         """The assembled pieces, for this room only."""
         return self._scribe.thread

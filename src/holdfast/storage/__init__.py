@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from holdfast.storage.loose import documents_beside, find_log, read_file
     from holdfast.storage.memory import MemoryStore
     from holdfast.storage.none import NoStore
-    from holdfast.storage.placing import place_file
     from holdfast.storage.outside import Outside, look_outside
+    from holdfast.storage.placing import place_file
 
 # Loaded when first asked for: most programs keep their sessions in files.
 _LAZY = {

@@ -1,0 +1,140 @@
+r"""Text of strangers inside of a markdown document, readable and unable to change the document.
+
+What people and models write is mostly markdown itself, so emphasis, lists, links and code stay as
+they are. What could end the message it is in is made plain text: headings, rules, link definitions,
+HTML, pictures that would be fetched, and code blocks that never end. The rules:
+
+- A code block begins at the left margin and ends with its message. There, whatever a parser thinks
+  of the lines before, it is a code block; inside of a list one parser's code is another's heading.
+- A code span is kept if it ends on its own line; other backticks are escaped, so that no span can
+  reach from one line into the next.
+- Outside of code ``<`` and what would be an entity are escaped.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.security import neutralise, neutralise_line
+
+__all__ = ["fenced", "markdown_line", "markdown_text"]
+
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)\Z")
+_MARKERS = re.compile(r"(?:[ \t]|>|[-+*](?=[ \t])|\d{1,9}[.)](?=[ \t]))*")
+_RULE = re.compile(r"[-=*_ \t]+\Z")
+_RUN = re.compile(r"`+")
+_ENTITY = re.compile(r"&(?=#?[A-Za-z0-9]{1,32};)")
+_LINK_CODE = re.compile(r"\](?=\(\s*<?\s*(?:javascript|vbscript|data|file)\s*:)", re.IGNORECASE)
+_INLINE = re.compile(r"\\[!-/:-@\[-`{-~]|`+|<|!\[")
+_FENCE_CHARS = 3
+_TITLE = re.compile(r"([\\`*\[\]<>~|]|(?<!\w)_|_(?!\w)|#+\Z|&(?=#?\w+;))")
+
+
+def markdown_text(text: str) -> str:
+    """``text`` as part of a document; every line break stays one."""
+    shown: list[str] = []
+    fence = ""
+    indent = 0
+    for line in neutralise(text.replace("\r\n", "\n")).split("\n"):
+        if fence:
+            end = _closes(line, fence)
+            shown.append(fence if end else _outdent(line, indent))
+            fence = "" if end else fence
+            continue
+        opening = _FENCE.match(line)
+        if opening and not (opening[1][0] == "`" and "`" in opening[2]):
+            fence, indent = opening[1], len(line) - len(line.lstrip(" \t"))
+            shown.append(fence + opening[2])
+        else:
+            shown.append(_plain(line))
+    if fence:
+        shown.append(fence)
+    return "\n".join(shown)
+
+
+def markdown_line(text: str) -> str:
+    """``text`` for a place of one line, such as a title: nothing in it is markdown."""
+    return _TITLE.sub(r"\\\1", neutralise_line(text)).strip() or " "
+
+
+def fenced(text: str, language: str = "") -> str:
+    """``text`` as a code block, whose fence is longer than any in it."""
+    clean = neutralise(text)
+    longest = max((len(run) for run in _RUN.findall(clean)), default=0)
+    fence = "`" * max(_FENCE_CHARS, longest + 1)
+    return f"{fence}{language}\n{clean}\n{fence}"
+
+
+def _closes(line: str, fence: str) -> bool:
+    bare = line.strip(" \t")
+    return len(bare) >= len(fence) and not bare.strip(fence[0])
+
+
+def _outdent(line: str, indent: int) -> str:
+    """A line of a code block that was indented, as far left as the block is now."""
+    spaces = len(line) - len(line.lstrip(" \t"))
+    return line[min(indent, spaces) :]
+
+
+def _plain(line: str) -> str:
+    """A line outside of code: what begins a block loses its meaning, the rest stays."""
+    prefix = _MARKERS.match(line)
+    assert prefix is not None
+    begin = prefix.end()
+    bare = line.lstrip(" \t>")
+    if bare and _RULE.match(bare):
+        begin = len(line) - len(bare)
+    rest = line[begin:]
+    if rest and (
+        rest[0] == "#"
+        or _RULE.match(rest)
+        or rest.startswith(("```", "~~~"))
+        or (rest[0] == "[" and ("]:" in rest or "]" not in rest))
+    ):
+        head = "\\" * (rest[0] != "`")
+        return line[:begin] + head + _inline(rest)
+    return line[:begin] + _inline(rest)
+
+
+def _inline(text: str) -> str:
+    """Within a line: code spans stay, HTML and pictures become words."""
+    if not _INLINE.search(text) and "&" not in text and "](" not in text:
+        return text
+    runs = [(found.start(), len(found[0])) for found in _RUN.finditer(text)]
+    shown: list[str] = []
+    at = 0
+    while found := _INLINE.search(text, at):
+        shown.append(_words(text[at : found.start()]))
+        at, piece = _special(text, found, runs)
+        shown.append(piece)
+    shown.append(_words(text[at:]))
+    return "".join(shown)
+
+
+def _special(text: str, found: re.Match[str], runs: list[tuple[int, int]]) -> tuple[int, str]:
+    """Where to go on, and what to write for a backslash, a backtick, a bracket or a picture."""
+    mark = found[0]
+    if mark[0] == "`":
+        length = len(mark)
+        for start, other in runs:
+            if start >= found.end() and other == length:
+                span = text[found.start() : start + length]
+                # In a table a bar ends the cell and with it the span.
+                return (start + length, span) if "|" not in span else (found.end(), "\\`" * length)
+        return found.end(), "\\`" * length
+    if mark == "<":
+        return found.end(), "&lt;"
+    if mark == "![":
+        return found.end(), "!\\["
+    if mark == "\\`":
+        # What is left of a run after its first character must not be taken for a run of its own.
+        rest = _RUN.match(text, found.start() + 1)
+        assert rest is not None
+        return rest.end(), "\\`" * len(rest[0])
+    return found.end(), mark
+
+
+def _words(text: str) -> str:
+    if "&" in text:
+        text = _ENTITY.sub("&amp;", text)
+    return _LINK_CODE.sub(r"\\]", text) if "](" in text else text

@@ -1,0 +1,77 @@
+"""The formats in which a session can be written, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import NamedTuple
+
+from holdfast.errors import UsageError
+from holdfast.formats._recorded import ExportOptions, Recorded
+
+__all__ = ["FORMATS", "Format", "format_of"]
+
+Write = Callable[[Recorded, ExportOptions], Iterator[bytes]]
+
+
+class Format(NamedTuple):
+    """One format: what it is for, how its files end, and which function writes it."""
+
+    name: str
+    about: str
+    suffix: str
+    writer: str
+    """Module and function, loaded when they are needed."""
+    is_text: bool = True
+
+    @property
+    def is_messages(self) -> bool:
+        """Whether it is a list of messages for a provider."""
+        return self.writer == _MESSAGES
+
+    @property
+    def is_native(self) -> bool:
+        """Whether another tool takes such files for its own."""
+        return self.name in NATIVE
+
+    def write(self, recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+        """The session in this format, piece by piece."""
+        module, _, name = self.writer.partition(":")
+        found = getattr(import_module(f"holdfast.formats.writers.{module}"), name)
+        write: Write = found(self.name) if self.is_messages else found
+        return write(recorded, options)
+
+
+_MESSAGES = "json:writer_of_messages"
+NATIVE = ("claude-code", "codex", "gemini-cli", "opencode")
+_ALL = (
+    Format("markdown", "a document for people", ".md", "markdown:write_markdown"),
+    Format("html", "one page that needs nothing else", ".html", "html:write_html"),
+    Format("text", "plain text", ".txt", "text:write_text"),
+    Format("json", "one document with everything", ".json", "json:write_json"),
+    Format("jsonl", "the log's own lines", ".jsonl", "json:write_jsonl"),
+    Format("bundle", "the session itself, to be moved", ".holdfast", "bundle:write", is_text=False),
+    Format("claude-code", "for Claude Code", ".jsonl", "claude_code:write_claude_code"),
+    Format("codex", "for Codex", ".jsonl", "codex:write_codex"),
+    Format("gemini-cli", "for Gemini CLI", ".json", "gemini_cli:write_gemini_cli"),
+    Format("opencode", "for opencode", ".json", "opencode:write_opencode"),
+    Format("neutral", "messages in neutral form", ".json", _MESSAGES),
+    Format("anthropic", "messages for Anthropic", ".json", _MESSAGES),
+    Format("openai", "messages for OpenAI's chat completions", ".json", _MESSAGES),
+    Format("openai-responses", "items for OpenAI's responses", ".json", _MESSAGES),
+    Format("gemini", "contents for Gemini", ".json", _MESSAGES),
+    Format("mistral", "messages for Mistral", ".json", _MESSAGES),
+    Format("pydantic-ai", "messages for Pydantic AI", ".json", _MESSAGES),
+)
+FORMATS: Mapping[str, Format] = {one.name: one for one in _ALL}
+_SHORT = {"md": "markdown", "txt": "text", "holdfast": "bundle", "claude": "claude-code"}
+
+
+def format_of(name: str) -> Format:
+    """The format of this name. Raises UsageError, with the names there are, for another."""
+    found = FORMATS.get(_SHORT.get(name, name)) if isinstance(name, str) else None
+    if found is None:
+        raise UsageError(
+            f"there is no format {name!r} to export to", remedy=f"One of: {', '.join(FORMATS)}."
+        )
+    return found

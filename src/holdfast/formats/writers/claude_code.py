@@ -1,0 +1,100 @@
+"""Claude Code's own session file: one record for each block, chained by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.formats._dialogue import Turn, dialogue, in_dialect, iso, stable_uuid
+from holdfast.formats._recorded import ExportOptions, Recorded
+
+__all__ = ["VERSION", "project_folder", "session_file", "session_id", "write_claude_code"]
+
+VERSION = "2.1.197"
+"""The release of Claude Code that resumes these files in our tests."""
+
+_MODEL = "claude-sonnet-4-5"
+
+
+def session_id(recorded: Recorded) -> str:
+    """The id under which Claude Code knows the session."""
+    return stable_uuid("claude-code", recorded.metadata.session_id)
+
+
+def project_folder(cwd: str) -> str:
+    """The name of the folder in which Claude Code keeps the sessions of a project."""
+    return "".join(char if char.isascii() and char.isalnum() else "-" for char in cwd)
+
+
+def session_file(recorded: Recorded, options: ExportOptions) -> str:
+    """Where Claude Code looks for the session, below the user's home."""
+    return f".claude/projects/{project_folder(options.cwd)}/{session_id(recorded)}.jsonl"
+
+
+def write_claude_code(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+    """The records of the conversation, then its title and its last one."""
+    own = session_id(recorded)
+    parent: str | None = None
+    prompt = ""
+    number = 0
+    for turn in dialogue(recorded).turns:
+        for message in _messages(turn, options, stable_uuid(own, "message", number)):
+            uuid = stable_uuid(own, number)
+            record = {
+                "parentUuid": parent,
+                "isSidechain": False,
+                "type": turn.role,
+                "message": message,
+                "uuid": uuid,
+                "timestamp": iso(turn.times[0]),
+                "userType": "external",
+                "entrypoint": "cli",
+                "cwd": options.cwd,
+                "sessionId": own,
+                "version": VERSION,
+                "gitBranch": "",
+            }
+            yield _line(record)
+            parent, number = uuid, number + 1
+            prompt = _words(message) if turn.role == "user" else prompt
+    title = recorded.metadata.title
+    if title:
+        yield _line({"type": "custom-title", "customTitle": title, "sessionId": own})
+    if parent is not None:
+        last = {"type": "last-prompt", "lastPrompt": prompt, "leafUuid": parent, "sessionId": own}
+        yield _line(last)
+
+
+def _messages(turn: Turn, options: ExportOptions, id: str) -> Iterator[dict[str, Any]]:
+    """A user's turn as one message; an assistant's as one for each block, of one id."""
+    for message in in_dialect(turn, "anthropic"):
+        content = message["content"]
+        if turn.role == "user":
+            yield {"role": "user", "content": content}
+            continue
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        calls = any(block["type"] == "tool_use" for block in blocks)
+        for block in blocks:
+            yield {
+                "id": f"msg_{id.replace('-', '')[:24]}",
+                "type": "message",
+                "role": "assistant",
+                "model": options.model or _MODEL,
+                "content": [block],
+                "stop_reason": "tool_use" if calls else "end_turn",
+                "stop_sequence": None,
+                "usage": {"input_tokens": 0, "output_tokens": 0},
+            }
+
+
+def _words(message: dict[str, Any]) -> str:
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in content if block["type"] == "text")
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(record) + b"\n"

@@ -1,0 +1,93 @@
+"""Codex's own session file, a rollout: what the model saw, and what the screen showed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.formats._dialogue import Turn, dialogue, digest_id, in_dialect, iso
+from holdfast.formats._recorded import ExportOptions, Recorded, clock
+
+__all__ = ["VERSION", "session_file", "session_id", "write_codex"]
+
+VERSION = "0.166.0"
+"""The release of Codex that resumes these files in our tests."""
+
+_TIME_BITS = 48
+
+
+def session_id(recorded: Recorded) -> str:
+    """The id under which Codex knows the session: a UUID of version 7, by its first event's time.
+
+    It sorts with those that Codex makes itself, and is the same at each export.
+    """
+    row = recorded.metadata
+    digits = int(digest_id("codex", row.session_id)[:20], 16) & ((1 << 80) - 1)
+    time = max(0, row.created_at) & ((1 << _TIME_BITS) - 1)
+    value = (time << 80) | digits
+    value = value & ~(0xF << 76) | (7 << 76)
+    return str(uuid.UUID(int=value & ~(3 << 62) | (2 << 62)))
+
+
+def session_file(recorded: Recorded, options: ExportOptions) -> str:
+    """Where Codex looks for the session, below the user's home."""
+    created = recorded.metadata.created_at
+    day = clock(created, options.zone, "%Y/%m/%d")
+    time = clock(created, options.zone, "%Y-%m-%dT%H-%M-%S")
+    return f".codex/sessions/{day}/rollout-{time}-{session_id(recorded)}.jsonl"
+
+
+def write_codex(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+    """The head, then each item of the conversation as the model gets it and as people see it."""
+    created = recorded.metadata.created_at
+    meta: dict[str, Any] = {
+        "id": session_id(recorded),
+        "timestamp": iso(created),
+        "cwd": options.cwd,
+        "originator": "codex_cli_rs",
+        "cli_version": VERSION,
+        "source": "cli",
+    }
+    yield _line(created, "session_meta", meta)
+    for turn in dialogue(recorded).turns:
+        for item in in_dialect(turn, "openai-responses"):
+            yield from _item(turn, item)
+
+
+def _item(turn: Turn, item: dict[str, Any]) -> Iterator[bytes]:
+    time = turn.times[0]
+    kind = item.get("type", "message")
+    if kind == "message":
+        yield _line(time, "response_item", _message(item))
+        text = _words(item["content"])
+        if text:
+            shown = "user_message" if item["role"] == "user" else "agent_message"
+            yield _line(time, "event_msg", {"type": shown, "message": text})
+    elif kind in ("function_call", "function_call_output"):
+        yield _line(time, "response_item", {**item, **_output(item)})
+    # What is left is reasoning, encrypted for an account that need not be this one.
+
+
+def _output(item: dict[str, Any]) -> dict[str, Any]:
+    output = item.get("output")
+    return {"output": _words(output)} if isinstance(output, list) else {}
+
+
+def _message(item: dict[str, Any]) -> dict[str, Any]:
+    content = item["content"]
+    kind = "input_text" if item["role"] == "user" else "output_text"
+    parts = [{"type": kind, "text": content}] if isinstance(content, str) else content
+    return {"type": "message", "role": item["role"], "content": parts}
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in content)
+
+
+def _line(time: int, type: str, payload: dict[str, Any]) -> bytes:
+    return msgspec.json.encode({"timestamp": iso(time), "type": type, "payload": payload}) + b"\n"

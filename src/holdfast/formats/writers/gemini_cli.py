@@ -1,0 +1,103 @@
+"""Gemini CLI's own conversation record, as ``gemini --session-file`` takes it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.formats._dialogue import (
+    Block,
+    Turn,
+    dialogue,
+    in_dialect,
+    iso,
+    result_text,
+    stable_uuid,
+)
+from holdfast.formats._recorded import ExportOptions, Recorded
+
+__all__ = ["VERSION", "session_id", "write_gemini_cli"]
+
+VERSION = "0.61.0"
+"""The release of Gemini CLI that resumes these files in our tests."""
+
+
+def session_id(recorded: Recorded) -> str:
+    """The id in the file; Gemini CLI gives a new one at each import."""
+    return stable_uuid("gemini-cli", recorded.metadata.session_id)
+
+
+def write_gemini_cli(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+    """One document: the head, then the messages one by one."""
+    row = recorded.metadata
+    own = session_id(recorded)
+    head = {
+        "sessionId": own,
+        "projectHash": hashlib.sha256(options.cwd.encode("utf-8", "replace")).hexdigest(),
+        "startTime": iso(row.created_at),
+        "lastUpdated": iso(row.updated_at),
+        "kind": "main",
+    }
+    yield msgspec.json.encode(head)[:-1] + b',"messages":['
+    comma = b"\n"
+    turns = dialogue(recorded).turns
+    for number, turn in enumerate(turns):
+        after = turns[number + 1].blocks if number + 1 < len(turns) else []
+        message = _answer(turn, after) if turn.role == "assistant" else _prompt(turn)
+        if message:
+            id = stable_uuid(own, number)
+            yield comma + msgspec.json.encode({"id": id, "timestamp": iso(turn.times[0])} | message)
+            comma = b",\n"
+    yield b"\n]}\n"
+
+
+def _prompt(turn: Turn) -> dict[str, Any] | None:
+    """A user's words. Results stand with their calls, from where Gemini CLI reads them."""
+    said = [block for block in turn.blocks if block["type"] != "tool_result"]
+    parts = _parts(turn._replace(blocks=said)) if said else []
+    return {"type": "user", "content": parts} if parts else None
+
+
+def _answer(turn: Turn, after: list[Block]) -> dict[str, Any]:
+    results = {block["tool_use_id"]: block for block in after if block["type"] == "tool_result"}
+    calls = [block for block in turn.blocks if block["type"] == "tool_use"]
+    said = [block["text"] for block in turn.blocks if block["type"] == "text"]
+    thoughts = [
+        {"subject": "", "description": block["thinking"], "timestamp": iso(turn.times[0])}
+        for block in turn.blocks
+        if block["type"] == "thinking"
+    ]
+    answer: dict[str, Any] = {"type": "gemini", "content": "\n\n".join(said), "thoughts": thoughts}
+    if calls:
+        answer["toolCalls"] = [
+            _call(block, results.get(block["id"]), iso(turn.times[0])) for block in calls
+        ]
+    return answer
+
+
+def _call(block: Block, result: Block | None, time: str) -> dict[str, Any]:
+    failed = result is None or bool(result.get("is_error"))
+    text = "(no result)" if result is None else result_text(result)
+    response = {
+        "id": block["id"],
+        "name": block["name"],
+        "response": {"error" if failed else "output": text},
+    }
+    return {
+        "id": block["id"],
+        "name": block["name"],
+        "args": block["input"],
+        "result": [{"functionResponse": response}],
+        "status": "error" if failed else "success",
+        "timestamp": time,
+        "resultDisplay": text,
+        "displayName": block["name"],
+        "description": "",
+    }
+
+
+def _parts(turn: Turn) -> list[dict[str, Any]]:
+    return [part for message in in_dialect(turn, "gemini") for part in message.get("parts", [])]

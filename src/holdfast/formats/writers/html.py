@@ -1,0 +1,178 @@
+"""One HTML page: nothing to load, nothing that runs, readable by day and by night."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from holdfast.formats._recorded import ExportOptions, Recorded, clock, moment
+from holdfast.formats._sayings import Part, Saying, as_json, sayings
+from holdfast.security import neutralise, neutralise_line
+
+__all__ = ["write_html"]
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c1e21; --paper: #fbfaf8; --faint: #686d76;
+  --line: #dcdad5; --code: #f1efea; --user: #0b62a8; --assistant: #7a3e9d; --system: #8a5a00;
+  --tool: #2e6b3a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e2dd; --paper: #17181b; --faint: #9aa0a8;
+  --line: #34363b; --user: #79b8f2; --assistant: #d0a3ea; --system: #e2b65b; --tool: #8fd19e;
+  --code: #212327; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 54rem; padding: 2rem 1.25rem 4rem; color: var(--ink);
+  background: var(--paper); font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 1rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: 0;
+  color: var(--faint); font-size: .9rem; }
+dt { font-weight: 600; } dd { margin: 0; }
+main { border-top: 1px solid var(--line); margin-top: 1.5rem; }
+article { border-left: 3px solid var(--line); padding: .1rem 0 .1rem 1rem; margin: 1.5rem 0; }
+article.user { border-color: var(--user); } article.assistant { border-color: var(--assistant); }
+article.system { border-color: var(--system); } article.tool { border-color: var(--tool); }
+article h2 { font-size: .95rem; margin: 0 0 .35rem; }
+article.user h2 { color: var(--user); } article.assistant h2 { color: var(--assistant); }
+article.system h2 { color: var(--system); } article.tool h2 { color: var(--tool); }
+h2 time, h2 .agent, .note { color: var(--faint); font-weight: 400; font-size: .85rem; }
+.text { white-space: pre-wrap; margin: .35rem 0; }
+pre { white-space: pre-wrap; background: var(--code); border-radius: 6px; padding: .7rem .9rem;
+  margin: .5rem 0; font: .85rem/1.5 ui-monospace, monospace; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: var(--faint); }
+summary b { color: var(--ink); font-family: ui-monospace, monospace; font-size: .9rem; }
+.failed summary b::after { content: " failed"; color: #c0392b; }
+img { max-width: 100%; border-radius: 6px; }
+.note { text-align: center; white-space: pre-wrap; margin: 1.25rem 0; }
+@media print { body { max-width: none; } details > * { display: block; } }
+"""
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+# Nothing is fetched and nothing runs, even if a browser misread something: this is the second lock.
+_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; img-src data:; base-uri 'none';"
+    " form-action 'none'"
+)
+_ROLES = {"user": "👤 User", "assistant": "🤖 Assistant", "system": "⚙️ System", "tool": "🔧 Tool"}
+_CODE = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:\n[ \t]*\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
+)
+_PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\Z")
+_SHORT_CHARS = 90
+
+
+def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+    """The page, piece by piece."""
+    yield _head(recorded, options).encode("utf-8", "replace")
+    for saying in sayings(recorded.events()):
+        shown = _note(saying) if saying.role == "note" else _message(saying, options)
+        yield shown.encode("utf-8", "replace")
+    yield b"</main>\n</body>\n</html>\n"
+
+
+def _head(recorded: Recorded, options: ExportOptions) -> str:
+    row = recorded.metadata
+    title = _line(row.title or "Untitled Session")
+    rows = {
+        "Session": _line(row.session_id),
+        "Created": clock(row.created_at, options.zone),
+        "Updated": clock(row.updated_at, options.zone),
+        "Messages": f"{row.message_count:,}",
+        "Tokens": f"{row.total_tokens:,}",
+        "Tags": _line(", ".join(row.tags)),
+    }
+    shown = "".join(f"<dt>{name}</dt><dd>{value}</dd>\n" for name, value in rows.items() if value)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<header>\n<h1>{title}</h1>\n<dl>\n{shown}</dl>\n</header>\n<main>\n"
+    )
+
+
+def _message(saying: Saying, options: ExportOptions) -> str:
+    when = moment(saying.timestamp, options.zone).isoformat(timespec="milliseconds")
+    time = clock(saying.timestamp, options.zone, "%H:%M:%S")
+    agent = f' <span class="agent">{_line(saying.agent)}</span>' if saying.agent else ""
+    body = "".join(_part(part) for part in saying.parts)
+    end = '<p class="note">(cut off here)</p>\n' if saying.cut_off else ""
+    return (
+        f'<article class="{saying.role}" id="e{saying.seq}">\n<h2>{_ROLES[saying.role]}{agent}'
+        f' <time datetime="{when}">{time}</time></h2>\n{body}{end}</article>\n'
+    )
+
+
+def _part(part: Part) -> str:
+    if part.kind == "call":
+        return _fold(f"<b>{_line(part.name)}</b> {_brief(part.value)}", _json(part.value))
+    if part.kind == "result":
+        name = f"<b>{_line(part.name) or 'result'}</b>"
+        return _fold(f"{name} {_first_line(part.text)}", part.text, failed=part.failed)
+    if part.kind == "thinking":
+        return _fold("Thinking", part.text)
+    if part.kind == "media":
+        return _media(part)
+    return _prose(part.text)
+
+
+def _prose(text: str) -> str:
+    """Words with their line breaks; what is fenced as code looks like code."""
+    pieces, at = [], 0
+    for found in _CODE.finditer(text):
+        pieces.append(_words(text[at : found.start()]))
+        pieces.append(f"<pre>{_text(found[2])}</pre>\n")
+        at = found.end()
+    pieces.append(_words(text[at:]))
+    return "".join(pieces)
+
+
+def _words(text: str) -> str:
+    bare = text.strip("\n")
+    return f'<div class="text">{_text(bare)}</div>\n' if bare.strip() else ""
+
+
+def _fold(summary: str, text: str, *, failed: bool = False) -> str:
+    kind = ' class="failed"' if failed else ""
+    return f"<details{kind}><summary>{summary}</summary>\n<pre>{_text(text)}</pre>\n</details>\n"
+
+
+def _media(part: Part) -> str:
+    source = part.value if isinstance(part.value, dict) else {}
+    data = source.get("data")
+    if part.text in _PICTURES and isinstance(data, str) and _BASE64.match(data):
+        return f'<p><img alt="{_line(part.name)}" src="data:{part.text};base64,{data}"></p>\n'
+    return f'<p class="note">[{_line(part.name)} {_line(part.text)}]</p>\n'
+
+
+def _note(saying: Saying) -> str:
+    return f'<p class="note" id="e{saying.seq}">{_text(saying.parts[0].text)}</p>\n'
+
+
+def _json(value: Any) -> str:
+    return as_json({} if value is None else value, indent=2)
+
+
+def _brief(value: Any) -> str:
+    """The arguments of a call in a few words."""
+    if not isinstance(value, dict):
+        return ""
+    return _shortened(", ".join(f"{name}={as_json(item)}" for name, item in value.items()))
+
+
+def _first_line(text: str) -> str:
+    return _shortened(text.strip().partition("\n")[0])
+
+
+def _shortened(text: str) -> str:
+    return _line(text if len(text) <= _SHORT_CHARS else text[: _SHORT_CHARS - 1] + "…")
+
+
+def _text(text: str) -> str:
+    return escape(neutralise(text))
+
+
+def _line(text: str) -> str:
+    return escape(neutralise_line(text))

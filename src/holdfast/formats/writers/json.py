@@ -1,0 +1,87 @@
+"""JSON: one document with everything, the log's own lines, and message lists for providers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.formats._recorded import ExportOptions, Recorded
+from holdfast.formats._sayings import as_json
+from holdfast.model import VERSION, Event
+from holdfast.replay import State
+from holdfast.security import escape_json
+
+__all__ = ["DOCUMENT_VERSION", "write_json", "write_jsonl", "writer_of_messages"]
+
+DOCUMENT_VERSION = 1
+_IN_THE_LIST = ("openai", "mistral")  # the system prompt is the first message there
+
+
+def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+    """One document: metadata, state, the conversation in neutral form, and every event."""
+    found = recorded.recover("neutral", options.incomplete)
+    yield b'{"format":"holdfast-session","version":%d,"writer":' % DOCUMENT_VERSION
+    yield _encoded(VERSION)
+    parts: dict[str, Any] = {
+        "metadata": recorded.metadata,
+        "state": _plain_state(recorded.state),
+        "system": found.system,
+        "messages": found.messages,
+        "issues": found.issues,
+    }
+    for name, value in parts.items():
+        yield b',\n"%b":' % name.encode() + _encoded(value)
+    yield b',\n"events":['
+    comma = b"\n"
+    for event in recorded.events():
+        yield comma + _encoded(_plain_event(event))
+        comma = b",\n"
+    yield b"\n]}\n"
+
+
+def write_jsonl(recorded: Recorded, _options: ExportOptions) -> Iterator[bytes]:
+    """The lines of the log as they are, byte for byte, without a last one that is not whole."""
+    yield from recorded.lines()
+
+
+def writer_of_messages(provider: str) -> Callable[[Recorded, ExportOptions], Iterator[bytes]]:
+    """What writes the conversation as a list of messages that this provider accepts."""
+
+    def write(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+        found = recorded.recover(provider, options.incomplete)
+        messages = found.messages
+        if found.system and provider in _IN_THE_LIST:
+            messages = [{"role": "system", "content": found.system}, *messages]
+        yield b"["
+        comma = b"\n"
+        for message in messages:
+            yield comma + _encoded(message)
+            comma = b",\n"
+        yield b"\n]\n"
+
+    return write
+
+
+def _plain_state(state: State) -> dict[str, Any]:
+    """The state as JSON; variables, memory and plugin state are in it as recorded."""
+    value = msgspec.json.decode(msgspec.json.encode(state))
+    assert isinstance(value, dict)
+    return value
+
+
+def _plain_event(event: Event) -> dict[str, Any]:
+    try:
+        data: Any = event.data
+    except HoldfastError:
+        data = None
+    plain = {"seq": event.seq, "type": event.type, "timestamp": event.timestamp, "data": data}
+    return plain | {
+        name: value for name in ("run", "key") if (value := getattr(event, name)) is not None
+    }
+
+
+def _encoded(value: Any) -> bytes:
+    return escape_json(as_json(value)).encode("utf-8", "surrogatepass")

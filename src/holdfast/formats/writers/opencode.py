@@ -1,0 +1,155 @@
+"""opencode's own exchange file, as ``opencode import`` takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.formats._dialogue import Block, Turn, dialogue, digest_id, result_text
+from holdfast.formats._recorded import ExportOptions, Recorded
+
+__all__ = ["VERSION", "session_id", "write_opencode"]
+
+VERSION = "1.18.33"
+"""The release of opencode that imports and resumes these files in our tests."""
+
+_AGENT = "build"
+_NOTHING_USED = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+_DIGEST_CHARS = 14
+_MS_BITS = 0xFFFFFFFFFFFF
+
+
+def session_id(recorded: Recorded) -> str:
+    """The id under which opencode knows the session; newer sessions sort first there."""
+    row = recorded.metadata
+    time = ~(row.created_at << 12) & _MS_BITS
+    return f"ses_{time:012x}{digest_id('opencode', row.session_id)[:_DIGEST_CHARS]}"
+
+
+def write_opencode(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+    """The session, then its messages one by one."""
+    writer = _Writer(recorded, options)
+    yield b'{"info":' + msgspec.json.encode(writer.info()) + b',"messages":['
+    comma = b"\n"
+    for message in writer.messages():
+        yield comma + msgspec.json.encode(message)
+        comma = b",\n"
+    yield b"\n]}\n"
+
+
+class _Writer:
+    """Turns into messages and parts, whose ids sort in their order."""
+
+    def __init__(self, recorded: Recorded, options: ExportOptions) -> None:
+        self._recorded = recorded
+        self._options = options
+        self._id = session_id(recorded)
+        provider, _, model = (options.model or "holdfast/unknown").partition("/")
+        self._provider, self._model = provider, model or provider
+        self._number = 0
+        self._user = ""
+
+    def info(self) -> dict[str, Any]:
+        """What opencode keeps of a session."""
+        row = self._recorded.metadata
+        return {
+            "id": self._id,
+            "slug": f"holdfast-{self._id[-_DIGEST_CHARS:]}",
+            "projectID": "global",
+            "directory": self._options.cwd,
+            "title": row.title or "Untitled Session",
+            "version": VERSION,
+            "time": {"created": row.created_at, "updated": row.updated_at},
+        }
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """A message for each turn; results are with their calls."""
+        turns = dialogue(self._recorded).turns
+        for index, turn in enumerate(turns):
+            if turn.role == "assistant":
+                after = turns[index + 1].blocks if index + 1 < len(turns) else []
+                yield self._answer(turn, _results(after))
+            elif said := [block for block in turn.blocks if block["type"] != "tool_result"]:
+                yield self._prompt(turn, said)
+
+    def _prompt(self, turn: Turn, said: list[Block]) -> dict[str, Any]:
+        self._user = id = self._next("msg", turn.times[0])
+        info = {
+            "id": id,
+            "sessionID": self._id,
+            "role": "user",
+            "time": {"created": turn.times[0]},
+            "agent": _AGENT,
+            "model": {"providerID": self._provider, "modelID": self._model},
+        }
+        parts = [self._part(id, turn.times[0], _said(block)) for block in said]
+        return {"info": info, "parts": parts}
+
+    def _answer(self, turn: Turn, results: dict[str, Block]) -> dict[str, Any]:
+        time = turn.times[0]
+        id = self._next("msg", time)
+        calls = any(block["type"] == "tool_use" for block in turn.blocks)
+        info = {
+            "id": id,
+            "sessionID": self._id,
+            "parentID": self._user,
+            "role": "assistant",
+            "mode": _AGENT,
+            "agent": _AGENT,
+            "path": {"cwd": self._options.cwd, "root": "/"},
+            "cost": 0,
+            "tokens": _NOTHING_USED,
+            "providerID": self._provider,
+            "modelID": self._model,
+            "time": {"created": time, "completed": turn.times[-1]},
+            "finish": "tool-calls" if calls else "stop",
+        }
+        parts: list[dict[str, Any]] = [{"type": "step-start"}]
+        parts += [
+            _tool(block, results.get(block["id"]), time)
+            if block["type"] == "tool_use"
+            else _said(block)
+            for block in turn.blocks
+        ]
+        reason = info["finish"]
+        parts.append({"type": "step-finish", "reason": reason, "cost": 0, "tokens": _NOTHING_USED})
+        return {"info": info, "parts": [self._part(id, time, part) for part in parts]}
+
+    def _part(self, message: str, time: int, part: dict[str, Any]) -> dict[str, Any]:
+        own = {"id": self._next("prt", time), "sessionID": self._id, "messageID": message}
+        return part | own
+
+    def _next(self, kind: str, time: int) -> str:
+        self._number += 1
+        place = (time << 12) + self._number & _MS_BITS
+        return f"{kind}_{place:012x}{digest_id(self._id, self._number)[:_DIGEST_CHARS]}"
+
+
+def _results(blocks: list[Block]) -> dict[str, Block]:
+    return {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
+
+
+def _said(block: Block) -> dict[str, Any]:
+    """Words as they are; what opencode has no part for is put into words."""
+    kind = block["type"]
+    if kind == "text":
+        return {"type": "text", "text": block["text"]}
+    source = block.get("source", {})
+    if kind in ("image", "document") and source.get("type") == "base64":
+        media = source.get("media_type", "application/octet-stream")
+        return {"type": "file", "mime": media, "url": f"data:{media};base64,{source['data']}"}
+    if kind == "thinking":
+        return {"type": "reasoning", "text": block["thinking"], "time": {"start": 0, "end": 0}}
+    return {"type": "text", "text": f"[{kind}]"}
+
+
+def _tool(block: Block, result: Block | None, time: int) -> dict[str, Any]:
+    state: dict[str, Any] = {"input": block["input"], "time": {"start": time, "end": time}}
+    text = result_text(result) if result is not None else "(no result)"
+    if result is not None and not result.get("is_error"):
+        state |= {"status": "completed", "output": text, "title": block["name"], "metadata": {}}
+    else:
+        state |= {"status": "error", "error": text}
+    return {"type": "tool", "tool": block["name"], "callID": block["id"], "state": state}

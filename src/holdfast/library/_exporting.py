@@ -1,0 +1,216 @@
+"""Taking sessions out: as documents, as data, as bundles, and as other tools' own files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, tzinfo
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.library._finding import Finding
+from holdfast.library._reading import of_known_format
+from holdfast.model import Event, SessionMetadata
+from holdfast.session import read_range, resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.formats import ExportOptions, Format, Recorded
+    from holdfast.replay import Recovery, State
+
+__all__ = ["Exporting", "Installed"]
+
+Target = str | os.PathLike[str] | IO[Any]
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """A session that was put where another tool finds it."""
+
+    tool: str
+    session_id: str
+    """The id that the other tool knows it by."""
+    path: str
+    command: str
+    """What to run to go on there."""
+
+
+class Exporting(Finding):
+    """What a session can be turned into. Nothing here changes it."""
+
+    def export(
+        self,
+        id: str,
+        format: str = "markdown",
+        *,
+        to: Target | None = None,
+        at: int | None = None,
+        zone: tzinfo | str = "UTC",
+        cwd: str | os.PathLike[str] | None = None,
+        passphrase: str | None = None,
+        model: str | None = None,
+        incomplete: str = "drop",
+        overwrite: bool = False,
+    ) -> Any:
+        """A session in another form: a str, or bytes for a bundle.
+
+        ``to`` is a path or a file that it is written to, piece by piece; then there is no result.
+        A path is written whole or not at all, for this user only, and never in the place of a file
+        unless ``overwrite``. ``at`` stops after that event. ``zone`` is the time zone of documents:
+        a name, "local", or a tzinfo. ``cwd`` is the project of a native file, ``passphrase`` seals
+        a bundle. Raises NotFound, UsageError, and TooNew for a format that is not known here.
+        """
+        from holdfast.formats import format_of
+
+        chosen = format_of(format)
+        options = _options(
+            chosen, zone=zone, cwd=cwd, passphrase=passphrase, model=model, incomplete=incomplete
+        )
+        chunks = chosen.write(self._recorded(id, at), options)
+        if to is None:
+            data = b"".join(chunks)
+            return data.decode("utf-8", "replace") if chosen.is_text else data
+        if isinstance(to, (str, os.PathLike)):
+            from holdfast.storage import place_file
+
+            place_file(_path(to, id, chosen), chunks, overwrite=overwrite)
+        else:
+            _write_to(to, chunks, is_text=chosen.is_text)
+        return None
+
+    def install(
+        self,
+        id: str,
+        tool: str,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        at: int | None = None,
+        model: str | None = None,
+        overwrite: bool = False,
+    ) -> Installed:
+        """Put a session where a coding agent of this user finds it, and say how to go on there.
+
+        ``tool`` is claude-code or codex, which find the file in their own folder, or gemini-cli or
+        opencode, which are given a file in ``cwd``. Raises as :meth:`export` does.
+        """
+        from holdfast.formats import format_of
+        from holdfast.library._installing import installation
+        from holdfast.storage import place_file
+
+        chosen = format_of(tool)
+        if not chosen.is_native:
+            raise UsageError(f"{chosen.name} is not a tool that sessions can be put into")
+        options = _options(chosen, cwd=cwd, model=model)
+        recorded = self._recorded(id, at)
+        plan = installation(chosen, recorded, options)
+        chunks = chosen.write(recorded, options)
+        path = place_file(plan.path, chunks, overwrite=overwrite, make_folders=True)
+        return Installed(chosen.name, plan.session_id, path, plan.command)
+
+    def _recorded(self, id: str, at: int | None) -> Recorded:
+        """The session for a writer: as it is now, whatever is added meanwhile."""
+        from holdfast.formats import Recorded
+        from holdfast.library._copying import log_lines, own_documents
+
+        key = self._stored(id)
+        log, documents = self._store.log(key), self._store.documents(key)
+        last = next(read_range(log, reverse=True, limit=1), None)
+        end = at if at is not None else (last.seq if last is not None else -1)
+        size = log.size()
+        state = self.state(id, at=at)
+
+        def events() -> Iterator[Event]:
+            found = of_known_format(read_range(log, stop=end + 1))
+            return resolve_blobs(found, documents)
+
+        def recover(provider: str, incomplete: str) -> Recovery:
+            return self.recover(id, provider, incomplete, at=end)
+
+        return Recorded(
+            metadata=self.info(id) if at is None else _metadata(id, state, size),
+            state=state,
+            events=events,
+            lines=lambda: log_lines(log, size, at),
+            recover=recover,
+            documents=own_documents(log, documents, end, at, size),
+        )
+
+
+def _options(
+    format: Format,
+    *,
+    cwd: str | os.PathLike[str] | None,
+    model: str | None,
+    zone: tzinfo | str = "UTC",
+    passphrase: str | None = None,
+    incomplete: str = "drop",
+) -> ExportOptions:
+    from holdfast.formats import ExportOptions
+
+    if passphrase is not None and format.name != "bundle":
+        raise UsageError(
+            f"a passphrase seals a bundle, not {format.name}", remedy="Export to format 'bundle'."
+        )
+    if incomplete not in ("drop", "mark", "keep"):
+        raise UsageError(f"incomplete={incomplete!r}: one of drop, mark, keep")
+    folder = os.path.realpath(os.fspath(cwd) if cwd is not None else ".")
+    return ExportOptions(
+        zone=_zone(zone), cwd=folder, passphrase=passphrase, model=model, incomplete=incomplete
+    )
+
+
+def _zone(zone: tzinfo | str) -> tzinfo:
+    if isinstance(zone, tzinfo):
+        return zone
+    if zone.upper() == "UTC":
+        return UTC
+    if zone == "local":
+        found = datetime.now().astimezone().tzinfo
+        return found or UTC
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(
+            f"there is no time zone {zone[:60]!r}", remedy="Use UTC, local, or Europe/Vienna."
+        ) from None
+
+
+def _path(to: str | os.PathLike[str], id: str, format: Format) -> str:
+    path = os.fspath(to)
+    return os.path.join(path, id + format.suffix) if os.path.isdir(path) else path
+
+
+def _write_to(file: IO[Any], chunks: Iterator[bytes], *, is_text: bool) -> None:
+    """Into an open file of bytes or of text."""
+    import codecs
+    import io
+
+    if not isinstance(file, io.TextIOBase) and not hasattr(file, "encoding"):
+        for chunk in chunks:
+            file.write(chunk)
+        return
+    if not is_text:
+        raise UsageError("a bundle is bytes", remedy="Open the file in binary mode.")
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for chunk in chunks:
+        file.write(decoder.decode(chunk))
+    file.write(decoder.decode(b"", final=True))
+
+
+def _metadata(id: str, state: State, size: int) -> SessionMetadata:
+    """What was known of the session at an earlier event."""
+    return SessionMetadata(
+        session_id=id,
+        title=state.shown_title,
+        tags=tuple(state.tags),
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        message_count=state.message_count,
+        total_tokens=state.usage.total_tokens,
+        event_count=state.event_count,
+        size_bytes=size,
+        agent_id=state.agent_id,
+        parent=state.parent.session if state.parent else None,
+    )
