@@ -235,11 +235,29 @@ class Compaction(_Body, frozen=True, kw_only=True):
     covers: list[int]
 
 
-class Branched(_Body, frozen=True, kw_only=True):
-    """``forked`` and ``merged``: where the events before this one came from."""
+class Forked(_Body, frozen=True, kw_only=True):
+    """The events before this one are another session's, up to its ``seq``."""
 
     session: str | None = None
     seq: int | None = None
+    root: str | None = None
+    log: str | None = None
+    reason: str | None = None
+
+
+class Merged(_Body, frozen=True, kw_only=True):
+    """Turns and state of another session were brought in before this event."""
+
+    session: str | None = None
+    seq: int | None = None
+    log: str | None = None
+    base: int | None = None
+    turns: str | None = None
+    merged_turns: int | None = None
+    policy: str | None = None
+    conflicts: list[Any] = []
+    taken: list[str] = []
+    copies: list[Any] = []
 
 
 class Imported(_Body, frozen=True, kw_only=True):
@@ -310,8 +328,8 @@ BODIES: dict[str, type[msgspec.Struct]] = CONVERSATION_TYPES | {
     "untag": Tag,
     "link": Link,
     "compaction": Compaction,
-    "forked": Branched,
-    "merged": Branched,
+    "forked": Forked,
+    "merged": Merged,
     "imported": Imported,
     "interrupted": Interrupted,
     "redacted": Redacted,

@@ -33,9 +33,21 @@ from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast
 from holdfast.replay._usage import add_usage
 
 if TYPE_CHECKING:
+    from holdfast.replay._compare import (
+        Ancestor,
+        Change,
+        Comparison,
+        FileUse,
+        Side,
+        Told,
+        ToolUse,
+        TurnPair,
+        compare,
+    )
     from holdfast.replay._conversation import Conversation, RunConversation, runs
     from holdfast.replay._convert import from_dialect, to_dialect
     from holdfast.replay._dialects import PROVIDERS
+    from holdfast.replay._history import read_history
     from holdfast.replay._inspect import (
         has_incomplete_tool_call,
         is_complete,
@@ -44,27 +56,45 @@ if TYPE_CHECKING:
         tool_result_message,
     )
     from holdfast.replay._issues import Issue, format_issues, recovery_line
+    from holdfast.replay._merge import Clash, MergeBlobs, MergeReport, MergeWishes, plan_merge
     from holdfast.replay._recover import Recovery, recover
     from holdfast.replay._rules import Validation, validate
     from holdfast.replay._sanitize import Sanitized, sanitize
+    from holdfast.replay._turns import TurnView
     from holdfast.replay._window import LeftOut, TokenCount
 
 # Conversations are loaded when first asked for: a program that only records needs none.
 _LAZY = {
+    "Ancestor": "_compare",
+    "Change": "_compare",
+    "Clash": "_merge",
+    "Comparison": "_compare",
     "Conversation": "_conversation",
+    "FileUse": "_compare",
     "Issue": "_issues",
     "LeftOut": "_window",
+    "MergeBlobs": "_merge",
+    "MergeReport": "_merge",
+    "MergeWishes": "_merge",
     "PROVIDERS": "_dialects",
     "Recovery": "_recover",
     "RunConversation": "_conversation",
     "Sanitized": "_sanitize",
+    "Side": "_compare",
     "TokenCount": "_window",
+    "Told": "_compare",
+    "ToolUse": "_compare",
+    "TurnPair": "_compare",
+    "TurnView": "_turns",
     "Validation": "_rules",
+    "compare": "_compare",
     "format_issues": "_issues",
     "from_dialect": "_convert",
     "has_incomplete_tool_call": "_inspect",
     "is_complete": "_inspect",
     "last_tool_call": "_inspect",
+    "plan_merge": "_merge",
+    "read_history": "_history",
     "recover": "_recover",
     "recover_todos": "_inspect",
     "recovery_line": "_issues",
@@ -79,14 +109,22 @@ __all__ = [
     "PROVIDERS",
     "STEPS",
     "TODO_TOOLS",
+    "Ancestor",
     "Approval",
+    "Change",
+    "Clash",
+    "Comparison",
     "Conversation",
+    "FileUse",
     "Fold",
     "Issue",
     "LeftOut",
     "LoadBlob",
     "MemoryEntry",
     "MemoryStats",
+    "MergeBlobs",
+    "MergeReport",
+    "MergeWishes",
     "Opening",
     "Parent",
     "PendingCall",
@@ -95,17 +133,23 @@ __all__ = [
     "Recovery",
     "RunConversation",
     "Sanitized",
+    "Side",
     "State",
     "Status",
     "Step",
     "TokenCount",
     "Tokens",
+    "Told",
     "ToolState",
+    "ToolUse",
+    "TurnPair",
+    "TurnView",
     "Turning",
     "Usage",
     "Validation",
     "add_usage",
     "check_format",
+    "compare",
     "fold",
     "format_issues",
     "format_of",
@@ -114,6 +158,8 @@ __all__ = [
     "is_complete",
     "last_tool_call",
     "needs_interruption",
+    "plan_merge",
+    "read_history",
     "read_todos",
     "read_variable",
     "recover",

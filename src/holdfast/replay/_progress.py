@@ -25,7 +25,6 @@ __all__ = [
     "Reducer",
     "fresh_data",
     "opened_reducer",
-    "stop_work",
     "tool_call_reducer",
 ]
 
@@ -249,10 +248,10 @@ def opened_reducer(steps: Steps) -> Reducer:
 def _closed(state: State, _event: Event, _data: Data) -> None:
     if state.last_open is not None:
         state.last_open.closed = True
-    stop_work(state)
+    _stop_work(state)
 
 
-def stop_work(state: State) -> None:
+def _stop_work(state: State) -> None:
     """Nobody goes on from here: a turn that was open is interrupted, lone calls stay open."""
     if state.suspended:
         return

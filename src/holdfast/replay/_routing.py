@@ -61,6 +61,8 @@ class Router:
             self._own[run] = None if self._is_top(event, data) else run
         key = self._own[run]
         self._started = True
+        if event.type in _BRANCHES:
+            return []
         if event.type in {"tool_call", "assistant"}:
             return self._deliver(key, event, data)
         if event.type in _LIFE:
@@ -72,7 +74,7 @@ class Router:
     def _is_top(self, event: Event, data: dict[str, Any]) -> bool:
         """Whether a run seen for the first time is the top-level one, or goes on with it."""
         if event.type != "agent_start":
-            return not self._started
+            return event.type in _BRANCHES or not self._started
         depth, agent = data.get("depth"), data.get("agent")
         if depth == 0 or not self._started:
             return True
@@ -143,6 +145,10 @@ class Router:
         """Something that concerns the top-level run."""
         return [(None, event)]
 
+    def on_branch(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
+        """A fork or a merge: nobody's words; the run it names is that of what was merged."""
+        return []
+
     def on_delegation(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """One agent gives another a task."""
         run = self.runs.delegate(data.get("parent"), data.get("child"), data.get("task"))
@@ -193,6 +199,7 @@ def _hashable(value: Any) -> Any:
 
 
 _ENDS = frozenset({"agent_complete", "agent_error"})
+_BRANCHES = frozenset({"forked", "merged"})
 _LIFE = frozenset({"agent_start", "agent_iteration", "delegation"}) | _ENDS
 
 _HANDLERS: dict[str, Callable[[Router, Event, dict[str, Any]], list[Delivery]]] = {
@@ -206,5 +213,6 @@ _HANDLERS: dict[str, Callable[[Router, Event, dict[str, Any]], list[Delivery]]] 
     "retracted": Router.to_every,
     "compaction": Router.to_top,
     "delegation": Router.on_delegation,
+    **dict.fromkeys(_BRANCHES, Router.on_branch),
     **dict.fromkeys(_LIFE - {"delegation"}, Router.on_life),
 }

@@ -6,12 +6,13 @@ reach the state.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
 from holdfast.model import Event, decode_json, is_reference
-from holdfast.replay._progress import Data, Reducer, fresh_data, stop_work
+from holdfast.replay._progress import Data, Reducer, fresh_data
 from holdfast.replay._state import Approval, MemoryEntry, Parent, PluginState, State
 from holdfast.replay._todos import read_todos
 from holdfast.replay._upcast import Steps, check_format
@@ -23,6 +24,9 @@ _NULL = msgspec.Raw(b"null")
 _ALLOW = frozenset({"allow", "allowed", "approve", "approved", "grant", "granted"})
 _DENY = frozenset({"deny", "denied", "reject", "rejected"})
 _REVOKE = frozenset({"revoke", "revoked"})
+_BRANCH_TITLE = re.compile(
+    r"(?P<title>.*) \((?P<reason>[a-z]+)(?: (?P<number>[0-9]{1,9}))?\)\Z", re.ASCII | re.DOTALL
+)
 
 
 class _Variable(msgspec.Struct):
@@ -104,6 +108,8 @@ class _Branch(msgspec.Struct):
     session: str
     seq: int | None = None
     log: str | None = None
+    root: str | None = None
+    reason: str | None = None
 
 
 class _Rewritten(msgspec.Struct):
@@ -275,6 +281,7 @@ def session_start_reducer(steps: Steps) -> Reducer:
         state.provider_type = body.provider_type
         if body.parent is not None:
             state.parent = Parent(body.parent, body.parent_seq)
+            state.root = body.parent
 
     return session_start
 
@@ -308,20 +315,40 @@ def _link(state: State, event: Event, _data: Data) -> None:
 
 
 def _forked(state: State, event: Event, _data: Data) -> None:
-    _leave(state)
+    _rest(state)
     body = _decode_branch(event.raw)
     state.parent = Parent(body.session, body.seq)
+    state.root = body.root or state.root or body.session
+    state.links = {}  # under those ids people know the other session
     if body.log is not None:
         state.log = body.log
+    if body.reason is not None:
+        state.title_auto = _branch_title(state.shown_title, body.reason)
+        state.title = None
+
+
+def _branch_title(title: str | None, reason: str) -> str | None:
+    """``Trip (fork)``, ``Trip (fork 2)``, ``Trip (merge)``: what it came from, and how."""
+    if title is None:
+        return None
+    found = _BRANCH_TITLE.match(title)
+    if found is None or found["reason"] != reason:
+        return f"{title} ({reason})"
+    return f"{found['title']} ({reason} {int(found['number'] or 1) + 1})"
 
 
 def _merged(state: State, _event: Event, _data: Data) -> None:
-    _leave(state)
+    _rest(state)
 
 
-def _leave(state: State) -> None:
-    """The events so far are another session's: whoever had that one open is not at work here."""
-    stop_work(state)
+def _rest(state: State) -> None:
+    """The events so far are another session's: whoever was at work there is not at work here."""
+    state.open_turns.clear()
+    state.pending_calls.clear()
+    state.deferred_calls.clear()
+    state.streaming.clear()
+    state.suspended = False
+    state.interrupted_at = -1
     state.last_open = None
 
 

@@ -200,6 +200,8 @@ class State(
     agent_type: str | None = None
     provider_type: str | None = None
     parent: Parent | None = None
+    root: str | None = None
+    """The first session of the line that this one was forked from; None if it was not."""
 
     title: str | None = None
     title_auto: str | None = None

@@ -1,0 +1,265 @@
+"""Two sessions side by side: where they parted, and what became of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.model import Event
+from holdfast.replay._fold import fold
+from holdfast.replay._history import common_prefix, read_history
+from holdfast.replay._state import State, Tokens
+from holdfast.replay._three_way import Difference, differences, value_of
+from holdfast.replay._turns import Turn, TurnView, data_of, files_in, split_turns, tokens_of
+
+__all__ = [
+    "Ancestor",
+    "Change",
+    "Comparison",
+    "FileUse",
+    "Price",
+    "Side",
+    "Told",
+    "ToolUse",
+    "TurnPair",
+    "compare",
+]
+
+Price = Callable[[str, Tokens], float | None]
+"""What tokens of a model cost; None where that is not known."""
+
+# Beyond so many pairs to look at, turns are simply put side by side in their order.
+_PAIRS_MAX = 4_000_000
+
+
+class Told(NamedTuple):
+    """A session by its id and its events."""
+
+    session_id: str
+    events: Sequence[Event]
+
+
+class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
+    """What two sessions have in common: the events up to ``seq``."""
+
+    session_id: str
+    """The session in which the last common event was recorded."""
+    seq: int
+    turns: int
+    """How many turns they share; the last may have been cut by a fork."""
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two. Figures are of what it did since the ancestor, unless they say otherwise."""
+
+    session_id: str
+    title: str | None = None
+    event_count: int = 0
+    """In all."""
+    turns: int = 0
+    tokens: int = 0
+    tokens_in_all: int = 0
+    cost: float | None = None
+    """As recorded, else by the price list; None where neither knows."""
+
+
+class TurnPair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two turns that stand side by side, or one that the other side has no counterpart for."""
+
+    a: TurnView | None = None
+    b: TurnView | None = None
+    same_question: bool = False
+
+
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How often each side called a tool, and how often it failed."""
+
+    tool: str
+    a: int = 0
+    b: int = 0
+    a_failed: int = 0
+    b_failed: int = 0
+
+
+class FileUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tools each side used on a file."""
+
+    path: str
+    a: list[str] = []
+    b: list[str] = []
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable, memory entry or todo in which the sides differ, and what each did to it."""
+
+    kind: str
+    name: str
+    base: Any = None
+    a: Any = None
+    b: Any = None
+    a_did: str = "kept"
+    b_did: str = "kept"
+    conflict: bool = False
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Two sessions side by side, since their last common event."""
+
+    a: Side
+    b: Side
+    ancestor: Ancestor | None = None
+    turns: list[TurnPair] = []
+    tools: list[ToolUse] = []
+    files: list[FileUse] = []
+    changes: list[Change] = []
+
+    @property
+    def same(self) -> bool:
+        """Whether neither side did anything that the other did not."""
+        return not self.turns and not self.changes
+
+
+def compare(a: Told, b: Told, *, price: Price | None = None) -> Comparison:
+    """What two sessions have in common and in what they differ. Never raises about content."""
+    shared = common_prefix(a.events, b.events)
+    own_a, own_b = _after(a.events, shared), _after(b.events, shared)
+    base, state_a, state_b = fold(a.events, at=shared), fold(a.events), fold(b.events)
+    turns_a, turns_b = split_turns(own_a), split_turns(own_b)
+    return Comparison(
+        a=_side(a, state_a, turns_a, price),
+        b=_side(b, state_b, turns_b, price),
+        ancestor=_ancestor(a, shared),
+        turns=pair_turns(turns_a, turns_b),
+        tools=_tools(own_a, own_b),
+        files=_files(own_a, own_b),
+        changes=[_change(one) for one in differences(base, state_a, state_b)],
+    )
+
+
+def _after(events: Sequence[Event], seq: int) -> list[Event]:
+    return [event for event in events if event.seq > seq]
+
+
+def _ancestor(a: Told, shared: int) -> Ancestor | None:
+    segment = read_history(a.session_id, a.events).segment_of(shared)
+    if shared < 0 or segment is None:
+        return None
+    common = [event for event in a.events if event.seq <= shared]
+    return Ancestor(session_id=segment.session, seq=shared, turns=len(split_turns(common)))
+
+
+def _side(told: Told, state: State, turns: list[Turn], price: Price | None) -> Side:
+    used = tokens_of(event for turn in turns for event in turn.events)
+    return Side(
+        session_id=told.session_id,
+        title=state.shown_title,
+        event_count=len(told.events),
+        turns=len(turns),
+        tokens=sum(tokens.total_tokens for tokens in used.values()),
+        tokens_in_all=state.usage.total_tokens,
+        cost=_cost(used, price),
+    )
+
+
+def _cost(used: dict[str, Tokens], price: Price | None) -> float | None:
+    found = [_cost_of(model, tokens, price) for model, tokens in used.items()]
+    known = [cost for cost in found if cost is not None]
+    return sum(known) if known else None
+
+
+def _cost_of(model: str, tokens: Tokens, price: Price | None) -> float | None:
+    if tokens.cost is not None or price is None:
+        return tokens.cost
+    return price(model, tokens)
+
+
+def pair_turns(a: list[Turn], b: list[Turn]) -> list[TurnPair]:
+    """The turns of both in their order; those that begin with the same words side by side."""
+    left, right = [turn.view() for turn in a], [turn.view() for turn in b]
+    if len(left) * len(right) > _PAIRS_MAX:
+        return _beside(left, right)
+    asked = ([turn.user for turn in left], [turn.user for turn in right])
+    pairs: list[TurnPair] = []
+    for tag, i, j, k, n in SequenceMatcher(None, *asked, autojunk=False).get_opcodes():
+        if tag == "equal":
+            pairs += _beside(left[i:j], right[k:n], same=True)
+        else:
+            pairs += _beside(left[i:j], right[k:n])
+    return pairs
+
+
+def _beside(a: list[TurnView], b: list[TurnView], *, same: bool = False) -> list[TurnPair]:
+    rows = max(len(a), len(b))
+    return [
+        TurnPair(
+            a=a[row] if row < len(a) else None,
+            b=b[row] if row < len(b) else None,
+            same_question=same,
+        )
+        for row in range(rows)
+    ]
+
+
+def _tools(a: list[Event], b: list[Event]) -> list[ToolUse]:
+    (calls_a, failed_a), (calls_b, failed_b) = _count_calls(a), _count_calls(b)
+    return [
+        ToolUse(
+            tool=tool,
+            a=calls_a[tool],
+            b=calls_b[tool],
+            a_failed=failed_a[tool],
+            b_failed=failed_b[tool],
+        )
+        for tool in sorted({*calls_a, *calls_b})
+    ]
+
+
+def _count_calls(events: Iterable[Event]) -> tuple[Counter[str], Counter[str]]:
+    calls: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    tools: dict[str, str] = {}
+    for event in events:
+        data = data_of(event)
+        if event.type == "tool_call":
+            tool = str(data.get("tool"))
+            calls[tool] += 1
+            tools[str(data.get("id"))] = tool
+        elif event.type == "tool_result" and data.get("is_error") is True:
+            failed[tools.get(str(data.get("toolCallId")), "")] += 1
+    return calls, failed
+
+
+def _files(a: list[Event], b: list[Event]) -> list[FileUse]:
+    used_a, used_b = _count_files(a), _count_files(b)
+    return [
+        FileUse(path=path, a=used_a.get(path, []), b=used_b.get(path, []))
+        for path in sorted({*used_a, *used_b})
+    ]
+
+
+def _count_files(events: Iterable[Event]) -> dict[str, list[str]]:
+    """The tools used on each file, each once, in order."""
+    found: dict[str, dict[str, None]] = {}
+    for event in events:
+        if event.type == "tool_call":
+            data = data_of(event)
+            for path in files_in(data.get("params")):
+                found.setdefault(path, {})[str(data.get("tool"))] = None
+    return {path: list(tools) for path, tools in found.items()}
+
+
+def _change(found: Difference) -> Change:
+    return Change(
+        kind=found.kind,
+        name=found.name,
+        base=value_of(found.kind, found.base),
+        a=value_of(found.kind, found.ours),
+        b=value_of(found.kind, found.theirs),
+        a_did=found.did(found.ours),
+        b_did=found.did(found.theirs),
+        conflict=found.conflict,
+    )

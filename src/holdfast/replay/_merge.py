@@ -1,0 +1,331 @@
+"""Bringing what one session did into another: which turns, as which events, and whose state wins.
+
+Pure: the plan names the events to be recorded after a fork of the first session. The sessions
+themselves stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.model import Event
+from holdfast.replay._compare import Told
+from holdfast.replay._copying import Copied, copy_turns
+from holdfast.replay._fold import fold
+from holdfast.replay._history import Copy, History, Origin, common_prefix, read_history
+from holdfast.replay._state import LoadBlob, State
+from holdfast.replay._three_way import Difference, Kept, differences, kept_of, value_of
+from holdfast.replay._turns import Turn, TurnView, split_turns
+
+__all__ = [
+    "Ask",
+    "Clash",
+    "MergeBlobs",
+    "MergeReport",
+    "MergeWishes",
+    "Plan",
+    "Summarise",
+    "new_turns",
+    "plan_merge",
+]
+
+Policy = Literal["ours", "theirs", "both", "ask"]
+POLICIES = ("ours", "theirs", "both", "ask")
+_LINE_CHARS_MAX = 300
+
+
+class Clash(msgspec.Struct, frozen=True, kw_only=True):
+    """A variable, memory entry or todo that both sides changed, each in its own way."""
+
+    kind: str
+    name: str
+    base: Any = None
+    ours: Any = None
+    theirs: Any = None
+    taken: str = ""
+    """ours, theirs or both; empty as long as nothing is decided."""
+
+
+Ask = Callable[[Clash], str]
+"""Decides a clash: ours, theirs or both."""
+Summarise = Callable[[list[TurnView]], str]
+"""Puts turns into words."""
+
+
+class MergeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a merge did; the data of its ``merged`` event."""
+
+    session: str
+    """The session that was merged into a fork of the other."""
+    seq: int = -1
+    """Its last event at that time."""
+    log: str | None = None
+    base: int = -1
+    """The last event that both had in common; -1 if there was none."""
+    turns: str = "all"
+    """all, chosen or summary."""
+    merged_turns: int = 0
+    policy: str = "ours"
+    conflicts: list[Clash] = []
+    taken: list[str] = []
+    """Names of what was taken over without a conflict, such as ``variable x``."""
+    copies: list[Copy] = []
+
+
+class Plan(NamedTuple):
+    """The events to record after the fork, and what they amount to."""
+
+    events: list[Event]
+    report: MergeReport
+
+
+class MergeWishes(NamedTuple):
+    """How to merge, as the caller said."""
+
+    turns: str | Sequence[int] = "all"
+    policy: str = "ours"
+    summary: Summarise | None = None
+    ask: Ask | None = None
+
+
+class MergeBlobs(NamedTuple):
+    """What gives payloads that are kept beside each log."""
+
+    ours: LoadBlob | None = None
+    theirs: LoadBlob | None = None
+
+
+def new_turns(a: Told, b: Told) -> list[Turn]:
+    """The turns of ``b`` that ``a`` has not, by descent or by an earlier merge.
+
+    They keep the numbers under which :func:`~holdfast.replay.compare` shows them.
+    """
+    shared = common_prefix(a.events, b.events)
+    ours, theirs = read_history(*a), read_history(*b)
+    turns = split_turns(event for event in b.events if event.seq > shared)
+    return [turn for turn in turns if not _is_known(turn, ours, theirs)]
+
+
+def _is_known(turn: Turn, ours: History, theirs: History) -> bool:
+    return any(ours.knows(Origin(one.log, one.first)) for one in theirs.origins(turn))
+
+
+def plan_merge(
+    a: Told,
+    b: Told,
+    wishes: MergeWishes,
+    *,
+    first_seq: int,
+    run: str,
+    blobs: MergeBlobs | None = None,
+) -> Plan:
+    """What to record, from ``first_seq`` on, so that a fork of ``a`` has what ``b`` did.
+
+    ``run`` is the name under which the copied turns stand; the fork's own ``forked`` event bears it
+    too. Raises UsageError for turns that there are not, and for clashes that nobody decides.
+    """
+    _check(wishes)
+    blobs = blobs or MergeBlobs()
+    base, state_a, state_b = _base(a, b), fold(a.events), fold(b.events)
+    fresh = new_turns(a, b)
+    chosen = _chosen(fresh, wishes.turns)
+    found = list(differences(base, state_a, state_b))
+    clashes = _decide([_clash(one, blobs) for one in found if one.conflict], wishes)
+    if wishes.turns == "summary":
+        copied = _summary(chosen, b, wishes, run)
+    else:
+        copied = copy_turns(chosen, a, b, first_seq=first_seq, run=run, load=blobs.theirs)
+    origins = read_history(*b)
+    settled = _settle(found, clashes, b.session_id, state_a, blobs)
+    report = MergeReport(
+        session=b.session_id,
+        seq=b.events[-1].seq if b.events else -1,
+        log=origins.segments[-1].log,
+        base=common_prefix(a.events, b.events),
+        turns=wishes.turns if isinstance(wishes.turns, str) else "chosen",
+        merged_turns=len(chosen),
+        policy=wishes.policy,
+        conflicts=clashes,
+        taken=[f"{one.kind} {one.name}" for one in found if _is_taken(one)],
+        copies=_copies(chosen, copied, origins),
+    )
+    return Plan([*copied.events, *settled], report)
+
+
+def _check(wishes: MergeWishes) -> None:
+    if wishes.policy not in POLICIES:
+        raise UsageError(f"{wishes.policy!r} is not a policy: use one of {', '.join(POLICIES)}")
+    if isinstance(wishes.turns, str) and wishes.turns not in ("all", "summary"):
+        raise UsageError(f"turns={wishes.turns!r}: use 'all', 'summary' or a list of numbers")
+
+
+def _chosen(fresh: list[Turn], wanted: str | Sequence[int]) -> list[Turn]:
+    if isinstance(wanted, str):
+        return fresh
+    known = {turn.number: turn for turn in fresh}
+    unknown = [number for number in wanted if number not in known]
+    if unknown:
+        there = ", ".join(map(str, known)) or "none"
+        raise UsageError(
+            f"there is no new turn {unknown[0]!r}; there are: {there}",
+            remedy="`holdfast compare` shows the turns with their numbers.",
+        )
+    return [known[number] for number in sorted(set(wanted))]
+
+
+def _base(a: Told, b: Told) -> State:
+    """The state that both sides started from: at their parting, or at the last merge since."""
+    shared = common_prefix(a.events, b.events)
+    ours, theirs = read_history(*a), read_history(*b)
+    from_b, from_a = _merged_up_to(ours, theirs, shared), _merged_up_to(theirs, ours, shared)
+    if from_a > shared and from_b <= shared:
+        return fold(a.events, at=from_a)
+    return fold(b.events, at=max(shared, from_b))
+
+
+def _merged_up_to(into: History, other: History, shared: int) -> int:
+    """How much of the other log had been merged into one, by the other's own numbers."""
+    found = shared
+    for merge in into.merges:
+        for segment in other.segments:
+            if segment.log == merge.origin.log:
+                found = max(found, min(merge.origin.seq, segment.last))
+    return found
+
+
+def _clash(found: Difference, blobs: MergeBlobs) -> Clash:
+    return Clash(
+        kind=found.kind,
+        name=found.name,
+        base=value_of(found.kind, found.base, blobs.theirs),
+        ours=value_of(found.kind, found.ours, blobs.ours),
+        theirs=value_of(found.kind, found.theirs, blobs.theirs),
+    )
+
+
+def _decide(clashes: list[Clash], wishes: MergeWishes) -> list[Clash]:
+    if wishes.policy != "ask":
+        return [msgspec.structs.replace(one, taken=wishes.policy) for one in clashes]
+    if wishes.ask is None and clashes:
+        listed = "\n".join(f"{one.kind} {one.name}" for one in clashes)
+        raise UsageError(
+            f"both sessions changed {len(clashes)} of the same things:\n{listed}",
+            remedy="Choose a policy: ours, theirs or both; or give a function that decides.",
+            conflicts=clashes,
+        )
+    return [msgspec.structs.replace(one, taken=_asked(one, wishes.ask)) for one in clashes]
+
+
+def _asked(clash: Clash, ask: Ask | None) -> str:
+    assert ask is not None
+    answer = ask(clash)
+    if answer not in POLICIES[:-1]:
+        raise UsageError(f"{answer!r} decides nothing: answer ours, theirs or both")
+    return answer
+
+
+def _is_taken(found: Difference) -> bool:
+    return not found.conflict and found.did(found.theirs) != "kept"
+
+
+def _settle(
+    found: list[Difference], clashes: list[Clash], other: str, ours: State, blobs: MergeBlobs
+) -> list[Event]:
+    """The events that bring the state to what was decided."""
+    decided = {(one.kind, one.name): one.taken for one in clashes}
+    events: list[Event] = []
+    todos = {name: kept.data for name, kept in kept_of(ours, "todo").items()}
+    for one in found:
+        taken = decided.get((one.kind, one.name)) or ("theirs" if _is_taken(one) else "ours")
+        if taken == "ours":
+            continue
+        if one.kind == "todo":
+            _settle_todo(todos, one, taken, other)
+            continue
+        name = one.name
+        if taken == "both" and one.ours is not None:
+            if one.theirs is None:
+                continue
+            name = _free_name(ours, one.kind, f"{one.name}@{other}")
+        events.append(_set(one.kind, name, one.theirs, blobs))
+    if todos or ours.todos or any(one.kind == "todo" for one in found):
+        # Also where nothing changed: a copied call that writes todos must not have the last word.
+        events.append(Event.make("todo_update", {"todos": list(todos.values())}))
+    return events
+
+
+def _settle_todo(todos: dict[str, Any], one: Difference, taken: str, other: str) -> None:
+    if one.theirs is None:
+        if taken == "theirs":
+            todos.pop(one.name, None)
+    elif taken == "both" and one.ours is not None:
+        todos[f"{one.name}@{other}"] = one.theirs.data
+    else:
+        todos[one.name] = one.theirs.data
+
+
+def _free_name(state: State, kind: str, name: str) -> str:
+    taken = kept_of(state, kind)
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name}-{number}", number + 1
+    return free
+
+
+def _set(kind: str, name: str, kept: Kept | None, blobs: MergeBlobs) -> Event:
+    label = "name" if kind == "variable" else "key"
+    if kept is None:
+        return Event.make(f"{kind}_delete", {label: name})
+    data = {label: name, "value": value_of(kind, kept, blobs.theirs)}
+    if kind == "memory":
+        entry = kept.data
+        data |= {
+            "description": entry.description,
+            "scope": entry.scope,
+            "priority": entry.priority,
+            "pinned": entry.pinned,
+            "sizeBytes": entry.size_bytes,
+        }
+    return Event.make(f"{kind}_set", data)
+
+
+def _copies(chosen: list[Turn], copied: Copied, origins: History) -> list[Copy]:
+    return [
+        Copy(one.log, one.first, one.last, *place)
+        for turn, place in zip(chosen, copied.places, strict=False)
+        for one in origins.origins(turn)
+    ]
+
+
+def _summary(turns: list[Turn], b: Told, wishes: MergeWishes, run: str) -> Copied:
+    """One message in the place of the turns, as words of the user."""
+    if not turns:
+        return Copied([], [])
+    views = [turn.view() for turn in turns]
+    text = (wishes.summary or summary_text)(views)
+    if not isinstance(text, str) or not text.strip():
+        raise UsageError("a summary is a text that is not empty")
+    head = f"[Merged from session {b.session_id}: a summary of {len(turns)} turns]"
+    data = {"content": f"{head}\n{text}", "metadata": {"merged_from": b.session_id}}
+    return Copied([Event.make("user", data, run=run)], [])
+
+
+def summary_text(turns: list[TurnView]) -> str:
+    """Each turn in up to three lines: what was asked, which tools were used, what was answered."""
+    return "\n".join(line for turn in turns for line in _turn_lines(turn))
+
+
+def _turn_lines(turn: TurnView) -> list[str]:
+    tools = ", ".join(dict.fromkeys(turn.tools))
+    lines = {"asked": turn.user, "tools": tools, "answered": turn.answer}
+    told = [f"{what}: {_line(text)}" for what, text in lines.items() if text]
+    return [f"{turn.number}. {told[0]}", *(f"   {line}" for line in told[1:])] if told else []
+
+
+def _line(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _LINE_CHARS_MAX else words[: _LINE_CHARS_MAX - 1] + "…"
