@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.formats._foreign import Reader
 from holdfast.formats._source import Source
 
-__all__ = ["READERS", "reader_for", "reader_of", "readers"]
+__all__ = ["READERS", "claims", "reader_for", "reader_of", "readers"]
 
 # Modules of `formats/readers/`, each with its READER; the particular before the general.
-READERS: tuple[str, ...] = ()
+READERS: tuple[str, ...] = (
+    "oneringai",
+    "orbitmesh",
+    "openagent_terminal",
+    "woodwork",
+    "event_folder",
+    "messages",
+)
+
+
+GENERAL = "messages"
 
 
 def readers() -> tuple[Reader, ...]:
@@ -31,6 +41,18 @@ def reader_of(tool: str) -> Reader:
     return reader
 
 
-def reader_for(source: Source) -> Reader | None:
-    """The first reader that claims the source, by its content; None if none does."""
-    return next((reader for reader in readers() if reader.claims(source)), None)
+def reader_for(source: Source, *, general: bool = True) -> Reader | None:
+    """The first reader that claims the source, by its content; None if none does.
+
+    With ``general=False`` plain message lists are not looked for, which may be parts of something.
+    """
+    names = (name for name in READERS if general or name != GENERAL)
+    return next((reader for name in names if claims(reader := reader_of(name), source)), None)
+
+
+def claims(reader: Reader, source: Source) -> bool:
+    """Whether a reader claims the source; a file that it stumbles over is none of its own."""
+    try:
+        return reader.claims(source)
+    except (HoldfastError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return False

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.errors import InvalidData, NotFound, TooLarge
+from holdfast.errors import HoldfastError, InvalidData, NotFound, TooLarge
 from holdfast.formats._bounds import Bounds, check_name, decode_document
 from holdfast.formats._expansion import expanded
+from holdfast.model import decode_json
 
 if TYPE_CHECKING:
     from holdfast.storage import ForeignDatabase
@@ -74,6 +76,8 @@ class Source:
         beside: Beside | None = None,
         folder: str = "",
         bounds: Bounds | None = None,
+        used: set[str] | None = None,
+        way: str = "",
     ) -> None:
         self.name = name
         self.is_file = is_file
@@ -85,7 +89,11 @@ class Source:
             for path, file in files.items()
         }
         self._beside = beside
+        self._used = set() if used is None else used
+        self._way = way
         self._found: dict[str, File | None] = {}
+        self._heads: dict[str, bytes] = {}
+        self._known: tuple[str, Any] = ("", None)
 
     @classmethod
     def of_bytes(cls, name: str, data: bytes, bounds: Bounds | None = None) -> Source:
@@ -108,36 +116,46 @@ class Source:
         """When a file was last changed, in Unix milliseconds; 0 if that is not known."""
         return self._file(name).modified
 
+    def is_used(self) -> bool:
+        """Whether a reader has read all of it already, as a part of something larger."""
+        return all(self._way + name in self._used for name in self._files)
+
     def head(self, name: str, size: int = HEAD_BYTES) -> bytes:
         """The first bytes of a file, as many as there are; empty if it cannot be expanded."""
-        found = b""
-        try:
-            for chunk in expanded(self._file(name).chunks(max(size, 1)), self.bounds):
-                found += chunk
-                if len(found) >= size:
-                    break
-        except (InvalidData, TooLarge):
-            pass
-        return found[:size]
+        if size > HEAD_BYTES:
+            return self._begin(name, size)
+        if name not in self._heads:
+            self._heads[name] = self._begin(name, HEAD_BYTES)
+        return self._heads[name][:size]
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """A whole file. Raises TooLarge above ``limit``, InvalidData if it is cut short."""
-        most = self.bounds.document_bytes_max if limit is None else limit
-        parts, total = [], 0
-        for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
-            total += len(chunk)
-            if total > most:
-                raise TooLarge(
-                    f"{name} has more than {most:,} bytes",
-                    remedy="Import a smaller file.",
-                    needed_bytes=total,
-                )
-            parts.append(chunk)
-        return b"".join(parts)
+        self._use(name)
+        return self._read(name, self.bounds.document_bytes_max if limit is None else limit)
 
     def json(self, name: str) -> Any:
-        """The value of a JSON file. Raises InvalidData, or TooLarge before it is read."""
-        return decode_document(self.read(name), self.bounds)
+        """The value of a JSON file, not to be changed. Raises InvalidData and TooLarge."""
+        self._use(name)
+        known = self._decoded(name)
+        if isinstance(known, HoldfastError):
+            raise known
+        return known
+
+    def glimpse(self, name: str) -> Any:
+        """The same without raising, to see whose a file is: None for what is no JSON document."""
+        head = self.head(name).lstrip()
+        if head[:1] not in (b"{", b"[") or _is_first_of_many(head):
+            return None
+        known = self._decoded(name)
+        return None if isinstance(known, HoldfastError) else known
+
+    def first(self, name: str) -> Any:
+        """The value of the first line of a JSONL file; None if that is none."""
+        line = self.head(name).lstrip().partition(b"\n")[0]
+        try:
+            return decode_document(line, self.bounds)
+        except (InvalidData, TooLarge):
+            return None
 
     def lines(self, name: str, problems: list[str] | None = None) -> Iterator[bytes]:
         """The lines of a log that are not blank, without their newline, within bounds.
@@ -181,6 +199,8 @@ class Source:
             return self._find(posixpath.join(folder, other))
 
         own = posixpath.basename(name)
+        if self.is_file and own == name:
+            return self
         return Source(
             own,
             {own: self._file(name)},
@@ -188,6 +208,8 @@ class Source:
             beside=beside,
             folder=posixpath.basename(folder) or (self.folder if self.is_file else self.name),
             bounds=self.bounds,
+            used=self._used,
+            way=self._way + name.removesuffix(own),
         )
 
     def below(self, folder: str) -> Source:
@@ -199,9 +221,74 @@ class Source:
             if name.startswith(head)
         }
         above = posixpath.basename(posixpath.dirname(folder)) or self.name
-        return Source(posixpath.basename(folder), files, folder=above, bounds=self.bounds)
+        return Source(
+            posixpath.basename(folder),
+            files,
+            folder=above,
+            bounds=self.bounds,
+            used=self._used,
+            way=f"{self._way}{head}",
+        )
+
+    def children(self) -> list[Source]:
+        """What lies directly in a folder: its folders and its files, each as a source."""
+        folders = {name.partition("/")[0] for name in self._files if "/" in name}
+        files = [name for name in self._files if "/" not in name]
+        return [self.below(name) for name in sorted(folders)] + [
+            self.only(name) for name in sorted(files)
+        ]
+
+    def digest(self) -> str:
+        """SHA-256 of a source that is one file, as it is; of a folder, of its names and sizes."""
+        found = sha256()
+        if self.is_file:
+            for chunk in self._file(self.name).chunks(_CHUNK_BYTES):
+                found.update(chunk)
+        else:
+            for name in self.names():
+                found.update(f"{name}\0{self.size(name)}\0".encode("utf-8", "surrogateescape"))
+        return found.hexdigest()
+
+    def newest(self) -> int:
+        """When the newest of its files was changed, in Unix milliseconds; 0 if not known."""
+        return max((file.modified for file in self._files.values()), default=0)
+
+    def _decoded(self, name: str) -> Any:
+        """The value of a JSON file, or the error that says why there is none; kept for the next."""
+        if self._known[0] != name:
+            try:
+                data = self._read(name, self.bounds.document_bytes_max)
+                self._known = name, decode_document(data, self.bounds)
+            except (InvalidData, TooLarge) as error:
+                self._known = name, error
+        return self._known[1]
+
+    def _read(self, name: str, most: int) -> bytes:
+        parts, total = [], 0
+        for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
+            total += len(chunk)
+            if total > most:
+                raise TooLarge(
+                    f"{name} has more than {most:,} bytes",
+                    remedy="Import a smaller file.",
+                    needed_bytes=total,
+                )
+            parts.append(chunk)
+        return b"".join(parts)
+
+    def _begin(self, name: str, size: int) -> bytes:
+        found = b""
+        try:
+            for chunk in expanded(self._file(name).chunks(size), self.bounds):
+                found += chunk
+                if len(found) >= size:
+                    break
+        except (InvalidData, TooLarge):
+            pass
+        return found[:size]
 
     def _lines(self, name: str) -> Iterator[bytes]:
+        self._use(name)
         rest, total, count = bytearray(), 0, 0
         for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
             total += len(chunk)
@@ -224,6 +311,9 @@ class Source:
         if rest.strip():
             yield bytes(rest).strip()
 
+    def _use(self, name: str) -> None:
+        self._used.add(self._way + name)
+
     def _file(self, name: str) -> File:
         found = self._find(name)
         if found is None:
@@ -238,3 +328,15 @@ class Source:
         if name not in self._found:
             self._found[name] = self._beside(check_name(name))
         return self._found[name]
+
+
+def _is_first_of_many(head: bytes) -> bool:
+    """Whether the file begins with a line that is a whole value, and goes on after it."""
+    line, _, rest = head.partition(b"\n")
+    if not rest.strip():
+        return False
+    try:
+        decode_json(line)
+    except InvalidData:
+        return False
+    return True

@@ -1,0 +1,199 @@
+"""Messages of other systems as drafts: words, thoughts, calls and results, in their order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.errors import InvalidData
+from holdfast.formats._foreign import Draft
+from holdfast.model import decode_json
+
+__all__ = ["as_json", "as_text", "digest", "join", "member", "memories", "speak"]
+
+T = TypeVar("T")
+_SIDES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "agent": "assistant",
+    "model": "assistant",
+    "ai": "assistant",
+    "bot": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+
+
+def speak(role: Any, content: Any, when: int | None, raw: Any, **extra: Any) -> list[Draft]:
+    """A message as drafts. ``content`` is a text or blocks; ``raw`` goes with the first of them.
+
+    Words that stand together are one event; a role that nobody knows speaks as the user, with its
+    name kept. ``extra`` (usage, model, metadata) goes with the first words of an assistant.
+    """
+    side = _SIDES.get(str(role).lower(), "user")
+    named = {} if str(role).lower() in _SIDES else {"metadata": {"role": str(role)}}
+    drafts: list[Draft] = []
+    words: list[Any] = []
+
+    def say() -> None:
+        if words:
+            said = words[0]["text"] if _is_one_text(words) else list(words)
+            drafts.append(Draft(side, {"content": said, **named}, when))
+            words.clear()
+
+    for block in content if isinstance(content, list) else [content]:
+        own = _own_draft(block, when)
+        if own is None:
+            words += _words(block)
+        else:
+            say()
+            drafts.append(own)
+    say()
+    return _dressed(drafts, side, raw, extra, when)
+
+
+def _dressed(
+    drafts: list[Draft], side: str, raw: Any, extra: dict[str, Any], when: int | None
+) -> list[Draft]:
+    if not drafts:
+        drafts.append(Draft(side, {"content": ""}, when))
+    drafts[0].raw = raw
+    given = {name: value for name, value in extra.items() if value is not None}
+    spoken = next((draft for draft in drafts if draft.type in (side, "tool_call")), drafts[0])
+    spoken.data.update(given)
+    return drafts
+
+
+def _is_one_text(words: list[Any]) -> bool:
+    return (
+        len(words) == 1 and words[0].get("type") == "text" and words[0].keys() <= {"type", "text"}
+    )
+
+
+def _words(block: Any) -> list[dict[str, Any]]:
+    if block is None:
+        return []
+    if isinstance(block, dict):
+        return [block]
+    return [{"type": "text", "text": as_text(block)}]
+
+
+def _own_draft(block: Any, when: int | None) -> Draft | None:
+    """The draft of a block that is an event of its own; None for words and pictures."""
+    if not isinstance(block, dict):
+        return None
+    kind = block.get("type")
+    if kind == "tool_use":
+        return Draft("tool_call", _call(block), when)
+    if kind == "tool_result":
+        return Draft("tool_result", _result(block), when)
+    if kind == "thinking":
+        return Draft("thinking", _thought(block), when)
+    return None
+
+
+def _call(block: dict[str, Any]) -> dict[str, Any]:
+    data = {
+        "id": as_text(block.get("id")),
+        "tool": as_text(block.get("name")),
+        "params": block.get("input"),
+    }
+    signature = block.get("thought_signature")
+    return data | ({"thought_signature": signature} if signature else {})
+
+
+def _result(block: dict[str, Any]) -> dict[str, Any]:
+    data = {"toolCallId": as_text(block.get("tool_use_id")), "result": block.get("content")}
+    return data | ({"is_error": True} if block.get("is_error") else {})
+
+
+def _thought(block: dict[str, Any]) -> dict[str, Any]:
+    data: dict[str, Any] = {"content": as_text(block.get("thinking"))}
+    for name in ("signature", "thought_signature"):
+        if block.get(name):
+            data[name] = block[name]
+    return data
+
+
+def memories(
+    entries: Any, when: int | None, read_time: Callable[[Any], int | None]
+) -> Iterator[Draft]:
+    """The entries of a memory, in any of the shapes that agents keep them in."""
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, dict) or not entry.get("key"):
+            continue
+        created = read_time(entry.get("createdAt"))
+        updated = read_time(entry.get("updatedAt"))
+        priority = as_text(entry.get("basePriority") or entry.get("priority") or "normal")
+        data = {
+            "key": as_text(entry["key"]),
+            "value": entry.get("value"),
+            "description": as_text(entry.get("description")),
+            "scope": as_text(entry.get("scope") or "session"),
+            "priority": priority,
+            "pinned": entry.get("pinned") is True,
+            "sizeBytes": entry.get("sizeBytes"),
+            "created_at": created or updated,
+            "last_accessed_at": read_time(entry.get("lastAccessedAt")),
+        }
+        kept = {name: value for name, value in data.items() if value is not None}
+        if type(kept.get("sizeBytes", 0)) is not int:
+            del kept["sizeBytes"]
+        yield Draft("memory_set", kept, updated or created or when, raw=entry)
+
+
+def join(base: list[T], other: Iterable[T], key: Callable[[T], str]) -> list[T]:
+    """All of ``base``, and what only ``other`` has, put in after what it follows there.
+
+    Two are the same if their key is, as often as it comes.
+    """
+    merged: list[list[T]] = [[]] + [[item] for item in base]
+    places: dict[str, list[int]] = {}
+    for place, item in enumerate(base, 1):
+        places.setdefault(key(item), []).append(place)
+    at = 0
+    for item in other:
+        known = places.get(key(item))
+        if known:
+            at = known.pop(0)
+        else:
+            merged[at].append(item)
+    return [item for group in merged for item in group]
+
+
+def member(value: Any, *names: str) -> Any:
+    """What lies at the end of a way through maps; None where it breaks off."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def as_text(value: Any) -> str:
+    """A value as text: itself, nothing for None, else its JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+def as_json(value: Any) -> Any:
+    """The value of a text that is JSON; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return decode_json(value.encode("utf-8", "replace"))
+    except InvalidData:
+        return value
+
+
+def digest(*values: Any) -> str:
+    """A short stable name for some values."""
+    return hashlib.sha256(as_text(list(values)).encode("utf-8", "replace")).hexdigest()[:20]

@@ -1,0 +1,88 @@
+"""Plain event logs: ``<session>/events.jsonl`` with ``{type, timestamp, data}`` in each line.
+
+The shape is ours, so lines pass as they are. Usage and model stand at the level of the line there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._source import Source
+
+__all__ = ["READER"]
+
+TOOL = "event-folder"
+_LOG = "events.jsonl"
+_OWN = frozenset({"session_start", "opened", "closed", "imported"})
+
+
+class EventFolder:
+    """Reads folders of recorded events."""
+
+    tool = TOOL
+    places: tuple[str, ...] = (".agent-sessions/*/events.jsonl",)
+
+    def claims(self, source: Source) -> bool:
+        """A file whose first lines are events."""
+        return source.is_file and any(_is_event(value) for value in _first_lines(source))
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """The session: its id is the folder's name, else the file's."""
+        problems: list[str] = []
+        drafts = [_draft(line, value) for line, value in source.values(source.name, problems)]
+        plain = source.name.removesuffix(".gz").removesuffix(".zst")
+        named = source.folder if plain == _LOG else plain.removesuffix(".jsonl")
+        stamps = [draft.timestamp for draft in drafts if draft.timestamp]
+        yield Foreign(
+            TOOL,
+            named or source.name,
+            drafts,
+            created_at=min(stamps, default=None),
+            problems=problems,
+        )
+
+
+READER = EventFolder()
+_LINES_SEEN = 3
+
+
+def _first_lines(source: Source) -> Iterator[Any]:
+    from holdfast.errors import HoldfastError
+    from holdfast.model import decode_json
+
+    for line in source.head(source.name).split(b"\n")[:_LINES_SEEN]:
+        try:
+            yield decode_json(line)
+        except HoldfastError:
+            continue
+
+
+def _is_event(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("type"), str)
+        and "." not in value["type"]
+        and isinstance(value.get("data"), dict)
+        and isinstance(value.get("timestamp"), (int, float))
+        and not isinstance(value.get("timestamp"), bool)
+    )
+
+
+def _draft(line: bytes, value: Any) -> Draft:
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        return frame(TOOL, line)
+    when = read_time(value.get("timestamp"))
+    data = value.get("data")
+    if not isinstance(data, dict) or value["type"] in _OWN:
+        return frame(TOOL, line, when)
+    run = value.get("run")
+    about = value.get("metadata")
+    if isinstance(about, dict):
+        data = {**data, "metadata": {**about, **_map(data.get("metadata"))}}
+    return Draft(value["type"], data, when, run if isinstance(run, str) else None, raw=line)
+
+
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,157 @@
+"""Plain message lists, as programs send them to a provider: JSON or JSONL, of any dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._speech import as_text, digest, member, speak
+from holdfast.replay import from_dialect
+
+__all__ = ["READER"]
+
+TOOL = "messages"
+_ROLES = frozenset(
+    {"user", "assistant", "system", "developer", "tool", "function", "model", "human", "ai"}
+)
+_ITEMS = frozenset({"function_call", "function_call_output", "reasoning", "message"})
+_LISTS = ("messages", "contents", "input", "items", "history", "conversation")
+_PROMPTS = ("system", "instructions", "systemInstruction", "system_instruction", "systemPrompt")
+_IDS = ("id", "session_id", "sessionId", "conversation_id", "conversationId")
+_TIMES = ("timestamp", "created_at", "createdAt", "create_time", "time")
+_CHAT_PARTS = frozenset({"image_url", "input_audio", "file"})
+_RESPONSE_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
+
+
+class Messages:
+    """Reads plain message lists."""
+
+    tool = TOOL
+    places: tuple[str, ...] = ()
+
+    def claims(self, source: Source) -> bool:
+        """A list of messages, an object that has one, or a message on each line."""
+        if not source.is_file:
+            return False
+        value = source.glimpse(source.name)
+        if value is None:
+            return _is_message(source.first(source.name))
+        return _list_in(value) is not None
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """The conversation; for a file with a conversation on each line, all of them."""
+        problems: list[str] = []
+        if source.glimpse(source.name) is not None:
+            yield _foreign(source.name, source.json(source.name), problems)
+            return
+        lines = [value for _, value in source.values(source.name, problems)]
+        if lines and all(_list_in(value) is not None for value in lines):
+            for number, value in enumerate(lines):
+                yield _foreign(f"{source.name}-{number}", value, problems)
+        else:
+            yield _foreign(source.name, lines, problems)
+
+
+READER = Messages()
+
+
+def _list_in(value: Any) -> list[Any] | None:
+    """The message list that a value is or has."""
+    if isinstance(value, list):
+        return value if value and all(_is_message(item) for item in value[:20]) else None
+    for name in _LISTS:
+        found = member(value, name)
+        if isinstance(found, list) and (not found or all(_is_message(item) for item in found[:20])):
+            return found
+    return None
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    role, kind = value.get("role"), value.get("type")
+    if isinstance(role, str):
+        return role in _ROLES and bool(
+            {"content", "parts", "tool_calls", "function_call", "text"} & value.keys()
+        )
+    if value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list):
+        return True
+    return isinstance(kind, str) and kind in _ITEMS
+
+
+def _foreign(name: str, value: Any, problems: list[str]) -> Foreign:
+    messages = _list_in(value) or (value if isinstance(value, list) else [])
+    about = value if isinstance(value, dict) else {}
+    given = next((about[key] for key in _IDS if isinstance(about.get(key), str)), None)
+    # A list that has grown since still begins the same.
+    drafts = list(_prompts(about))
+    for message in messages:
+        drafts += _drafts(message)
+    title = about.get("title") or about.get("name")
+    return Foreign(
+        TOOL,
+        given or f"{name}-{digest(messages[:1])}",
+        drafts,
+        title=title if isinstance(title, str) else None,
+        tags=tuple(tag for tag in about.get("tags") or () if isinstance(tag, str)),
+        created_at=_time(about),
+        problems=problems,
+    )
+
+
+def _prompts(about: dict[str, Any]) -> Iterator[Draft]:
+    for name in _PROMPTS:
+        given = about.get(name)
+        if isinstance(given, dict):
+            given = given.get("parts", given.get("text"))
+        parts = given if isinstance(given, list) else [given]
+        texts = [part if isinstance(part, str) else member(part, "text") for part in parts]
+        text = "\n\n".join(as_text(text) for text in texts if text)
+        if text:
+            yield Draft("system", {"content": text}, raw=about[name])
+
+
+def _drafts(message: Any) -> list[Draft]:
+    if not isinstance(message, dict):
+        return [frame(TOOL, message)]
+    when = _time(message)
+    neutral = from_dialect([message], _dialect(message))
+    drafts: list[Draft] = []
+    for said in neutral:
+        drafts += speak(said["role"], said["content"], when, None, **_extra(message, said["role"]))
+    if not drafts:
+        return [frame(TOOL, message, when)]
+    drafts[0].raw = message
+    return drafts
+
+
+def _extra(message: dict[str, Any], role: str) -> dict[str, Any]:
+    if role != "assistant":
+        return {}
+    usage, model = message.get("usage"), message.get("model") or message.get("model_name")
+    return {
+        "usage": usage if isinstance(usage, dict) else None,
+        "model": model if isinstance(model, str) else None,
+    }
+
+
+def _dialect(message: dict[str, Any]) -> str:
+    """The dialect whose marks a message bears."""
+    if "parts" in message:
+        return "pydantic-ai" if "kind" in message else "gemini"
+    role, kind = message.get("role"), message.get("type")
+    if isinstance(kind, str) and (kind in _ITEMS or role is None):
+        return "openai-responses"
+    if role in ("tool", "function") or "tool_calls" in message or "function_call" in message:
+        return "openai"
+    content = message.get("content")
+    kinds = {member(part, "type") for part in content} if isinstance(content, list) else set()
+    if kinds & _RESPONSE_PARTS:
+        return "openai-responses"
+    return "openai" if kinds & _CHAT_PARTS else "neutral"
+
+
+def _time(value: dict[str, Any]) -> int | None:
+    return next((when for name in _TIMES if (when := read_time(value.get(name)))), None)

@@ -1,0 +1,338 @@
+"""oneringai: a session file with its compacted conversation, and the fuller journal beside it.
+
+``<base>/<agentId>/sessions/<id>.json``, ``<id>.history.jsonl`` and ``_index.json``; also the single
+``session.json`` of an agent, as the first design of that system has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._speech import (
+    as_json,
+    as_text,
+    digest,
+    join,
+    member,
+    memories,
+    speak,
+)
+
+__all__ = ["READER"]
+
+TOOL = "oneringai"
+_JOURNAL = ".history.jsonl"
+_INDEX = "_index.json"
+_ROLES = {"tool_result": "user", "developer": "system"}
+
+
+class _Entry:
+    """One item of the conversation, with its time and line where the journal has them."""
+
+    __slots__ = ("item", "raw", "role", "when")
+
+    def __init__(self, item: Any, when: int | None = None, raw: Any = None, role: str = "") -> None:
+        self.item = item
+        self.when = when
+        self.raw = item if raw is None else raw
+        self.role = role
+
+    @property
+    def key(self) -> str:
+        """The same for an item of the journal and its copy in the state."""
+        own = member(self.item, "id")
+        if isinstance(own, str) and own:
+            return own
+        return digest(member(self.item, "role"), member(self.item, "content"))
+
+
+class OneRingAI:
+    """Reads sessions of oneringai."""
+
+    tool = TOOL
+    places = (".oneringai/agents",)
+
+    def claims(self, source: Source) -> bool:
+        """A session file, a journal, or the index that lists them."""
+        if not source.is_file:
+            return False
+        if source.name.endswith(".jsonl"):
+            first = source.first(source.name)
+            return _is_journal_line(first)
+        value = source.glimpse(source.name)
+        return _is_session(value) or _is_index(value)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """The session of the file; for an index, those that it lists and that are there."""
+        if source.name.endswith(".jsonl"):
+            yield from self._read_journal(source)
+            return
+        value = source.json(source.name)
+        if not _is_index(value):
+            yield _session(source, value, _journal_of(source))
+            return
+        for name in _listed(value, source):
+            try:
+                yield _session(source, source.json(name), name.removesuffix(".json") + _JOURNAL)
+            except HoldfastError as error:
+                yield Foreign(TOOL, name.removesuffix(".json"), [], problems=[str(error)])
+
+    def _read_journal(self, source: Source) -> Iterator[Foreign]:
+        """A journal by its own: with the session file that it belongs to, if that is there."""
+        stem = source.name.removesuffix(".jsonl").removesuffix(".history")
+        session = f"{stem}.json"
+        if source.has(session):
+            try:
+                yield _session(source, source.json(session), source.name)
+                return
+            except HoldfastError:
+                pass  # the journal holds everything that a damaged session file could
+        yield _session(source, {"sessionId": stem}, source.name)
+
+
+READER = OneRingAI()
+
+
+def _is_session(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    state = value.get("state")
+    if isinstance(value.get("sessionId"), str) and isinstance(state, dict):
+        return bool({"conversation", "pluginStates", "systemPrompt", "metadata"} & state.keys())
+    return isinstance(value.get("agentId"), str) and isinstance(
+        member(value, "context", "core"), dict
+    )
+
+
+def _is_index(value: Any) -> bool:
+    sessions = member(value, "sessions")
+    return (
+        isinstance(sessions, list)
+        and isinstance(member(value, "agentId"), str)
+        and all(isinstance(member(row, "sessionId"), str) for row in sessions)
+    )
+
+
+def _is_journal_line(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and "item" in value
+        and "type" in value
+        and ("turnIndex" in value or "timestamp" in value)
+    )
+
+
+def _journal_of(source: Source) -> str:
+    return source.name.removesuffix(".gz").removesuffix(".json") + _JOURNAL
+
+
+def _listed(index: dict[str, Any], source: Source) -> Iterator[str]:
+    """The files of the sessions in an index. A file's name is the id, made tame by that system."""
+    for row in index["sessions"]:
+        name = f"{_tamed(row['sessionId'])}.json"
+        if source.has(name):
+            yield name
+
+
+def _tamed(id: str) -> str:
+    text = "".join(
+        char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in id
+    )
+    while "__" in text:
+        text = text.replace("__", "_")
+    return text.removeprefix("_").removesuffix("_").lower() or "default"
+
+
+def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
+    id = as_text(value.get("sessionId") or value.get("agentId") or source.name)
+    problems: list[str] = []
+    state = value.get("state") if isinstance(value.get("state"), dict) else value.get("context")
+    state = state if isinstance(state, dict) else {}
+    listed = _row_of(source, id)
+    created = read_time(value.get("createdAt")) or read_time(member(listed, "createdAt"))
+    saved = (
+        read_time(value.get("lastSavedAt"))
+        or read_time(value.get("lastActiveAt"))
+        or read_time(member(listed, "lastSavedAt"))
+        or read_time(member(state, "metadata", "savedAt"))
+    )
+    drafts = list(_prompts(state, created))
+    entries = _entries(source, state, journal, problems)
+    first = next((entry.when for entry in entries if entry.when), None)
+    for entry in entries:
+        drafts += _said(entry)
+    drafts += _kept(value, state, saved)
+    metas = [member(value, "metadata"), member(state, "metadata"), member(listed, "metadata")]
+    drafts.append(_description(value, metas, saved))
+    return Foreign(
+        TOOL,
+        id,
+        drafts,
+        title=next((meta["title"] for meta in metas if _has_text(meta, "title")), None),
+        tags=_tags(metas),
+        created_at=created or first or saved,
+        version=_version(value),
+        problems=problems,
+    )
+
+
+def _version(value: dict[str, Any]) -> str | None:
+    return as_text(value["version"]) if "version" in value else None
+
+
+def _row_of(source: Source, id: str) -> Any:
+    """The session's row in the index: a save in that system may wipe the title from its file."""
+    if not source.has(_INDEX):
+        return None
+    try:
+        index = source.json(_INDEX)
+    except HoldfastError:
+        return None
+    rows = member(index, "sessions")
+    for row in rows if isinstance(rows, list) else []:
+        if member(row, "sessionId") == id:
+            return row
+    return None
+
+
+def _entries(
+    source: Source, state: dict[str, Any], journal: str, problems: list[str]
+) -> list[_Entry]:
+    """The journal, with what only the state has put in its place."""
+    conversation = state.get("conversation") or member(state, "core", "history")
+    kept = [_Entry(item) for item in conversation] if isinstance(conversation, list) else []
+    if not source.has(journal):
+        return kept
+    written = []
+    for line, value in source.values(journal, problems):
+        if not _is_journal_line(value):
+            problems.append(f"{journal}: a line that is no entry was left out")
+            continue
+        item = value["item"]
+        role = "" if member(item, "role") else _ROLES.get(value["type"], as_text(value["type"]))
+        written.append(_Entry(item, read_time(value.get("timestamp")), line, role))
+    return join(written, kept, key=lambda entry: entry.key)
+
+
+def _prompts(state: dict[str, Any], created: int | None) -> Iterator[Draft]:
+    for way in (("systemPrompt",), ("core", "systemPrompt"), ("core", "instructions")):
+        prompt = member(state, *way)
+        if isinstance(prompt, str) and prompt.strip():
+            yield Draft("system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}")
+
+
+def _said(entry: _Entry) -> list[Draft]:
+    item = entry.item
+    role = member(item, "role") or entry.role
+    if not role or member(item, "type") == "compaction":
+        drafts = [frame(TOOL, entry.raw, entry.when)]
+    else:
+        content = member(item, "content") if isinstance(item, dict) else item
+        parts = content if isinstance(content, list) else [content]
+        drafts = speak(role, [_block(part) for part in parts], entry.when, entry.raw)
+    for number, draft in enumerate(drafts):
+        draft.key = f"{entry.key}.{number}"
+    return drafts
+
+
+def _block(part: Any) -> Any:
+    """A part of a message in the neutral form."""
+    kind = member(part, "type")
+    if kind in ("input_text", "output_text"):
+        return {"type": "text", "text": as_text(part.get("text"))}
+    if kind == "input_image_url":
+        return {"type": "image_url", "image_url": part.get("image_url")}
+    if kind == "tool_use":
+        block = {"type": "tool_use", "id": part.get("id"), "name": part.get("name")}
+        block["input"] = as_json(part.get("arguments", part.get("input")))
+        return block | {"thought_signature": part.get("thoughtSignature")}
+    if kind == "tool_result":
+        return _result(part)
+    if kind == "thinking":
+        return {name: part.get(name) for name in ("type", "thinking", "signature")}
+    return part
+
+
+def _result(part: dict[str, Any]) -> dict[str, Any]:
+    content: Any = part.get("content")
+    error = part.get("error")
+    if error and not content:
+        content = as_text(error)
+    images = part.get("__images")
+    if isinstance(images, list) and images:
+        words = [{"type": "text", "text": as_text(content)}] if content else []
+        content = words + [_image(image) for image in images]
+    return {
+        "type": "tool_result",
+        "tool_use_id": part.get("tool_use_id"),
+        "content": content,
+        "is_error": bool(error),
+    }
+
+
+def _image(image: Any) -> dict[str, Any]:
+    source = {
+        "type": "base64",
+        "media_type": as_text(member(image, "mediaType")) or "image/png",
+        "data": as_text(member(image, "base64")),
+    }
+    return {"type": "image", "source": source}
+
+
+def _kept(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[Draft]:
+    """Memory as memory; what other plugins kept only as it came: no plugin comes in with a file."""
+    known: set[str] = set()
+    states = dict(_plugins(value, state))
+    for name, kept in states.items():
+        entries = member(kept, "entries")
+        found = list(memories(entries, saved, read_time)) if name != "instructions" else []
+        if not found:
+            yield frame(
+                TOOL, {"plugin": name, "state": kept}, saved, key=f"plugin.{name}.{digest(kept)}"
+            )
+        for draft in found:
+            if draft.data["key"] in known:
+                draft.data["key"] = f"{name}/{draft.data['key']}"
+            known.add(draft.data["key"])
+            draft.key = f"memory.{digest(draft.data)}"
+            yield draft
+
+
+def _plugins(value: dict[str, Any], state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value.get("memory"), dict):
+        yield "memory", value["memory"]
+    for states in (state.get("pluginStates"), state.get("plugins"), value.get("plugins")):
+        for name, kept in states.items() if isinstance(states, dict) else ():
+            yield str(name), _unwrapped(as_json(kept))
+
+
+def _unwrapped(kept: Any) -> Any:
+    for name in ("state", "data"):
+        if isinstance(member(kept, name, "entries"), list):
+            return kept[name]
+    return kept
+
+
+def _description(value: dict[str, Any], metas: list[Any], saved: int | None) -> Draft:
+    told: dict[str, Any] = {}
+    for meta in reversed(metas):
+        told |= meta if isinstance(meta, dict) else {}
+    for name in ("agentId", "agentType"):
+        if name in value:
+            told.setdefault(name, value[name])
+    data = {TOOL: {name: item for name, item in told.items() if name not in ("title", "tags")}}
+    return Draft("metadata", data, saved, key=f"about.{digest(data, saved)}")
+
+
+def _has_text(meta: Any, name: str) -> bool:
+    text = member(meta, name)
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _tags(metas: list[Any]) -> tuple[str, ...]:
+    tags = [tag for meta in metas for tag in member(meta, "tags") or () if isinstance(tag, str)]
+    return tuple(dict.fromkeys(tags))

@@ -1,0 +1,184 @@
+"""OpenAgent-Terminal: one file per session, and an index that may know more or less than these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak
+
+__all__ = ["READER"]
+
+TOOL = "openagent-terminal"
+_INDEX = "index.json"
+_TOLD = frozenset({"session_id", "title", "tags", "created_at", "updated_at"})
+
+
+class OpenAgentTerminal:
+    """Reads sessions of OpenAgent-Terminal."""
+
+    tool = TOOL
+    places = (".config/openagent-terminal/sessions",)
+
+    def claims(self, source: Source) -> bool:
+        """A session file or the index."""
+        if not source.is_file:
+            return False
+        value = source.glimpse(source.name)
+        return _is_session(value) or _is_index(value)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """The session of the file; for the index, those that it lists and that are there."""
+        value = source.json(source.name)
+        if _is_session(value):
+            yield _foreign(value, _row_of(source, value["metadata"]["session_id"]))
+            return
+        for row in value["sessions"]:
+            name = f"{row['session_id']}.json"
+            if "/" in name or not source.has(name):
+                continue  # created, and never saved: there is nothing of it
+            try:
+                found = source.json(name)
+            except HoldfastError as error:
+                yield Foreign(TOOL, row["session_id"], [], problems=[str(error)])
+                continue
+            if _is_session(found):
+                yield _foreign(found, row)
+
+
+READER = OpenAgentTerminal()
+
+
+def _is_session(value: Any) -> bool:
+    return isinstance(member(value, "metadata", "session_id"), str) and isinstance(
+        member(value, "messages"), list
+    )
+
+
+def _is_index(value: Any) -> bool:
+    sessions = member(value, "sessions")
+    return (
+        isinstance(sessions, list)
+        and "version" in value
+        and "agentId" not in value
+        and all(isinstance(member(row, "session_id"), str) for row in sessions)
+    )
+
+
+def _row_of(source: Source, id: str) -> Any:
+    """The session's row in the index, if there is one: the two may have drifted apart."""
+    if source.name == _INDEX or not source.has(_INDEX):
+        return None
+    try:
+        index = source.json(_INDEX)
+    except HoldfastError:
+        return None
+    rows = index["sessions"] if _is_index(index) else []
+    return next((row for row in rows if row["session_id"] == id), None)
+
+
+def _foreign(value: dict[str, Any], row: Any) -> Foreign:
+    about = value["metadata"]
+    updated = read_time(about.get("updated_at")) or read_time(member(row, "updated_at"))
+    drafts = _Conversation(about["session_id"]).drafts(value["messages"])
+    data = {TOOL: {name: item for name, item in about.items() if name not in _TOLD}}
+    drafts.append(Draft("metadata", data, updated, key=f"about.{digest(data, updated)}"))
+    return Foreign(
+        TOOL,
+        about["session_id"],
+        drafts,
+        title=_title(about) or _title(row),
+        tags=_tags(about, row),
+        created_at=read_time(about.get("created_at")) or read_time(member(row, "created_at")),
+        version=as_text(value["version"]) if "version" in value else None,
+    )
+
+
+def _title(about: Any) -> str | None:
+    title = member(about, "title")
+    return title if isinstance(title, str) and title.strip() else None
+
+
+def _tags(*abouts: Any) -> tuple[str, ...]:
+    found = [tag for about in abouts for tag in member(about, "tags") or () if isinstance(tag, str)]
+    return tuple(dict.fromkeys(found))
+
+
+class _Conversation:
+    """Gives calls their ids, which that system has not, and results to the calls before them."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._open: list[str] = []
+        self._count = 0
+
+    def drafts(self, messages: list[Any]) -> list[Draft]:
+        """The messages as drafts. A key is the message's place: nothing is ever taken out there."""
+        found: list[Draft] = []
+        for place, message in enumerate(messages):
+            drafts = self._message(message)
+            for number, draft in enumerate(drafts):
+                draft.key = f"{place}.{number}.{digest(message)}"
+            found += drafts
+        return found
+
+    def _message(self, message: Any) -> list[Draft]:
+        if not isinstance(message, dict) or "role" not in message:
+            return [frame(TOOL, message)]
+        when = read_time(message.get("timestamp"))
+        if str(message["role"]).lower() == "tool":
+            return self._tool(message, when)
+        count = message.get("token_count")
+        tokens = count if type(count) is int and count > 0 else 0
+        spoken = message["role"] == "assistant"
+        usage = {"output_tokens": tokens} if tokens and spoken else None
+        extra = message.get("metadata") or None
+        drafts = speak(
+            message["role"], message.get("content"), when, message, usage=usage, metadata=extra
+        )
+        if tokens and not spoken:
+            drafts.append(Draft("usage", {"input_tokens": tokens, "requests": 0}, when))
+        return drafts + self._calls(message.get("tool_calls"), when)
+
+    def _calls(self, calls: Any, when: int | None) -> list[Draft]:
+        drafts = []
+        for call in calls if isinstance(calls, list) else []:
+            id = self._id(call)
+            tool = member(call, "tool") or member(call, "name") or member(call, "function", "name")
+            given = (member(call, name) for name in ("args", "arguments", "params", "input"))
+            params = next((item for item in given if item is not None), None)
+            if params is None:
+                params = member(call, "function", "arguments")
+            data = {"id": id, "tool": as_text(tool) or "unknown", "params": as_json(params)}
+            drafts.append(Draft("tool_call", data, when))
+            result = member(call, "result")
+            if result is not None:
+                drafts.append(Draft("tool_result", {"toolCallId": id, "result": result}, when))
+            else:
+                self._open.append(id)
+        return drafts
+
+    def _tool(self, message: dict[str, Any], when: int | None) -> list[Draft]:
+        """A tool's message: the result of the oldest call that is open, or of one we never saw."""
+        about = message.get("metadata")
+        named = message.get("tool_call_id") or member(about, "tool_call_id")
+        drafts = []
+        if named in self._open:
+            self._open.remove(named)
+        elif named is None and self._open:
+            named = self._open.pop(0)
+        else:
+            named = self._id({"id": named})
+            tool = as_text(message.get("tool") or member(about, "tool")) or "unknown"
+            call = {"id": named, "tool": tool, "params": {}, "metadata": {"recorded": False}}
+            drafts.append(Draft("tool_call", call, when))
+        data: dict[str, Any] = {"toolCallId": named, "result": message.get("content")}
+        return [*drafts, Draft("tool_result", data, when, raw=message)]
+
+    def _id(self, call: Any) -> str:
+        self._count += 1
+        given = member(call, "id")
+        return given if isinstance(given, str) and given else f"call_{self._count}"

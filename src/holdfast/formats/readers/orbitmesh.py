@@ -1,0 +1,227 @@
+"""orbitmesh: a session file, its message log, run attempts, and gzip snapshots of the provider.
+
+``sessions/<id>.json``, ``sessions/<id>.messages.jsonl``, ``sessions/attempts/<id>/*.json`` and
+``snapshots/<id>.json.gz``. Resume tokens are not read: nobody may go on with another's token.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._orbitmesh_messages import (
+    TOOL,
+    Said,
+    drafts_of,
+    embedded,
+    is_log_line,
+    logged,
+    snapped,
+)
+from holdfast.formats.readers._speech import as_text, digest, join, member
+
+__all__ = ["READER"]
+
+_LOG = ".messages.jsonl"
+_SNAPSHOT = ".json.gz"
+_SECRET = frozenset({"Environment", "environment", "env", "provider_custom"})
+_TOLD = frozenset({"id", "title", "messages", "created_at", "current_task", "provider_custom"})
+
+
+class OrbitMesh:
+    """Reads sessions of orbitmesh."""
+
+    tool = TOOL
+    places = (".orbitmesh",)
+    homes = {"ORBITMESH_BASE_DIR": ".orbitmesh"}  # noqa: RUF012 - read only
+
+    def claims(self, source: Source) -> bool:
+        """A session file, a message log, a snapshot, or the folder that holds such."""
+        if not source.is_file:
+            names = [name for name in source.names() if _is_place(name)]
+            return any(self.claims(source.only(name)) for name in names[:50])
+        if source.name.endswith(".jsonl"):
+            return is_log_line(source.first(source.name))
+        value = source.glimpse(source.name)
+        return _is_session(value) or _is_snapshot(value)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """The sessions: each with its log, its attempts and its snapshot."""
+        found: dict[str, _Parts] = {}
+        problems: list[str] = []
+        for name in [source.name] if source.is_file else source.names():
+            _sort_in(source, name, found, problems)
+        for id, parts in found.items():
+            _look_beside(source, parts)
+            foreign = parts.foreign(source, id)
+            foreign.problems += problems
+            problems = []
+            yield foreign
+
+
+READER = OrbitMesh()
+
+
+class _Parts:
+    """What there is of one session."""
+
+    def __init__(self) -> None:
+        self.session: dict[str, Any] = {}
+        self.snapshot: dict[str, Any] = {}
+        self.place = ""
+        self.log: str | None = None
+        self.attempts: list[dict[str, Any]] = []
+
+    def foreign(self, source: Source, id: str) -> Foreign:
+        """The session of these parts: the log comes first, then the list, then the snapshot."""
+        problems: list[str] = []
+        said = logged(source, self.log, problems) if self.log else []
+        said = join(said, embedded(self.session.get("messages")), key=_key_of)
+        if not said:
+            said = snapped(member(self.snapshot, "provider_state", "messages"))
+        created = read_time(self.session.get("created_at")) or read_time(
+            self.snapshot.get("created_at")
+        )
+        first = next((one.when for one in said if one.when), None)
+        return Foreign(
+            TOOL,
+            id,
+            [*drafts_of(said), *self._rest()],
+            title=_text(self.session.get("title"))
+            or _text(member(self.snapshot, "metadata", "title")),
+            tags=_tags(self.session.get("tags") or member(self.snapshot, "metadata", "tags")),
+            created_at=created or first,
+            cwd=_text(self.session.get("working_dir"))
+            or _text(member(self.snapshot, "config", "WorkingDir")),
+            version=as_text(self.snapshot["version"]) if "version" in self.snapshot else None,
+            problems=problems,
+        )
+
+    def _rest(self) -> Iterator[Draft]:
+        state = self.snapshot.get("provider_state")
+        updated = read_time(self.session.get("updated_at")) or read_time(
+            self.snapshot.get("updated_at")
+        )
+        for attempt in self.attempts:
+            ended = read_time(attempt.get("ended_at")) or read_time(attempt.get("started_at"))
+            yield frame(TOOL, attempt, ended, key=f"attempt.{digest(attempt)}")
+        linked = member(state, "acp_session_id")
+        if isinstance(linked, str) and linked:
+            yield Draft("link", {"kind": "acp", "id": linked}, updated, key=f"acp.{linked}")
+        task = self.session.get("current_task") or member(state, "current_task")
+        if task:
+            yield Draft("task", {"task": task}, updated, key=f"task.{digest(task)}")
+        usage = _usage(member(state, "metrics"))
+        if usage:
+            yield Draft("usage", usage, updated, key=f"usage.{digest(usage)}")
+        if self.snapshot:
+            kept = _without_secrets(self.snapshot)
+            yield frame(TOOL, kept, updated, key=f"snapshot.{digest(kept)}")
+        about = {name: item for name, item in self.session.items() if name not in _TOLD}
+        about = about or {"provider_type": self.snapshot.get("provider_type")}
+        yield Draft("metadata", {TOOL: about}, updated, key=f"about.{digest(about)}")
+
+
+def _is_place(name: str) -> bool:
+    folder = posixpath.basename(posixpath.dirname(name))
+    return folder in ("sessions", "snapshots", "") and name.endswith((".json", ".gz", ".jsonl"))
+
+
+def _is_session(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("id"), str)
+        and "provider_type" in value
+        and ("state" in value or "transitions" in value or "working_dir" in value)
+    )
+
+
+def _is_snapshot(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("session_id"), str)
+        and "provider_state" in value
+    )
+
+
+def _is_attempt(value: Any) -> bool:
+    return isinstance(member(value, "attempt_id"), str) and isinstance(
+        member(value, "session_id"), str
+    )
+
+
+def _sort_in(source: Source, name: str, found: dict[str, _Parts], problems: list[str]) -> None:
+    """Put a file to the session that it is a part of."""
+    if name.endswith(_LOG):
+        if is_log_line(source.first(name)):
+            id = posixpath.basename(name).removesuffix(_LOG)
+            parts = found.setdefault(id, _Parts())
+            parts.log, parts.place = name, name.removesuffix(_LOG)
+        return
+    if not name.endswith((".json", ".gz")) or "resume_tokens" in name.split("/"):
+        return
+    try:
+        value = source.json(name)
+    except HoldfastError as error:
+        problems.append(f"{name}: {error}")
+        return
+    if _is_snapshot(value):
+        found.setdefault(value["session_id"], _Parts()).snapshot = value
+    elif _is_attempt(value):
+        found.setdefault(value["session_id"], _Parts()).attempts.append(value)
+    elif _is_session(value):
+        parts = found.setdefault(value["id"], _Parts())
+        parts.session, parts.place = value, name.removesuffix(".json")
+
+
+def _look_beside(source: Source, parts: _Parts) -> None:
+    """The other file of a session, when only one of the two was named."""
+    if parts.log is None and parts.place and source.has(parts.place + _LOG):
+        parts.log = parts.place + _LOG
+    name = f"{parts.place}.json"
+    if not parts.session and parts.place and source.has(name):
+        try:
+            value = source.json(name)
+        except HoldfastError:
+            return
+        parts.session = value if _is_session(value) else {}
+
+
+def _key_of(said: Said) -> str:
+    return said.key
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    return tuple(tag for tag in value if isinstance(tag, str)) if isinstance(value, list) else ()
+
+
+def _usage(metrics: Any) -> dict[str, Any]:
+    """What a snapshot counted; the names are those of Go fields, or the tame ones."""
+    names = {
+        "input_tokens": ("TokensIn", "tokens_in", "tokensIn"),
+        "output_tokens": ("TokensOut", "tokens_out", "tokensOut"),
+        "requests": ("RequestCount", "request_count", "requestCount"),
+    }
+    found = {}
+    for name, spellings in names.items():
+        counts = [member(metrics, spelling) for spelling in spellings]
+        count = next((count for count in counts if type(count) is int and count > 0), None)
+        if count:
+            found[name] = count
+    return found
+
+
+def _without_secrets(value: Any) -> Any:
+    """A snapshot without its environment, where keys are kept, and without its messages."""
+    if isinstance(value, dict):
+        hidden = _SECRET | {"messages"}
+        return {name: _without_secrets(item) for name, item in value.items() if name not in hidden}
+    return value

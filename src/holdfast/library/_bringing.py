@@ -1,0 +1,186 @@
+"""Recording one foreign session: its id, where it came from, and only what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import TooLarge
+from holdfast.formats import Draft, Foreign, fit_drafts, session_id_of
+from holdfast.library._import_report import ImportedSession
+from holdfast.model import VERSION
+from holdfast.session import Draft as EventDraft
+from holdfast.session import now_ms
+
+if TYPE_CHECKING:
+    from holdfast.library._importing import Importing
+    from holdfast.replay import State
+    from holdfast.session import Session
+
+__all__ = ["Origin", "bring"]
+
+_BATCH_EVENTS = 500
+_BATCH_BYTES = 4 * 1024 * 1024
+_PROBLEMS_MAX = 20
+_PROBLEM_CHARS_MAX = 300
+_TITLE_CHARS_MAX = 2_000
+_LINE_BYTES = 150  # of an event besides its data
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a session comes from: the name of the file, never its way there, and its digest."""
+
+    name: str
+    sha256: str
+    modified: int = 0
+
+
+class _Clock:
+    """Tells the source's time, so that a session is as old as it was there."""
+
+    def __init__(self, stamp: int) -> None:
+        self.stamp = stamp
+
+    def __call__(self) -> int:
+        return self.stamp
+
+
+def bring(
+    library: Importing, foreign: Foreign, origin: Origin, *, dry_run: bool
+) -> ImportedSession:
+    """Record what a foreign session has and ours has not. Raises what recording raises.
+
+    Nothing that is here is ever removed or changed. A session that has nothing new is not opened.
+    """
+    id = session_id_of(foreign.tool, foreign.foreign_id)
+    known = library.state(id) if library.exists(id) else None
+    drafts = list(_drafts(foreign, known))
+    fresh = [draft for draft in drafts if known is None or draft.key not in known.keys]
+    outcome = "imported" if known is None else "updated" if fresh else "unchanged"
+    if fresh and not dry_run:
+        _fit_size(library, fresh, foreign)
+        _record(library, id, [_imported(foreign, origin), *fresh], foreign, origin)
+    return ImportedSession(
+        session_id=id,
+        tool=foreign.tool,
+        foreign_id=foreign.foreign_id,
+        outcome=outcome,  # type: ignore[arg-type]
+        source=origin.name,
+        title=foreign.title,
+        events=len(fresh),
+        problems=_told(foreign.problems),
+    )
+
+
+def _drafts(foreign: Foreign, known: State | None) -> Iterator[Draft]:
+    yield Draft("link", {"kind": foreign.tool, "id": foreign.foreign_id}, key="i.link")
+    yield from fit_drafts(_described(foreign, known))
+
+
+def _described(foreign: Foreign, known: State | None) -> Foreign:
+    """The session with what is said of it as a whole among its drafts, at the end."""
+    drafts = list(foreign.drafts)
+    if foreign.cwd:
+        drafts.append(Draft("metadata", {"cwd": foreign.cwd}, key=f"cwd.{foreign.cwd}"))
+    if foreign.title and _may_title(foreign.title, known):
+        title = foreign.title[:_TITLE_CHARS_MAX]
+        drafts.append(Draft("title", {"title": title}, key=f"title.{title}"))
+    drafts += [Draft("tag", {"tag": tag}, key=f"tag.{tag}") for tag in foreign.tags if tag.strip()]
+    return msgspec.structs.replace(foreign, drafts=drafts)
+
+
+def _may_title(title: str, known: State | None) -> bool:
+    """Whether a title may be set: one that a person gave here is not overwritten."""
+    if known is None or known.title is None:
+        return True
+    drafts = [Draft("title", {"title": text}, key=f"title.{text}") for text in (known.title, title)]
+    keys = [draft.key for draft in fit_drafts(Foreign("", "", drafts))]
+    return keys[0] in known.keys or keys[1] in known.keys
+
+
+def _imported(foreign: Foreign, origin: Origin) -> Draft:
+    data: dict[str, Any] = {
+        "format": foreign.tool,
+        "tool": foreign.tool,
+        "version": foreign.version,
+        "source": origin.name,
+        "foreign_id": foreign.foreign_id,
+        "sha256": origin.sha256,
+        "imported_at": now_ms(),
+        "by": VERSION,
+        "problems": list(_told(foreign.problems)) or None,
+    }
+    if foreign.parent:
+        data["parent"] = foreign.parent
+        data["parent_session"] = session_id_of(foreign.tool, foreign.parent)
+    return Draft("imported", {name: value for name, value in data.items() if value is not None})
+
+
+def _told(problems: list[str]) -> tuple[str, ...]:
+    told = [text[:_PROBLEM_CHARS_MAX] for text in problems[:_PROBLEMS_MAX]]
+    if len(problems) > _PROBLEMS_MAX:
+        told.append(f"and {len(problems) - _PROBLEMS_MAX:,} more")
+    return tuple(told)
+
+
+def _fit_size(library: Importing, drafts: list[Draft], foreign: Foreign) -> None:
+    """Make the session fit, without the source lines if need be; TooLarge if it still does not."""
+    most = library.limits.session_bytes_max
+    if sum(_size(draft, library.limits.blob_bytes_min) for draft in drafts) < most:
+        return
+    for draft in drafts:
+        draft.data.pop("raw", None)
+    foreign.problems.append("the source lines were left out: with them the session is too large")
+    needed = sum(_size(draft, library.limits.blob_bytes_min) for draft in drafts)
+    if needed >= most:
+        raise TooLarge(
+            f"the session would have {needed:,} bytes, at most {most:,} are allowed",
+            remedy="Raise session_bytes_max in the configuration; nothing was recorded.",
+            limit="session_bytes_max",
+            needed_bytes=needed,
+        )
+
+
+def _size(draft: Draft, blob_bytes_min: int) -> int:
+    """About how many bytes the event takes in the log, large parts being kept beside it."""
+    return min(len(msgspec.json.encode(draft.data)), blob_bytes_min) + _LINE_BYTES
+
+
+def _record(
+    library: Importing, id: str, drafts: list[Draft], foreign: Foreign, origin: Origin
+) -> None:
+    first = next((draft.timestamp for draft in drafts if draft.timestamp), None)
+    clock = _Clock(foreign.created_at or first or origin.modified or now_ms())
+    limits = msgspec.structs.replace(
+        library.limits, message_bytes_max=library.limits.blob_bytes_max
+    )
+    facade: Any = library
+    options = {"autosave_ms": 0, "snapshot_ms": 0, "durability": "os"}
+    with facade.session(id, clock=clock, limits=limits, **options) as session:
+        # By itself: what is recorded at the opening has the time at which the source began.
+        _extend(session, drafts[:1], clock)
+        for batch in _batches(drafts[1:]):
+            _extend(session, batch, clock)
+
+
+def _extend(session: Session, batch: list[Draft], clock: _Clock) -> None:
+    events: list[Any] = []
+    for draft in batch:
+        clock.stamp = draft.timestamp or clock.stamp
+        events.append(EventDraft(draft.type, draft.data, draft.run, draft.key, clock.stamp))
+    session.extend(events)
+
+
+def _batches(drafts: list[Draft]) -> Iterator[list[Draft]]:
+    batch: list[Draft] = []
+    size = 0
+    for draft in drafts:
+        batch.append(draft)
+        size += len(str(draft.data.get("raw", ""))) + _LINE_BYTES
+        if len(batch) >= _BATCH_EVENTS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
