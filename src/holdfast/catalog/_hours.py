@@ -135,9 +135,9 @@ class Hour(msgspec.Struct, array_like=True):
         return 1 + len(self.spent) + len(self.paid) + len(self.tools)
 
 
-def hour_of(timestamp_ms: int) -> int:
-    """The hour of a time, in UTC; a log may claim anything, so it ends where calendars do."""
-    return min(max(timestamp_ms // HOUR_MS, 0), _HOUR_LAST)
+def hour_of(hour: int) -> int:
+    """The hour, in UTC; a log may claim any time, so it ends where calendars do."""
+    return min(max(hour, 0), _HOUR_LAST)
 
 
 def room_for(known: dict[str, Any], name: str) -> str:
@@ -201,12 +201,12 @@ def _day(hour: int) -> int:
 
 def _month(hour: int) -> int:
     day = datetime.fromtimestamp(hour * 3600, UTC)
-    return hour_of(int(day.replace(day=15, hour=12).timestamp() * 1000))
+    return int(day.replace(day=15, hour=12).timestamp()) // 3600
 
 
 def _year(hour: int) -> int:
     day = datetime.fromtimestamp(hour * 3600, UTC)
-    return hour_of(int(day.replace(month=7, day=1, hour=12).timestamp() * 1000))
+    return int(day.replace(month=7, day=1, hour=12).timestamp()) // 3600
 
 
 def _always(_hour: int) -> int:

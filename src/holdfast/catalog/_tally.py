@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.catalog._hours import (
+    HOUR_MS,
     NAME_CHARS_MAX,
     Hour,
     Spent,
@@ -22,7 +23,7 @@ from holdfast.catalog._hours import (
     room_for,
     weigh,
 )
-from holdfast.catalog._terms import count_known, count_terms, keep_heaviest, words_of
+from holdfast.catalog._terms import Hearing, count_terms, keep_heaviest, words_of
 from holdfast.errors import InvalidData
 from holdfast.model import Event
 
@@ -35,6 +36,7 @@ _PAUSE_MS = 300_000  # a longer silence is no work
 _PENDING_MAX = 256
 _FILES_MAX = 96
 _TERMS_MAX = 128
+_TERM_WORDS = 100
 _PATH_CHARS_MAX = 200
 # So much of a text is read for words: what it is about is said early.
 _USER_CHARS, _ASSISTANT_CHARS, _CALL_BYTES, _RESULT_BYTES = 4000, 2000, 600, 300
@@ -44,7 +46,8 @@ _PATH_MEMBERS = frozenset(
     relative_path paths files
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
-_PATH = re.compile(r"(?<![\w/.:-])[\w./~-]{0,160}[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/])")
+_is_path = re.compile(r"[\w./~@+-]{0,160}[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}").fullmatch
+_AROUND_PATHS = "\"'`,;:()[]{}<>="
 _ESCAPES = re.compile(rb"\\(?:[nrt]|u[0-9a-f]{4})")
 
 
@@ -88,6 +91,13 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
+class Words(NamedTuple):
+    """What the user says, and what the assistant and its tools do."""
+
+    asked: Hearing
+    told: Hearing
+
+
 class Pending(msgspec.Struct, array_like=True, gc=False):
     """A call without a result; ``since`` is 0 once nobody can say how long it really takes."""
 
@@ -123,20 +133,26 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
 
     def feed(self, events: Iterable[Event]) -> Tally:
         """Count the next events of the log, in their order. Never raises about their content."""
+        words = Words(Hearing(self.asked), Hearing(self.told))
+        reducer_of = _REDUCERS.get
         for event in events:
             stamp = event.timestamp
             if stamp > 0:
                 self.pass_time(stamp)
-            reduce = _REDUCERS.get(event.type)
+            reduce = reducer_of(event.type)
             if reduce is not None:
                 try:
-                    reduce(self, event)
+                    reduce(self, event, words)
                 except (ValueError, RecursionError):
                     continue  # malformed: it stays in the log, and counts for nothing
+        words.asked.count()
+        words.told.count()
         return self
 
     def to_bytes(self) -> bytes:
         """The tally, to be kept and gone on with later."""
+        # Words are counted in lots: their order would tell in which pieces the events came.
+        self.asked, self.told = dict(sorted(self.asked.items())), dict(sorted(self.told.items()))
         return _encode(self)
 
     @classmethod
@@ -177,20 +193,24 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
 
     def pass_time(self, stamp: int) -> None:
         """Note that an event has this time."""
-        self.first = self.first or stamp
-        self.last = max(self.last, stamp)
-        if self.latest and 0 < stamp - self.latest <= _PAUSE_MS:
+        if not self.latest:
+            self.first = stamp
+        elif 0 < stamp - self.latest <= _PAUSE_MS:
             self.active_ms += stamp - self.latest
+        self.last = max(self.last, stamp)
         self.latest = stamp
 
     def hour_at(self, event: Event) -> Hour:
         """The figures of an event's hour; one without a time counts where the log has come to."""
-        key = hour_of(event.timestamp if event.timestamp > 0 else self.latest)
+        key = (event.timestamp if event.timestamp > 0 else self.latest) // HOUR_MS
         hour = self.hours.get(key)
-        if hour is None:
-            hour = self.hours[key] = Hour()
+        return self._new_hour(hour_of(key)) if hour is None else hour
+
+    def _new_hour(self, key: int) -> Hour:
+        if key not in self.hours:
+            self.hours[key] = Hour()
             self.hours, self.coarse_until = coarsen(self.hours, self.coarse_until)
-        return self.hours.setdefault(key, hour)
+        return self.hours.setdefault(key, Hour())
 
     def tool_at(self, event: Event, name: str) -> ToolUse:
         """The figures of a tool in an event's hour."""
@@ -220,22 +240,22 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         self.files = keep_heaviest(self.files, _FILES_MAX)
 
 
-def _user(tally: Tally, event: Event) -> None:
+def _user(tally: Tally, event: Event, words: Words) -> None:
     hour = tally.hour_at(event)
     hour.messages += 1
     hour.asked += 1
-    words = words_of(_text_of(_decode_said(event.raw).content, _USER_CHARS))
-    count_known(tally.asked, words)
-    count_terms(tally.terms, words)
+    said = words_of(_text_of(_decode_said(event.raw).content, _USER_CHARS))
+    words.asked.words(said)
+    count_terms(tally.terms, said[:_TERM_WORDS])
     tally.terms = keep_heaviest(tally.terms, _TERMS_MAX)
 
 
-def _assistant(tally: Tally, event: Event) -> None:
+def _assistant(tally: Tally, event: Event, words: Words) -> None:
     tally.hour_at(event).messages += 1
     said = _decode_said(event.raw)
     if said.usage is not None or said.metadata is not None or said.model is not None:
         tally.spend(event, said.usage, said.model, said.metadata)
-    count_known(tally.told, words_of(_text_of(said.content, _ASSISTANT_CHARS)))
+    words.told.text(_text_of(said.content, _ASSISTANT_CHARS))
 
 
 def _text_of(content: Any, most: int) -> str:
@@ -247,11 +267,11 @@ def _text_of(content: Any, most: int) -> str:
     return " ".join(text[:most] for text in texts if isinstance(text, str))[:most]
 
 
-def _system(tally: Tally, event: Event) -> None:
+def _system(tally: Tally, event: Event, _words: Words) -> None:
     tally.hour_at(event).messages += 1
 
 
-def _tool_call(tally: Tally, event: Event) -> None:
+def _tool_call(tally: Tally, event: Event, words: Words) -> None:
     call = _decode_call(event.raw)
     if call.usage is not None or call.metadata is not None:
         tally.spend(event, call.usage, call.model, call.metadata)
@@ -263,7 +283,7 @@ def _tool_call(tally: Tally, event: Event) -> None:
     if len(tally.pending) > _PENDING_MAX:
         del tally.pending[next(iter(tally.pending))]
     text = _plain(bytes(call.params)[:_CALL_BYTES])
-    count_known(tally.told, words_of(text))
+    words.told.text(text)
     for path in _paths(call.params, text):
         tally.touch(path)
 
@@ -282,7 +302,8 @@ def _paths(params: msgspec.Raw, text: str) -> Iterable[str]:
             ]
             if named:
                 return named
-    return dict.fromkeys(_PATH.findall(text))
+    pieces = (piece.strip(_AROUND_PATHS) for piece in text.split() if "." in piece)
+    return dict.fromkeys(piece for piece in pieces if _is_path(piece))
 
 
 def _plain(data: bytes) -> str:
@@ -290,7 +311,7 @@ def _plain(data: bytes) -> str:
     return _ESCAPES.sub(b" ", data).decode(errors="ignore")
 
 
-def _tool_result(tally: Tally, event: Event) -> None:
+def _tool_result(tally: Tally, event: Event, words: Words) -> None:
     tally.hour_at(event).messages += 1
     found = _decode_result(event.raw)
     call = None
@@ -301,43 +322,43 @@ def _tool_result(tally: Tally, event: Event) -> None:
     if call is not None:
         took = event.timestamp - call.since if call.since > 0 else -1
         tally.tool_at(event, call.tool).finish(took if took >= 0 else None, failed=failed)
-    count_known(tally.told, words_of(_plain(raw[:_RESULT_BYTES])))
+    words.told.text(_plain(raw[:_RESULT_BYTES]))
 
 
-def _turn_start(tally: Tally, event: Event) -> None:
+def _turn_start(tally: Tally, event: Event, _words: Words) -> None:
     tally.hour_at(event).turns += 1
 
 
-def _turn_end(tally: Tally, event: Event) -> None:
+def _turn_end(tally: Tally, event: Event, _words: Words) -> None:
     """Calls that a turn leaves open wait for someone: that is not how long the tool takes."""
     for id, call in tally.pending.items():
         if call.run == (event.run or ""):
             tally.pending[id] = Pending(call.tool, 0, call.run)
 
 
-def _stop(tally: Tally, _event: Event) -> None:
+def _stop(tally: Tally, _event: Event, _words: Words) -> None:
     for id, call in tally.pending.items():
         tally.pending[id] = Pending(call.tool, 0, call.run)
 
 
-def _usage(tally: Tally, event: Event) -> None:
+def _usage(tally: Tally, event: Event, _words: Words) -> None:
     figures = event.data
     tally.spend(event, figures, figures.get("model"), None)
 
 
-def _title(tally: Tally, event: Event) -> None:
+def _title(_tally: Tally, event: Event, words: Words) -> None:
     named = _decode_named(event.raw)
     if isinstance(named.title, str) and named.auto is not True:
-        count_known(tally.asked, words_of(named.title[:_USER_CHARS]))
+        words.asked.text(named.title[:_USER_CHARS])
 
 
-def _session_start(tally: Tally, event: Event) -> None:
+def _session_start(tally: Tally, event: Event, _words: Words) -> None:
     agent = _decode_named(event.raw).agent_id
     if isinstance(agent, str) and tally.agent is None:
         tally.agent = agent[:NAME_CHARS_MAX]
 
 
-_REDUCERS: dict[str, Callable[[Tally, Event], None]] = {
+_REDUCERS: dict[str, Callable[[Tally, Event, Words], None]] = {
     "user": _user,
     "assistant": _assistant,
     "system": _system,
