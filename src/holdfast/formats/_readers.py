@@ -12,6 +12,17 @@ __all__ = ["READERS", "claims", "reader_for", "reader_of", "readers"]
 
 # Modules of `formats/readers/`, each with its READER; the particular before the general.
 READERS: tuple[str, ...] = (
+    "claude_code",
+    "codex",
+    "gemini_cli",
+    "qwen",
+    "pi",
+    "copilot_cli",
+    "acpx",
+    "cline",
+    "opencode",
+    "goose",
+    "aider",
     "oneringai",
     "orbitmesh",
     "openagent_terminal",

@@ -1,0 +1,206 @@
+"""Writing down a session of a coding agent as drafts, one source entry after the other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.formats._foreign import Draft, Foreign
+from holdfast.formats.readers._shape import block_text, items, mapping
+
+__all__ = ["Book", "Entry"]
+
+_TALK = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result"})
+
+
+class Entry:
+    """One line, row or message of the source, and the drafts that it gives.
+
+    The first draft carries the source as it came. An entry that says nothing of the conversation
+    becomes a frame. ``kind`` names, in the frame, why it is no part of the conversation.
+    """
+
+    def __init__(self, book: Book, raw: Any, stamp: int | None, key: str, run: str | None) -> None:
+        self.drafts: list[Draft] = []
+        self.key = key
+        self.kind: str | None = None
+        self._book = book
+        self._raw = raw
+        self._stamp = stamp
+        self._run = run
+
+    def add(self, type: str, data: dict[str, Any], key: str | None = None) -> None:
+        """One draft. One whose key is known from an earlier entry is left out."""
+        if key is None:
+            key = f"{self.key}/{len(self.drafts)}" if self.drafts else self.key
+        if not self._book.claim(key):
+            return
+        kept = {name: value for name, value in data.items() if value is not None}
+        self.drafts.append(Draft(type, kept, self._stamp, self._run, key))
+
+    def user(self, content: Any, key: str | None = None) -> None:
+        """What a person said: a text or blocks. Nothing is not said."""
+        said = _content(content)
+        if said:
+            self.add("user", {"role": "user", "content": said}, key)
+
+    def assistant(self, content: Any, model: Any = None, key: str | None = None) -> None:
+        """What the model said."""
+        said = _content(content)
+        if said:
+            self.add(
+                "assistant", {"role": "assistant", "content": said, "model": _name(model)}, key
+            )
+
+    def thinking(self, content: Any, signature: Any = None, key: str | None = None) -> None:
+        """What the model thought: a text with its signature, or blocks of the provider."""
+        if content or signature:
+            self.add("thinking", {"content": content, "signature": _name(signature)}, key)
+
+    def call(self, id: Any, tool: Any, params: Any, signature: Any = None) -> None:
+        """What the model wants done. Told again, it is left out."""
+        name = _name(tool) or "unknown"
+        call = {
+            "id": str(id),
+            "tool": name,
+            "params": params,
+            "thought_signature": _name(signature),
+        }
+        self.add("tool_call", call, f"call/{id}")
+
+    def result(self, id: Any, result: Any, *, is_error: bool = False) -> None:
+        """What came of it. Told again, it is left out."""
+        data: dict[str, Any] = {"toolCallId": str(id), "result": _result(result)}
+        self.add("tool_result", data | ({"is_error": True} if is_error else {}), f"result/{id}")
+
+    def usage(self, figures: dict[str, Any], model: Any = None, key: str | None = None) -> None:
+        """What a request cost."""
+        if figures:
+            self.add("usage", figures | {"model": _name(model)}, key)
+
+    def close(self) -> list[Draft]:
+        """The drafts, of which the first has the source."""
+        if not self.drafts:
+            data = {"direction": "imported", "tool": self._book.tool, "kind": self.kind}
+            self.add("frame", data, self._book.free_key(f"frame/{self.key}"))
+        self.drafts[0].raw = self._raw
+        return self.drafts
+
+
+class Book:
+    """The drafts of one session. ``problems`` says what could not be read."""
+
+    def __init__(self, tool: str, problems: list[str] | None = None) -> None:
+        self.tool = tool
+        self.problems: list[str] = [] if problems is None else problems
+        self.drafts: list[Draft] = []
+        self.first_stamp: int | None = None
+        self._keys: set[str] = set()
+        self._doubles: dict[str, int] = {}
+        self._last_stamp: int | None = None
+
+    def claim(self, key: str) -> bool:
+        """Take a key for a draft; False if it is taken."""
+        if key in self._keys:
+            return False
+        self._keys.add(key)
+        return True
+
+    def knows(self, key: str) -> bool:
+        """Whether an entry of that key was written down already."""
+        return key in self._keys or f"frame/{key}" in self._keys
+
+    def free_key(self, key: str) -> str:
+        """The key, or one like it that is not taken."""
+        free, count = key, self._doubles.get(key, 0)
+        while free in self._keys:
+            count += 1
+            free = f"{key}.{count}"
+        self._doubles[key] = count
+        return free
+
+    @contextmanager
+    def entry(
+        self,
+        raw: Any,
+        stamp: int | None = None,
+        key: str | None = None,
+        run: str | None = None,
+        *,
+        again: bool = False,
+    ) -> Iterator[Entry]:
+        """An entry to be filled; at the end of the block its drafts are in the book.
+
+        Without a key of its own it has one made of the source's bytes. One that came before
+        (``again``) leaves nothing if it says nothing new.
+        """
+        stamp = stamp or self._last_stamp
+        self._last_stamp = stamp
+        self.first_stamp = self.first_stamp or stamp
+        entry = Entry(self, raw, stamp, key or self.free_key(_digest(raw)), run)
+        yield entry
+        if entry.drafts or not again:
+            self.drafts += entry.close()
+
+    def has_talk(self) -> bool:
+        """Whether anything was said so far."""
+        return any(draft.type in _TALK and draft.run is None for draft in self.drafts)
+
+    def tell_summary(self, summary: Any, entry: Entry) -> None:
+        """What came before, in short: of use only where it is not there in full."""
+        entry.kind = "compaction"
+        words = block_text(summary)
+        if words.strip() and not self.has_talk():
+            entry.add("system", {"content": words})
+
+    def set_aside(self, first: int, run: str) -> None:
+        """What was said from a place on was taken back: it belongs to a run of its own."""
+        for draft in self.drafts[first:]:
+            if draft.run is None and draft.type in _TALK:
+                draft.run = run
+
+    def foreign(self, foreign_id: str, **details: Any) -> Foreign:
+        """The session as it is written down so far."""
+        details.setdefault("created_at", self.first_stamp)
+        drafts = _main_first(self.drafts)
+        return Foreign(self.tool, foreign_id, drafts, problems=self.problems, **details)
+
+
+def _main_first(drafts: list[Draft]) -> list[Draft]:
+    """The drafts, none of a side run before the first of the main one: that would pass for it."""
+    first = next((n for n, d in enumerate(drafts) if d.type in _TALK and d.run is None), None)
+    if first is None:
+        return drafts
+    early = [draft for draft in drafts[:first] if draft.run is not None]
+    main = [draft for draft in drafts[: first + 1] if draft.run is None]
+    return [*main, *early, *drafts[first + 1 :]] if early else drafts
+
+
+def _digest(raw: Any) -> str:
+    data = raw if isinstance(raw, bytes) else repr(raw).encode("utf-8", "surrogatepass")
+    return "line/" + hashlib.sha256(data).hexdigest()[:24]
+
+
+def _name(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _content(content: Any) -> Any:
+    """A text, or blocks of which some are no text; empty if nothing is said."""
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    blocks = [block for block in items(content) if isinstance(block, dict)]
+    said = [b for b in blocks if b.get("type") != "text" or _name(b.get("text"))]
+    if len(said) == 1 and said[0].get("type") == "text" and said[0].keys() <= {"type", "text"}:
+        return _content(said[0]["text"])
+    return said
+
+
+def _result(result: Any) -> Any:
+    """A tool's result; blocks that are all text become one text."""
+    blocks = items(result)
+    if blocks and all(mapping(b).get("type") == "text" for b in blocks):
+        return block_text(blocks)
+    return result

@@ -1,0 +1,97 @@
+"""Taking values out of records that nobody vouches for: what is not as it should be is empty."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "UUID",
+    "block_text",
+    "data_url_block",
+    "first_text",
+    "image_block",
+    "items",
+    "json_value",
+    "mapping",
+    "rename_figures",
+    "text",
+]
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_BASE64 = ";base64"
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """The value if it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def first_text(*values: Any) -> str | None:
+    """The first of the values that is a text with something in it."""
+    return next((value for value in values if isinstance(value, str) and value.strip()), None)
+
+
+def json_value(value: Any) -> Any:
+    """The value of a text that holds JSON; the text itself if it holds none."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def block_text(blocks: Any) -> str:
+    """The text of a content: a string, or the text of its blocks one below the other."""
+    if isinstance(blocks, str):
+        return blocks
+    parts = (part if isinstance(part, str) else mapping(part).get("text") for part in items(blocks))
+    return "\n".join(part for part in parts if isinstance(part, str) and part)
+
+
+def image_block(media: Any, data: Any) -> dict[str, Any] | None:
+    """A picture or document in our form; None without data."""
+    if not isinstance(data, str) or not data:
+        return None
+    media = media if isinstance(media, str) and media else "image/png"
+    kind = "image" if media.startswith("image/") else "document"
+    return {"type": kind, "source": {"type": "base64", "media_type": media, "data": data}}
+
+
+def data_url_block(url: Any) -> dict[str, Any] | None:
+    """A picture by its address, which may be a ``data:`` one that carries the picture itself."""
+    if not isinstance(url, str) or not url:
+        return None
+    head, comma, data = url.partition(",")
+    if head.startswith("data:") and comma and head.endswith(_BASE64):
+        return image_block(head[len("data:") : -len(_BASE64)], data)
+    if not url.startswith(("http://", "https://")):
+        return None
+    return {"type": "image", "source": {"type": "url", "url": url}}
+
+
+def rename_figures(figures: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """Token counts under our names: ``names`` maps the tool's name to ours. Zeros are left out."""
+    given = mapping(figures)
+    return {
+        ours: given[theirs]
+        for theirs, ours in names.items()
+        if _is_figure(given.get(theirs)) and given[theirs] > 0
+    }
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

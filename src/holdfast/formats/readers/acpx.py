@@ -1,0 +1,157 @@
+"""acpx: a JSON snapshot for each session, and beside it the frames that went over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._acpx_frames import Frames
+from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
+from holdfast.formats.readers._shape import (
+    data_url_block,
+    first_text,
+    image_block,
+    items,
+    json_value,
+    mapping,
+    rename_figures,
+    text,
+)
+
+__all__ = ["READER", "Acpx"]
+
+Record = dict[str, Any]
+
+_USAGE = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cache_read_tokens",
+    "cache_creation_input_tokens": "cache_write_tokens",
+}
+
+
+class Acpx:
+    """Reads ``~/.acpx/sessions/*.json`` and, where there is none, the frames."""
+
+    tool = "acpx"
+    places = (".acpx/sessions/*.json", ".acpx/sessions/*.stream.ndjson")
+
+    def claims(self, source: Source) -> bool:
+        """Whether it holds a snapshot or frames as acpx writes them."""
+        return any_of(source, ".json", _is_snapshot) or any_of(source, ".ndjson", _is_stream)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """Each snapshot is a session, and so are frames without one."""
+        told = set()
+        for name in names_of(source, ".json", _is_snapshot):
+            told.add(name.removesuffix(".json"))
+            yield _read_snapshot(mapping(source.json(name)), stem(name))
+        for name in names_of(source, ".ndjson", _is_stream):
+            base = name.partition(".stream.")[0]
+            if base not in told and not source.has(f"{base}.json"):
+                yield _read_stream(source, name, stem(f"{base}.x"))
+
+
+def _is_snapshot(source: Source, name: str) -> bool:
+    value = mapping(source.glimpse(name))
+    return "acpx_record_id" in value or {"acpxRecordId", "acpSessionId"} <= value.keys()
+
+
+def _is_stream(source: Source, name: str) -> bool:
+    return any(
+        "jsonrpc" in record or text(record.get("schema")).startswith("acpx.")
+        for record in first_records(source, name)
+    )
+
+
+def _read_stream(source: Source, name: str, own: str) -> Foreign:
+    book = Book(Acpx.tool)
+    frames = Frames(book)
+    for line, record in records(source, name, book.problems):
+        frames.take(line, record)
+    frames.finish()
+    return book.foreign(own, cwd=frames.cwd)
+
+
+def _read_snapshot(session: Record, own: str) -> Foreign:
+    book = Book(Acpx.tool)
+    created = read_time(_either(session, "created_at", "createdAt"))
+    about = {name: value for name, value in session.items() if name != "messages"}
+    with book.entry(about, created, "session") as entry:
+        entry.kind = "session"
+    turn, count = "start", 0
+    costs = mapping(_either(session, "request_token_usage", "requestTokenUsage"))
+    for message in items(session.get("messages")):
+        user, agent = (mapping(mapping(message).get(who)) for who in ("User", "Agent"))
+        if user:
+            turn, count = first_text(user.get("id")) or f"{turn}+", 0
+        count += 1
+        with book.entry(message, key=f"{turn}/{count}") as entry:
+            _tell_user(user, entry)
+            _tell_agent(agent, entry)
+            if user:
+                figures = rename_figures(costs.get(turn), _USAGE)
+                entry.usage(figures, None, f"usage/{turn}")
+    return book.foreign(
+        first_text(_either(session, "acpx_record_id", "acpxRecordId")) or own,
+        title=first_text(session.get("title"), session.get("name")),
+        cwd=first_text(session.get("cwd")),
+        created_at=created,
+    )
+
+
+def _either(session: Record, name: str, older: str) -> Any:
+    return session.get(name, session.get(older))
+
+
+def _tell_user(user: Record, entry: Entry) -> None:
+    blocks: list[Record | None] = []
+    for part in map(mapping, items(user.get("content"))):
+        mention = mapping(part.get("Mention"))
+        if isinstance(part.get("Text"), str):
+            blocks.append({"type": "text", "text": part["Text"]})
+        elif mention:
+            words = first_text(mention.get("content"), mention.get("uri"))
+            blocks.append({"type": "text", "text": words or ""})
+        elif "Image" in part:
+            blocks.append(_picture(part["Image"]))
+    entry.user([block for block in blocks if block])
+
+
+def _picture(image: Any) -> Record | None:
+    source = mapping(image).get("source")
+    return data_url_block(source) or image_block("image/png", source)
+
+
+def _tell_agent(agent: Record, entry: Entry) -> None:
+    results = mapping(agent.get("tool_results"))
+    for part in map(mapping, items(agent.get("content"))):
+        thought, call = mapping(part.get("Thinking")), mapping(part.get("ToolUse"))
+        if isinstance(part.get("Text"), str):
+            entry.assistant(part["Text"])
+        elif thought:
+            entry.thinking(text(thought.get("text")), thought.get("signature"))
+        elif isinstance(part.get("RedactedThinking"), str):
+            entry.thinking([{"type": "redacted_thinking", "data": part["RedactedThinking"]}])
+        elif call:
+            id = first_text(call.get("id")) or entry.key
+            params = call.get("input")
+            raw = json_value(call.get("raw_input"))
+            entry.call(id, call.get("name"), raw if params is None else params)
+            _tell_result(id, mapping(results.get(id)), entry)
+
+
+def _tell_result(id: str, result: Record, entry: Entry) -> None:
+    if not result:
+        return
+    content = mapping(result.get("content"))
+    picture = _picture(content["Image"]) if "Image" in content else None
+    words = first_text(content.get("Text"))
+    shown = [picture] if picture else words if words is not None else result.get("output")
+    entry.result(id, shown, is_error=result.get("is_error") is True)
+
+
+READER = Acpx()

@@ -1,0 +1,203 @@
+"""aider: one Markdown history for each project, with all chats one below the other."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.errors import HoldfastError
+from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._files import any_of, names_of
+from holdfast.formats.readers._shape import first_text
+
+__all__ = ["READER", "Aider"]
+
+_START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
+_TOKENS = re.compile(r"> Tokens: ([\d.,]+[kM]?) sent,(?:.*?) ([\d.,]+[kM]?) received\.?")
+_COST = re.compile(r"Cost: \$([\d.]+) message")
+_MODEL = re.compile(r"> (?:Main model|Model|Models): (\S+)(?: with| \()?")
+_VERSION = re.compile(r"> Aider v(\S+)")
+_PRIVATE = re.compile(
+    r"/(?!ask\b|code\b|architect\b|help\b|context\b|chat-mode\b)[a-z][a-z-]*(?:\s|$)"
+)
+_INPUT_TIME = re.compile(r"# (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)\s*")
+_INPUTS_BYTES_MAX = 16 * 1024 * 1024
+_SIZES = {"k": 1_000, "M": 1_000_000}
+
+
+class _Piece(NamedTuple):
+    """Lines of one kind: ``user``, ``assistant`` or ``notice``."""
+
+    kind: str
+    lines: list[str]
+
+
+class Aider:
+    """Reads ``.aider.chat.history.md``."""
+
+    tool = "aider"
+    places = (".aider.chat.history.md", "*/.aider.chat.history.md", "*/*/.aider.chat.history.md")
+
+    def claims(self, source: Source) -> bool:
+        """Whether a file has the heading of a chat."""
+        return any_of(source, ".md", _is_mine)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """Each chat in each history is a session."""
+        for name in names_of(source, ".md", _is_mine):
+            yield from _read_history(source, name)
+
+
+def _is_mine(source: Source, name: str) -> bool:
+    return any(map(_START.fullmatch, _text(source.head(name)).split("\n")))
+
+
+def _read_history(source: Source, name: str) -> Iterator[Foreign]:
+    problems: list[str] = []
+    data = source.read(name, source.bounds.document_bytes_max)
+    lines = _text(data).split("\n")
+    if "\ufffd" in "".join(lines) and b"\xef\xbf\xbd" not in data:
+        problems.append(f"{name}: bytes that are no text were replaced")
+    inputs = _Inputs(source, posixpath.join(posixpath.dirname(name), ".aider.input.history"))
+    starts = [number for number, line in enumerate(lines) if _START.fullmatch(line)]
+    told: set[str] = set()
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        yield _read_chat(lines[start:end], inputs, told, list(problems))
+
+
+def _read_chat(lines: list[str], inputs: _Inputs, told: set[str], problems: list[str]) -> Foreign:
+    started = _START.fullmatch(lines[0])
+    assert started is not None
+    stamp = read_time(started[1])
+    book = Book(Aider.tool, problems)
+    model = _found(_MODEL, lines)
+    with book.entry(lines[0], stamp, "start") as entry:
+        entry.kind = "start"
+    for number, piece in enumerate(_pieces(lines[1:])):
+        raw = "\n".join(piece.lines)
+        at = inputs.time_of(_said(piece), stamp) if piece.kind == "user" else None
+        with book.entry(raw, at, f"piece/{number}") as entry:
+            _tell(piece, model, entry)
+    return book.foreign(
+        _identity(started[1], lines, told),
+        created_at=stamp,
+        version=_found(_VERSION, lines),
+    )
+
+
+def _identity(started: str, lines: list[str], told: set[str]) -> str:
+    """A name for a chat that has none: its time, and the command that it was started with."""
+    command = first_text(*(line for line in lines[1:8] if line.startswith("> "))) or ""
+    digest = hashlib.sha256(command.encode()).hexdigest()[:8]
+    own = f"{started.replace(' ', 'T')}-{digest}"
+    while own in told:
+        own += "-again"
+    told.add(own)
+    return own
+
+
+def _pieces(lines: list[str]) -> Iterator[_Piece]:
+    """Runs of lines of one kind; blank ones belong to the answer that they are in."""
+    kind, kept = "", list[str]()
+    for line in lines:
+        own = (
+            "user"
+            if line.startswith("#### ")
+            else "notice"
+            if line.startswith("> ")
+            else "assistant"
+        )
+        if not line.strip() and kind != "assistant":
+            continue
+        if own != kind and kept:
+            yield _Piece(kind, kept)
+            kept = []
+        kind = own
+        kept.append(line)
+    if kept:
+        yield _Piece(kind, kept)
+
+
+def _said(piece: _Piece) -> str:
+    return "\n".join(line.removeprefix("#### ").rstrip() for line in piece.lines).strip()
+
+
+def _tell(piece: _Piece, model: str | None, entry: Entry) -> None:
+    entry.kind = piece.kind
+    if piece.kind == "user":
+        said = _said(piece)
+        if _PRIVATE.match(said):
+            entry.kind = "command"
+        elif said != "<blank>":
+            entry.user(said)
+    elif piece.kind == "assistant":
+        entry.assistant("\n".join(piece.lines).strip(), model)
+    else:
+        for line in piece.lines:
+            _tell_usage(line, model, entry)
+
+
+def _tell_usage(line: str, model: str | None, entry: Entry) -> None:
+    tokens = _TOKENS.match(line)
+    if tokens is None:
+        return
+    figures = {"input_tokens": _number(tokens[1]), "output_tokens": _number(tokens[2])}
+    cost = _COST.search(line)
+    entry.usage(figures | ({"cost": float(cost[1])} if cost else {}), model)
+
+
+def _number(words: str) -> int:
+    factor = _SIZES.get(words[-1], 1)
+    try:
+        return round(float(words.rstrip("kM").replace(",", "")) * factor)
+    except ValueError:
+        return 0
+
+
+def _found(pattern: re.Pattern[str], lines: list[str]) -> str | None:
+    return next((found[1] for line in lines if (found := pattern.match(line))), None)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+class _Inputs:
+    """When each input was typed, from the file that aider keeps of them."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._times: dict[str, list[int]] = {}
+        try:
+            if not source.has(name):
+                return
+            lines = _text(source.read(name, _INPUTS_BYTES_MAX)).split("\n")
+        except HoldfastError:
+            return
+        stamp: int | None = None
+        said: list[str] = []
+        for line in [*lines, "# end"]:
+            if line.startswith("+"):
+                said.append(line[1:].rstrip())
+                continue
+            if said and stamp is not None:
+                self._times.setdefault("\n".join(said).strip(), []).append(stamp)
+                said = []
+            found = _INPUT_TIME.fullmatch(line)
+            stamp = read_time(found[1]) if found else stamp
+
+    def time_of(self, said: str, after: int | None) -> int | None:
+        """When that was typed, in a chat that began at ``after``; each time is given once."""
+        times = self._times.get(said, [])
+        while times:
+            stamp = times.pop(0)
+            if after is None or stamp >= after:
+                return stamp
+        return None
+
+
+READER = Aider()

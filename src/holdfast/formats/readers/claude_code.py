@@ -1,0 +1,273 @@
+"""Claude Code: one JSONL file for each session, its records a tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
+from holdfast.formats.readers._shape import (
+    UUID,
+    block_text,
+    first_text,
+    items,
+    mapping,
+    rename_figures,
+    text,
+)
+from holdfast.formats.readers._tree import Node, left_behind
+
+__all__ = ["READER", "ClaudeCode"]
+
+Record = dict[str, Any]
+
+_TALK = frozenset({"user", "assistant"})
+_OWN_TYPES = frozenset(
+    """
+    queue-operation file-history-snapshot last-prompt custom-title ai-title attachment progress
+    permission-mode agent-name pr-link
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+# What the tool itself says in a user's place.
+_NOISE = re.compile(
+    r"\s*(?:<(?:local-command-(?:stdout|stderr|caveat)|command-(?:message|args|contents)|bash-(?:input"
+    r"|stdout|stderr)|system-reminder|task-notification|user-memory-input|teammate-message"
+    r"|new-diagnostics|ide_(?:opened_file|selection|diagnostics))\b|Caveat: The messages below were"
+    r"|\[Request interrupted by user)"
+)
+_COMMAND = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
+_ARGUMENTS = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
+_USAGE = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cache_read_tokens",
+    "cache_creation_input_tokens": "cache_write_tokens",
+}
+_SYNTHETIC = "<synthetic>"
+
+
+class ClaudeCode:
+    """Reads ``~/.claude/projects/*/*.jsonl``."""
+
+    tool = "claude-code"
+    places = (".claude/projects/*/*.jsonl", ".config/claude/projects/*/*.jsonl")
+    homes: ClassVar[dict[str, str]] = {"CLAUDE_CONFIG_DIR": ".claude"}
+
+    def claims(self, source: Source) -> bool:
+        """Whether a file holds records as Claude Code writes them."""
+        return any_of(source, ".jsonl", _is_mine)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """Each file is a session."""
+        for name in names_of(source, ".jsonl", _is_mine):
+            yield _Transcript(source, name).foreign()
+
+
+def _is_mine(source: Source, name: str) -> bool:
+    return any(_is_record(record) for record in first_records(source, name))
+
+
+def _is_record(record: Record) -> bool:
+    kind = record.get("type")
+    if kind in _TALK:
+        named = "sessionId" in record or "uuid" in record
+        return named and "content" in mapping(record.get("message"))
+    if kind == "summary":
+        return "leafUuid" in record
+    return kind in _OWN_TYPES and ("sessionId" in record or "messageId" in record)
+
+
+class _Transcript:
+    """One file on its way to a session."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._book = Book(ClaudeCode.tool)
+        self._stem = stem(name)
+        self._lines = list(records(source, name, self._book.problems))
+        self._is_side_file = all(
+            record.get("isSidechain") is True for _, record in self._lines if "uuid" in record
+        )
+        self._strays = self._find_strays()
+        self._sides: dict[str, str] = {}
+        self._last_of_message = {
+            mapping(record.get("message")).get("id"): number
+            for number, (_, record) in enumerate(self._lines)
+            if record.get("type") == "assistant"
+        }
+
+    def foreign(self) -> Foreign:
+        """The session."""
+        for number, (line, record) in enumerate(self._lines):
+            key = first_text(record.get("uuid"))
+            if key is not None and self._book.knows(key):
+                continue  # a resumed session repeats the lines of the one before
+            stamp = read_time(record.get("timestamp"))
+            with self._book.entry(line, stamp, key, self._run(record)) as entry:
+                self._tell(number, record, entry)
+        own, parent = self._identity()
+        return self._book.foreign(
+            own,
+            title=self._title(),
+            cwd=self._first("cwd"),
+            parent=parent,
+            version=self._first("version"),
+        )
+
+    # --- what belongs where
+
+    def _find_strays(self) -> dict[str, str]:
+        nodes = [
+            _node(record)
+            for _, record in self._lines
+            if isinstance(record.get("uuid"), str) and self._is_main(record)
+        ]
+        return left_behind(nodes, joined_roots=True)
+
+    def _is_main(self, record: Record) -> bool:
+        return self._is_side_file or record.get("isSidechain") is not True
+
+    def _run(self, record: Record) -> str | None:
+        """The run of a sub-agent, or of a branch that was left behind; None for the main one."""
+        own = text(record.get("uuid"))
+        if self._is_main(record):
+            stray = self._strays.get(own)
+            return f"branch-{stray}" if stray else None
+        before = self._sides.get(text(record.get("parentUuid")))
+        run = before or f"side-{first_text(record.get('agentId'), own) or 'agent'}"
+        self._sides[own] = run
+        return run
+
+    def _identity(self) -> tuple[str, str | None]:
+        """The session's own id, and that of the one it goes on from."""
+        ids = [text(record.get("sessionId")) for _, record in self._lines]
+        ids = list(dict.fromkeys(filter(None, ids)))
+        if self._is_side_file and ids and self._first("agentId"):
+            return f"{ids[-1]}/agent-{self._first('agentId')}", ids[-1]
+        own = self._stem if UUID.fullmatch(self._stem) or not ids else ids[-1]
+        return own, next((id for id in ids if id != own), None)
+
+    def _first(self, member: str) -> str | None:
+        return next((r[member] for _, r in self._lines if first_text(r.get(member))), None)
+
+    def _title(self) -> str | None:
+        found = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
+        titles: dict[str, str] = {}
+        for _, record in self._lines:
+            member = found.get(text(record.get("type")))
+            if member and first_text(record.get(member)):
+                titles[member] = record[member]
+        return next((titles[member] for member in found.values() if member in titles), None)
+
+    # --- what a record says
+
+    def _tell(self, number: int, record: Record, entry: Entry) -> None:
+        kind = record.get("type")
+        if kind == "user":
+            self._tell_user(number, record, entry)
+        elif kind == "assistant":
+            self._tell_assistant(number, record, entry)
+        elif kind == "attachment":
+            _tell_queued(mapping(record.get("attachment")), entry)
+
+    def _tell_user(self, number: int, record: Record, entry: Entry) -> None:
+        content = mapping(record.get("message")).get("content")
+        for block in items(content):
+            if mapping(block).get("type") == "tool_result":
+                failed = block.get("is_error") is True
+                entry.result(block.get("tool_use_id"), block.get("content"), is_error=failed)
+        if record.get("isCompactSummary") is True:
+            self._book.tell_summary(content, entry)
+        elif record.get("isMeta") is True or record.get("isVisibleInTranscriptOnly") is True:
+            entry.kind = "meta"
+        else:
+            self._tell_words(number, content, entry)
+
+    def _tell_words(self, number: int, content: Any, entry: Entry) -> None:
+        command = _COMMAND.search(content) if isinstance(content, str) else None
+        if command is not None:
+            if self._is_answered(number):
+                arguments = _ARGUMENTS.search(content)
+                entry.user(f"{command[1]} {arguments[1] if arguments else ''}".strip())
+            entry.kind = "command"
+        elif isinstance(content, str):
+            entry.kind = "noise"
+            entry.user("" if _NOISE.match(content) else content)
+        else:
+            entry.user([block for block in items(content) if _is_said(mapping(block))])
+
+    def _is_answered(self, number: int) -> bool:
+        """Whether the model answered: a command that only concerns the tool is no turn."""
+        for at in range(number + 1, len(self._lines)):
+            record = self._lines[at][1]
+            if record.get("type") == "assistant":
+                return mapping(record.get("message")).get("model") != _SYNTHETIC
+            if record.get("type") == "user" and record.get("isMeta") is not True:
+                return False
+        return False
+
+    def _tell_assistant(self, number: int, record: Record, entry: Entry) -> None:
+        message = mapping(record.get("message"))
+        model = message.get("model")
+        if model == _SYNTHETIC or record.get("isApiErrorMessage") is True:
+            entry.kind = "synthetic"
+            return
+        content = message.get("content")
+        for block in (
+            [{"type": "text", "text": content}] if isinstance(content, str) else items(content)
+        ):
+            _tell_block(mapping(block), model, entry)
+        if self._last_of_message.get(message.get("id")) == number:
+            figures = rename_figures(message.get("usage"), _USAGE)
+            entry.usage(figures, model, f"usage/{message.get('id') or entry.key}")
+
+
+def _node(record: Record) -> Node:
+    message = mapping(record.get("message"))
+    parent = first_text(record.get("parentUuid"), record.get("logicalParentUuid"))
+    blocks = [mapping(block) for block in items(message.get("content"))]
+    calls = [block.get("id") for block in blocks if block.get("type") == "tool_use"]
+    answers = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
+    group = first_text(message.get("id")) if record.get("type") == "assistant" else None
+    return Node(record["uuid"], parent, group, _texts(calls), _texts(answers))
+
+
+def _texts(values: list[Any]) -> tuple[str, ...]:
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def _is_said(block: Record) -> bool:
+    kind = block.get("type")
+    if kind == "text":
+        return not _NOISE.match(text(block.get("text")))
+    return kind in {"image", "document"}
+
+
+def _tell_block(block: Record, model: Any, entry: Entry) -> None:
+    kind = block.get("type")
+    if kind == "text":
+        entry.assistant(block.get("text"), model)
+    elif kind == "thinking":
+        entry.thinking(text(block.get("thinking")), block.get("signature"))
+    elif kind == "redacted_thinking":
+        entry.thinking([block])
+    elif kind == "tool_use":
+        entry.call(block.get("id"), block.get("name"), block.get("input"))
+    elif isinstance(kind, str) and kind.endswith(("_tool_use", "_tool_result")):
+        entry.assistant([block], model)  # run by the provider itself
+
+
+def _tell_queued(attachment: Record, entry: Entry) -> None:
+    """Words that were typed while the model worked, and reached it in mid-turn."""
+    entry.kind = text(attachment.get("type")) or None
+    if attachment.get("type") != "queued_command":
+        return
+    prompt = attachment.get("prompt")
+    if attachment.get("commandMode") in {None, "prompt"} and not _NOISE.match(block_text(prompt)):
+        entry.user(prompt)
+
+
+READER = ClaudeCode()

@@ -1,0 +1,288 @@
+"""Cline: a JSON file of messages and a manifest for each session; before that one for each task."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from holdfast.errors import HoldfastError
+from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._cline_words import read_assistant, read_user
+from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
+from holdfast.formats.readers._shape import first_text, items, json_value, mapping, text
+from holdfast.formats.readers._shape import rename_figures as figures_of
+
+__all__ = ["READER", "Cline"]
+
+Record = dict[str, Any]
+
+_MESSAGES = ".messages.json"
+_HISTORY = "api_conversation_history.json"
+_HISTORY_NAMES = (_HISTORY, "claude_messages.json")
+_USAGE = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "cacheReadTokens": "cache_read_tokens",
+    "cacheWriteTokens": "cache_write_tokens",
+    "tokensIn": "input_tokens",
+    "tokensOut": "output_tokens",
+    "cacheReads": "cache_read_tokens",
+    "cacheWrites": "cache_write_tokens",
+    "cost": "cost",
+}
+_CWD = re.compile(r"Current Working Directory \(([^\n]+?)\) Files")
+
+
+class Cline:
+    """Reads ``~/.cline/data/sessions`` and the tasks of the editor's extension."""
+
+    tool = "cline"
+    places = (
+        ".cline/data/sessions/*/*.messages.json",
+        ".cline/data/tasks/*/api_conversation_history.json",
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/api_conversation_history.json",
+        "Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/*/*.json",
+    )
+    homes: ClassVar[dict[str, str]] = {"CLINE_DATA_DIR": ".cline/data", "CLINE_DIR": ".cline"}
+
+    def claims(self, source: Source) -> bool:
+        """Whether it holds messages, a manifest or an index as Cline writes them."""
+        return any_of(source, ".json", _is_mine) or any_of(source, ".db", _is_index)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """Every session, also one of which only the manifest or the index is there."""
+        told = set()
+        for name in names_of(source, ".json", _is_mine):
+            foreign = _read_file(source, name)
+            if foreign.foreign_id not in told:
+                told.add(foreign.foreign_id)
+                yield foreign
+        for name in names_of(source, ".db", _is_index):
+            for foreign in _read_index(source, name):
+                if foreign.foreign_id not in told:
+                    yield foreign
+
+
+def _is_mine(source: Source, name: str) -> bool:
+    return _is_history(source, name) or _is_messages(source, name) or _is_manifest(source, name)
+
+
+def _is_history(source: Source, name: str) -> bool:
+    return name.endswith(_HISTORY_NAMES) and source.head(name, 64).lstrip().startswith(b"[")
+
+
+def _is_messages(source: Source, name: str) -> bool:
+    if name.endswith(_MESSAGES):  # also one that is torn
+        return b'"messages"' in source.head(name)
+    value = mapping(source.glimpse(name))
+    return isinstance(value.get("messages"), list) and {"sessionId", "origin"} <= value.keys()
+
+
+def _is_manifest(source: Source, name: str) -> bool:
+    head = source.head(name, 4096)
+    return b'"session_id"' in head and b'"started_at"' in head and b'"workspace_root"' in head
+
+
+def _is_index(source: Source, name: str) -> bool:
+    columns = tables_of(source, name).get("sessions", ())
+    return {"session_id", "messages_path", "workspace_root"} <= set(columns)
+
+
+# --- the files of one session
+
+
+def _read_file(source: Source, name: str) -> Foreign:
+    if name.endswith(_HISTORY_NAMES):
+        return _read_task(source, name)
+    problems: list[str] = []
+    base = name.removesuffix(_MESSAGES).removesuffix(".json")
+    if _is_manifest(source, name):
+        about = mapping(_load(source, name, problems))
+        kept = mapping(_load(source, base + _MESSAGES, problems))
+    else:
+        about = mapping(_load(source, f"{base}.json", problems)) if name != base else {}
+        kept = mapping(_load(source, name, problems))
+    own = first_text(kept.get("sessionId"), about.get("session_id")) or posixpath.basename(base)
+    return _foreign(own, about, kept, problems)
+
+
+def _load(source: Source, name: str, problems: list[str]) -> Any:
+    """A JSON file; what a torn one still holds is not to be had, and that is told."""
+    if not source.has(name):
+        if name.endswith(_MESSAGES):
+            problems.append(f"{name}: the messages of the session are not here")
+        return None
+    try:
+        return source.json(name)
+    except HoldfastError as error:
+        problems.append(f"{name}: {error}")
+        return None
+
+
+def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Foreign:
+    book = Book(Cline.tool, problems)
+    started = read_time(about.get("started_at"))
+    with book.entry(about or {"sessionId": own}, started, "session") as entry:
+        entry.kind = "session"
+    if first_text(kept.get("system_prompt")):
+        with book.entry(kept["system_prompt"], key="system_prompt") as entry:
+            entry.kind = "system_prompt"
+    teller = _Teller(book, first_text(about.get("model")))
+    for message in items(kept.get("messages")):
+        teller.take(message)
+    details = mapping(about.get("metadata"))
+    origin = mapping(details.get("sessionHistoryOrigin")) or mapping(kept.get("origin"))
+    return book.foreign(
+        own,
+        title=first_text(details.get("title")),
+        cwd=first_text(about.get("cwd"), about.get("workspace_root")),
+        parent=first_text(about.get("parent_session_id")),
+        version=first_text(origin.get("version")),
+        created_at=started or book.first_stamp,
+    )
+
+
+def _read_index(source: Source, name: str) -> Iterator[Foreign]:
+    """The sessions that the index knows; their messages lie elsewhere."""
+    problems: list[str] = []
+    with source.database(name) as database:
+        query = "SELECT * FROM sessions ORDER BY session_id"
+        rows = whole_rows(database.rows(query), name, problems)
+    for row in rows:
+        about = row | {"metadata": json_value(row.get("metadata_json"))}
+        own = text(row.get("session_id"))
+        missing = f"{name}: the messages of session {own} are in {own}{_MESSAGES}"
+        yield _foreign(own, about, {}, [*problems, missing])
+
+
+# --- tasks of earlier versions
+
+
+def _read_task(source: Source, name: str) -> Foreign:
+    problems: list[str] = []
+    folder = posixpath.dirname(name)
+    own = source.only(name).folder or "task"
+    book = Book(Cline.tool, problems)
+    teller = _Teller(book, None)
+    for message in items(_load(source, name, problems)):
+        teller.take(message)
+    shown = items(_load(source, posixpath.join(folder, "ui_messages.json"), problems))
+    stamps = [stamp for m in shown if (stamp := read_time(mapping(m).get("ts")))]
+    created = read_time(int(own)) if own.isdigit() and len(own) > 9 else None
+    for draft in book.drafts:
+        draft.timestamp = draft.timestamp or created or next(iter(stamps), None)
+    task = next(
+        (text(mapping(m).get("text")) for m in shown if mapping(m).get("say") == "task"), ""
+    )
+    return book.foreign(
+        own,
+        title=first_text(task.strip()[:120]),
+        cwd=teller.cwd,
+        created_at=created or next(iter(stamps), book.first_stamp),
+    )
+
+
+class _Teller:
+    """Takes messages one after the other; a call in a text is answered by the next message."""
+
+    def __init__(self, book: Book, model: str | None) -> None:
+        self.cwd: str | None = None
+        self._book = book
+        self._model = model
+        self._count = 0
+        self._open: list[tuple[str, str]] = []
+
+    def take(self, message: Any) -> None:
+        """One message."""
+        self._count += 1
+        given = mapping(message)
+        key = f"message/{first_text(given.get('id')) or self._count}"
+        with self._book.entry(message, read_time(given.get("ts")), key) as entry:
+            content = given.get("content")
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            found = [mapping(block) for block in items(blocks)]
+            if given.get("role") == "assistant":
+                self._tell_assistant(given, found, entry)
+            elif given.get("role") == "user":
+                self._tell_user(found, entry)
+
+    def _tell_assistant(self, message: Record, blocks: list[Record], entry: Entry) -> None:
+        info = mapping(message.get("modelInfo"))
+        model = first_text(info.get("id"), info.get("modelId"), self._model)
+        for block in blocks:
+            kind = block.get("type")
+            if kind == "text":
+                self._tell_words(text(block.get("text")), model, entry)
+            elif kind == "thinking":
+                entry.thinking(text(block.get("thinking")), block.get("signature"))
+            elif kind == "redacted_thinking":
+                entry.thinking([block])
+            elif kind == "tool_use":
+                id = first_text(block.get("id"), block.get("call_id"))
+                entry.call(id or entry.key, block.get("name"), block.get("input"))
+        entry.usage(figures_of(message.get("metrics"), _USAGE), model)
+
+    def _tell_words(self, words: str, model: str | None, entry: Entry) -> None:
+        said, call = read_assistant(words)
+        entry.assistant(said.strip() if call else said, model)
+        if call is not None:
+            id = f"{entry.key}/{call.tool}"
+            self._open.append((call.tool, id))
+            entry.call(id, call.tool, call.params)
+
+    def _tell_user(self, blocks: list[Record], entry: Entry) -> None:
+        said: list[Record] = []
+        result: list[Record] = []
+        answered: tuple[str, bool] | None = None
+        for block in blocks:
+            kind = block.get("type")
+            if kind == "tool_result":
+                said += self._tell_result(block, entry)
+            elif kind == "text":
+                spoken = read_user(text(block.get("text")))
+                self._note_cwd(text(block.get("text")))
+                if spoken.result is not None and answered is None:
+                    answered = self._answered(spoken.tool, entry), spoken.is_error
+                    result.append({"type": "text", "text": spoken.result})
+                    said += _words(spoken.said)
+                elif answered is not None and spoken.said and "<" not in block["text"][:1]:
+                    result.append(block)
+                else:
+                    said += _words(spoken.said)
+            elif kind in {"image", "document"}:
+                said.append(block)
+        if answered is not None:
+            entry.result(answered[0], result, is_error=answered[1])
+        entry.kind = "context"
+        entry.user(said)
+
+    def _tell_result(self, block: Record, entry: Entry) -> list[Record]:
+        """A native result; words of the person that came with it."""
+        content = block.get("content")
+        failed = block.get("is_error") is True
+        entry.result(block.get("tool_use_id"), content, is_error=failed)
+        words = read_user(text(content) if isinstance(content, str) else "")
+        return _words(words.said if words.said != content else "")
+
+    def _answered(self, tool: str, entry: Entry) -> str:
+        """The id of the oldest open call of that tool."""
+        for number, (name, id) in enumerate(self._open):
+            if name == tool:
+                del self._open[number]
+                return id
+        return f"{entry.key}/{tool}"
+
+    def _note_cwd(self, words: str) -> None:
+        place = _CWD.search(words) if self.cwd is None else None
+        self.cwd = place[1] if place else self.cwd
+
+
+def _words(said: str) -> list[Record]:
+    return [{"type": "text", "text": said}] if said.strip() else []
+
+
+READER = Cline()

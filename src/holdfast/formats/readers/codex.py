@@ -1,0 +1,187 @@
+"""Codex: one rollout file for each session; a fork points into the file of its parent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._codex_items import ITEM_TYPES, is_noise, tell_item
+from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
+from holdfast.formats.readers._shape import UUID, first_text, mapping, rename_figures, text
+
+__all__ = ["READER", "Codex"]
+
+Record = dict[str, Any]
+Lines = list[tuple[bytes, Record]]
+
+_LINE_TYPES = frozenset(
+    """
+    session_meta response_item event_msg turn_context world_state compacted token_usage_record
+    inter_agent_communication
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+_ANCESTORS_MAX = 20
+_USAGE = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cached_input_tokens": "cache_read_tokens",
+    "cache_write_input_tokens": "cache_write_tokens",
+    "total_tokens": "total_tokens",
+}
+_DATE = re.compile(r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-")
+
+
+class Codex:
+    """Reads ``~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl``."""
+
+    tool = "codex"
+    places = (".codex/sessions/**/rollout-*.jsonl", ".codex/archived_sessions/rollout-*.jsonl")
+    homes: ClassVar[dict[str, str]] = {"CODEX_HOME": ".codex"}
+
+    def claims(self, source: Source) -> bool:
+        """Whether a file holds lines as Codex writes them."""
+        return any_of(source, ".jsonl", _is_mine)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """Each file is a session; a fork gets what it points to, if that is in the source."""
+        for name in names_of(source, ".jsonl", _is_mine):
+            yield _Rollout(source, name).foreign()
+
+
+def _is_mine(source: Source, name: str) -> bool:
+    found = first_records(source, name)
+    if any(r.get("type") in _LINE_TYPES and isinstance(r.get("payload"), dict) for r in found):
+        return True
+    # The oldest files: a head without a type, then the items themselves.
+    oldest = bool(found) and {"id", "timestamp"} <= found[0].keys() and "type" not in found[0]
+    return oldest and ("instructions" in found[0] or bool(_DATE.match(stem(name))))
+
+
+def _payload(record: Record) -> tuple[str, Record]:
+    """A line's type and what it holds, whatever the version of the tool."""
+    payload = record.get("payload")
+    if isinstance(payload, dict):
+        return text(record.get("type")), payload
+    if record.get("type") in ITEM_TYPES:
+        return "response_item", record
+    return ("session_meta", record) if "id" in record and "type" not in record else ("", record)
+
+
+class _Rollout:
+    """One file on its way to a session."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._book = Book(Codex.tool)
+        self._source = source
+        self._name = name
+        own = list(records(source, name, self._book.problems))
+        self._meta = _meta_of(own)
+        self._lines = self._inherited(self._meta, 0) + own
+        self._model: str | None = None
+        self._totals: Any = None
+        self._rollbacks = 0
+        kinds = [_payload(record) for _, record in self._lines]
+        self._has_items = any(k == "response_item" and p.get("type") == "message" for k, p in kinds)
+        self._has_records = any(kind == "token_usage_record" for kind, _ in kinds)
+
+    def foreign(self) -> Foreign:
+        """The session."""
+        for line, record in self._lines:
+            stamp = read_time(record.get("timestamp"))
+            with self._book.entry(line, stamp) as entry:
+                kind, payload = _payload(record)
+                self._tell(kind, payload, entry)
+        meta = self._meta
+        in_name = UUID.search(stem(self._name))
+        return self._book.foreign(
+            first_text(meta.get("id"), in_name[0] if in_name else None) or stem(self._name),
+            title=self._title(),
+            cwd=first_text(meta.get("cwd")),
+            parent=first_text(meta.get("forked_from_id"), meta.get("parent_thread_id")),
+            version=first_text(meta.get("cli_version")),
+            created_at=read_time(meta.get("timestamp")) or self._book.first_stamp,
+        )
+
+    # --- forks
+
+    def _inherited(self, meta: Record, depth: int) -> Lines:
+        """The lines of the parent that a fork points to instead of having them."""
+        base = mapping(meta.get("history_base"))
+        parent, end = text(base.get("thread_id")), base.get("end_ordinal_exclusive")
+        if not parent:
+            return []
+        name = next((n for n in self._source.names(f"-{parent}.jsonl") if n != self._name), None)
+        if name is None or depth >= _ANCESTORS_MAX:
+            self._book.problems.append(
+                f"{self._name}: a fork; what came before it is in session {parent},"
+                " whose file is not here"
+            )
+            return []
+        lines = list(records(self._source, name, self._book.problems))
+        kept = [pair for pair in lines if _is_before(pair[1].get("ordinal"), end)]
+        return self._inherited(_meta_of(lines), depth + 1) + kept
+
+    def _title(self) -> str | None:
+        names = [
+            payload.get("thread_name")
+            for kind, payload in (_payload(record) for _, record in self._lines)
+            if kind == "event_msg" and payload.get("type") == "thread_name_updated"
+        ]
+        return first_text(*reversed(names))
+
+    # --- what a line says
+
+    def _tell(self, kind: str, payload: Record, entry: Entry) -> None:
+        if kind == "response_item":
+            tell_item(payload, self._model, entry)
+        elif kind == "event_msg":
+            self._tell_event(payload, entry)
+        elif kind == "turn_context":
+            self._model = first_text(payload.get("model")) or self._model
+        elif kind == "token_usage_record":
+            entry.usage(rename_figures(payload.get("usage"), _USAGE), self._model)
+        elif kind == "compacted":
+            self._book.tell_summary(payload.get("message"), entry)
+
+    def _tell_event(self, event: Record, entry: Entry) -> None:
+        kind = entry.kind = text(event.get("type")) or None
+        if kind == "token_count" and not self._has_records:
+            self._tell_usage(mapping(event.get("info")), entry)
+        elif kind == "thread_rolled_back":
+            self._roll_back(event.get("num_turns"))
+        elif not self._has_items and kind == "user_message":
+            entry.user("" if is_noise(text(event.get("message"))) else event.get("message"))
+        elif not self._has_items and kind == "agent_message":
+            entry.assistant(event.get("message"), self._model)
+        elif not self._has_items and kind == "agent_reasoning":
+            entry.thinking(text(event.get("text")))
+
+    def _tell_usage(self, info: Record, entry: Entry) -> None:
+        totals = info.get("total_token_usage")
+        if totals is not None and totals != self._totals:  # told again with each change of limits
+            entry.usage(rename_figures(info.get("last_token_usage"), _USAGE), self._model)
+        self._totals = totals
+
+    def _roll_back(self, turns: Any) -> None:
+        """The last turns were taken back."""
+        drafts = self._book.drafts
+        asked = [n for n, d in enumerate(drafts) if d.type == "user" and d.run is None]
+        if isinstance(turns, int) and turns > 0 and asked:
+            self._rollbacks += 1
+            self._book.set_aside(asked[-min(turns, len(asked))], f"rolled-back-{self._rollbacks}")
+
+
+def _meta_of(lines: Lines) -> Record:
+    found = (_payload(record) for _, record in lines)
+    return next((payload for kind, payload in found if kind == "session_meta"), {})
+
+
+def _is_before(ordinal: Any, end: Any) -> bool:
+    return not isinstance(ordinal, int) or not isinstance(end, int) or ordinal < end
+
+
+READER = Codex()

@@ -1,0 +1,197 @@
+"""GitHub Copilot CLI: a log of events for each session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from holdfast.errors import HoldfastError
+from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
+from holdfast.formats.readers._shape import (
+    UUID,
+    first_text,
+    image_block,
+    items,
+    json_value,
+    mapping,
+    rename_figures,
+    text,
+)
+
+__all__ = ["READER", "CopilotCli"]
+
+Record = dict[str, Any]
+
+_FAMILIES = ("session.", "user.", "assistant.", "tool.", "subagent.", "system.", "permission.")
+_USAGE = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "cacheReadTokens": "cache_read_tokens",
+    "cacheWriteTokens": "cache_write_tokens",
+    "cost": "cost",
+}
+_WORKSPACE = "workspace.yaml"
+_NAME = re.compile(r"^(?:name|title|summary):[ \t]*[\"']?([^\n]*?)[\"']?[ \t]*$", re.MULTILINE)
+
+
+class CopilotCli:
+    """Reads ``~/.copilot/session-state/*/events.jsonl``."""
+
+    tool = "copilot-cli"
+    places = (".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl")
+    homes: ClassVar[dict[str, str]] = {"COPILOT_HOME": ".copilot"}
+
+    def claims(self, source: Source) -> bool:
+        """Whether a file holds events as Copilot CLI writes them."""
+        return any_of(source, ".jsonl", _is_mine)
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """Each log is a session."""
+        for name in names_of(source, ".jsonl", _is_mine):
+            yield _Log(source.only(name)).foreign()
+
+
+def _is_mine(source: Source, name: str) -> bool:
+    return any(
+        text(record.get("type")).startswith(_FAMILIES)
+        and isinstance(record.get("data"), dict)
+        and "id" in record
+        and "crc" not in record
+        for record in first_records(source, name)
+    )
+
+
+class _Log:
+    """One log on its way to a session."""
+
+    def __init__(self, source: Source) -> None:
+        self._book = Book(CopilotCli.tool)
+        self._source = source
+        self._lines = list(records(source, source.name, self._book.problems))
+        self._places: dict[str, int] = {}
+        self._start: Record = {}
+        self._title: str | None = None
+        self._model: str | None = None
+        self._rewinds = 0
+
+    def foreign(self) -> Foreign:
+        """The session."""
+        for line, record in self._lines:
+            key = first_text(record.get("id"))
+            if key is not None and self._book.knows(key):
+                continue
+            data = mapping(record.get("data"))
+            self._places[key or ""] = len(self._book.drafts)
+            stamp = read_time(record.get("timestamp"))
+            with self._book.entry(line, stamp, key, _run(record, data)) as entry:
+                self._tell(text(record.get("type")), data, entry)
+        context = mapping(self._start.get("context"))
+        named = UUID.search(self._source.folder) or UUID.search(stem(self._source.name))
+        return self._book.foreign(
+            first_text(self._start.get("sessionId"), named[0] if named else None)
+            or stem(self._source.name),
+            title=self._title or self._workspace_name(),
+            cwd=first_text(context.get("cwd")),
+            parent=first_text(
+                self._start.get("forkedFromSessionId"), context.get("parentSessionId")
+            ),
+            version=first_text(self._start.get("copilotVersion")),
+            created_at=read_time(self._start.get("startTime")) or self._book.first_stamp,
+        )
+
+    def _workspace_name(self) -> str | None:
+        try:
+            if not self._source.has(_WORKSPACE):
+                return None
+            words = self._source.read(_WORKSPACE, 64 * 1024).decode("utf-8", "replace")
+        except HoldfastError:
+            return None
+        return first_text(*_NAME.findall(words))
+
+    def _tell(self, kind: str, data: Record, entry: Entry) -> None:
+        entry.kind = kind or None
+        if kind == "user.message":
+            _tell_user(data, entry)
+        elif kind == "assistant.message":
+            self._tell_assistant(data, entry)
+        elif kind in {"assistant.reasoning", "assistant.thinking"}:
+            entry.thinking(text(data.get("content")), key=_thought_key(data))
+        elif kind.startswith("tool."):
+            _tell_tool(kind, data, entry)
+        else:
+            self._note(kind, data, entry)
+
+    def _note(self, kind: str, data: Record, entry: Entry) -> None:
+        if kind == "session.start" and not self._start:
+            self._start = data
+        elif kind == "session.title_changed":
+            self._title = first_text(data.get("title")) or self._title
+        elif kind == "session.model_change":
+            self._model = first_text(data.get("newModel")) or self._model
+        elif kind in {"session.usage_record", "assistant.usage"}:
+            figures = mapping(data.get("usage")) or data
+            model = first_text(figures.get("model"), self._model)
+            entry.usage(rename_figures(figures, _USAGE), model)
+        elif kind == "session.snapshot_rewind":
+            self._rewind(text(data.get("upToEventId")))
+
+    def _tell_assistant(self, data: Record, entry: Entry) -> None:
+        words = text(data.get("reasoningText"))
+        entry.thinking(words, key=_thought_key({**data, "content": words}) if words else None)
+        entry.assistant(data.get("content"), first_text(data.get("model"), self._model))
+        for request in map(mapping, items(data.get("toolRequests"))):
+            id = first_text(request.get("toolCallId"), request.get("id")) or entry.key
+            name = first_text(request.get("name"), request.get("toolName"))
+            entry.call(id, name, json_value(request.get("arguments")))
+
+    def _rewind(self, event: str) -> None:
+        """That event and all after it were taken back."""
+        if event in self._places:
+            self._rewinds += 1
+            self._book.set_aside(self._places[event], f"rewound-{self._rewinds}")
+
+
+def _run(record: Record, data: Record) -> str | None:
+    """The run of a sub-agent: it is named by the call that started it."""
+    parent = first_text(data.get("parentToolCallId"), record.get("agentId"))
+    return f"agent-{parent}" if parent else None
+
+
+def _thought_key(data: Record) -> str | None:
+    """The same thought may come by itself and with the message."""
+    named = first_text(data.get("reasoningId"))
+    return f"thought/{named}" if named else None
+
+
+def _tell_user(data: Record, entry: Entry) -> None:
+    origin = text(data.get("source"))
+    if origin and origin not in {"user", "queued", "steering"}:
+        entry.kind = origin
+        return
+    blocks: list[Record] = [{"type": "text", "text": text(data.get("content"))}]
+    for given in map(mapping, items(data.get("attachments"))):
+        picture = image_block(given.get("mimeType"), given.get("data"))
+        blocks += [picture] if picture else []
+    entry.user(blocks)
+
+
+def _tell_tool(kind: str, data: Record, entry: Entry) -> None:
+    id = first_text(data.get("toolCallId"))
+    if id is None:
+        return
+    if kind == "tool.execution_start":
+        entry.call(id, data.get("toolName"), json_value(data.get("arguments")))
+    elif kind == "tool.execution_complete":
+        result = mapping(data.get("result"))
+        error = mapping(data.get("error"))
+        given = first_text(result.get("content"), result.get("detailedContent"))
+        failed = data.get("success") is False
+        shown = given if given is not None else error.get("message", data.get("result"))
+        entry.result(id, shown, is_error=failed)
+
+
+READER = CopilotCli()

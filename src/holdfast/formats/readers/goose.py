@@ -1,0 +1,217 @@
+"""goose: a SQLite database of all sessions; before that a JSONL file for each; JSON exports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._source import Source
+from holdfast.formats.readers._book import Book, Entry
+from holdfast.formats.readers._files import (
+    any_of,
+    first_records,
+    names_of,
+    records,
+    stem,
+    tables_of,
+    whole_rows,
+)
+from holdfast.formats.readers._shape import (
+    first_text,
+    image_block,
+    items,
+    json_value,
+    mapping,
+    rename_figures,
+    text,
+)
+
+__all__ = ["READER", "Goose"]
+
+Record = dict[str, Any]
+
+_NAIVE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
+_COLUMNS = {"session_id", "role", "content_json"}
+_USAGE = {
+    "accumulated_input_tokens": "input_tokens",
+    "accumulated_output_tokens": "output_tokens",
+    "accumulated_total_tokens": "total_tokens",
+    "accumulated_cost": "cost",
+}
+
+
+class Goose:
+    """Reads ``~/.local/share/goose/sessions``: ``sessions.db`` and the JSONL files before it."""
+
+    tool = "goose"
+    places = (".local/share/goose/sessions/sessions.db", ".local/share/goose/sessions/*.jsonl")
+    homes: ClassVar[dict[str, str]] = {"XDG_DATA_HOME": ".local/share"}
+
+    def claims(self, source: Source) -> bool:
+        """Whether it is such a database, file or export."""
+        return (
+            any_of(source, ".db", _is_database)
+            or any_of(source, ".jsonl", _is_log)
+            or any_of(source, ".json", _is_export)
+        )
+
+    def read(self, source: Source) -> Iterator[Foreign]:
+        """Every session."""
+        for name in names_of(source, ".db", _is_database):
+            yield from _read_database(source, name)
+        for name in names_of(source, ".jsonl", _is_log):
+            yield _read_log(source, name)
+        for name in names_of(source, ".json", _is_export):
+            session = mapping(source.json(name))
+            yield _foreign(session, items(session["conversation"]), stem(name), [])
+
+
+def _is_database(source: Source, name: str) -> bool:
+    tables = tables_of(source, name)
+    return "sessions" in tables and set(tables.get("messages", ())) >= _COLUMNS
+
+
+def _is_log(source: Source, name: str) -> bool:
+    found = first_records(source, name)
+    head = bool(found) and "working_dir" in found[0] and "role" not in found[0]
+    return head or any(_is_message(record) for record in found)
+
+
+def _is_message(record: Record) -> bool:
+    mine = record.get("role") in {"user", "assistant"} and "created" in record
+    return mine and isinstance(record.get("content"), list) and "message" not in record
+
+
+def _is_export(source: Source, name: str) -> bool:
+    value = mapping(source.glimpse(name))
+    return "working_dir" in value and isinstance(value.get("conversation"), list)
+
+
+def _read_database(source: Source, name: str) -> Iterator[Foreign]:
+    problems: list[str] = []
+    messages: dict[str, list[Record]] = {}
+    with source.database(name) as database:
+        rows = database.rows("SELECT * FROM sessions ORDER BY id")
+        sessions = whole_rows(rows, name, problems)
+        rows = database.rows("SELECT * FROM messages ORDER BY id")
+        for row in whole_rows(rows, name, problems):
+            messages.setdefault(text(row.get("session_id")), []).append(row)
+    known = {text(session.get("id")) for session in sessions}
+    sessions += [{"id": id} for id in messages if id not in known]
+    for session in sessions:
+        own = text(session.get("id"))
+        yield _foreign(session, messages.get(own, []), own, list(problems))
+
+
+def _read_log(source: Source, name: str) -> Foreign:
+    problems: list[str] = []
+    lines = list(records(source, name, problems))
+    head = lines[0][1] if lines and "role" not in lines[0][1] else {}
+    messages = [{**record, "$raw": line} for line, record in lines if record is not head]
+    return _foreign(head, messages, stem(name), problems)
+
+
+def _foreign(session: Record, messages: list[Any], own: str, problems: list[str]) -> Foreign:
+    book = Book(Goose.tool, problems)
+    created = _utc(session.get("created_at"))
+    with book.entry(session, created, "session") as entry:
+        entry.kind = "session"
+    settings = mapping(json_value(session.get("model_config_json", session.get("model_config"))))
+    model = settings.get("model_name")
+    for message in map(mapping, messages):
+        stamp = read_time(message.get("created_timestamp", message.get("created")))
+        named = first_text(message.get("message_id"), message.get("id"))
+        key = book.free_key(f"message/{named}") if named else None
+        with book.entry(message.get("$raw", message), stamp, key) as entry:
+            _tell(message, model, entry)
+            if key:
+                book.claim(key)
+    figures = rename_figures(session, _USAGE)
+    if figures:
+        with book.entry({"tokens of the session": figures}, key="usage") as entry:
+            entry.usage(figures, model)
+    return book.foreign(
+        own,
+        title=first_text(session.get("name"), session.get("description")),
+        cwd=first_text(session.get("working_dir")),
+        created_at=created or book.first_stamp,
+    )
+
+
+def _utc(value: Any) -> int | None:
+    """A time that the database wrote itself: universal time, though it does not say so."""
+    naive = isinstance(value, str) and _NAIVE.fullmatch(value.strip())
+    return read_time(f"{value.strip()}+00:00" if naive else value)
+
+
+def _tell(message: Record, model: Any, entry: Entry) -> None:
+    seen = mapping(json_value(message.get("metadata_json", message.get("metadata"))))
+    if seen.get("userVisible") is False:
+        entry.kind = "hidden"  # a summary for the model alone; what it sums up is still here
+        return
+    content = json_value(message.get("content_json", message.get("content")))
+    blocks = [mapping(block) for block in items(content)]
+    is_user = message.get("role") == "user"
+    for block in blocks:
+        _tell_block(block, model, entry, is_user=is_user)
+    if is_user:
+        entry.user([said for block in blocks if (said := _said(block))])
+
+
+def _said(block: Record) -> Record | None:
+    """What of a user's message a person said."""
+    if block.get("type") == "text":
+        words = text(block.get("text"))
+        return None if words.startswith("<info-msg>") else {"type": "text", "text": words}
+    if block.get("type") == "image":
+        return image_block(block.get("mimeType"), block.get("data"))
+    return None
+
+
+def _tell_block(block: Record, model: Any, entry: Entry, *, is_user: bool) -> None:
+    kind = block.get("type")
+    if kind == "text" and not is_user:
+        entry.assistant(block.get("text"), model)
+    elif kind == "thinking":
+        entry.thinking(text(block.get("thinking")), block.get("signature"))
+    elif kind == "reasoning":
+        entry.thinking(text(block.get("text")))
+    elif kind == "redactedThinking":
+        entry.thinking([{"type": "redacted_thinking", "data": block.get("data")}])
+    elif kind in {"toolRequest", "frontendToolRequest"}:
+        call, _ = _outcome(block.get("toolCall"))
+        call = mapping(call)
+        entry.call(block.get("id"), call.get("name"), call.get("arguments"))
+    elif kind == "toolResponse":
+        result, failed = _outcome(block.get("toolResult"))
+        if isinstance(result, dict) and isinstance(result.get("content"), list):
+            failed = failed or result.get("isError") is True
+            result = result["content"]
+        entry.result(block.get("id"), _result(result), is_error=failed)
+
+
+def _outcome(value: Any) -> tuple[Any, bool]:
+    """What came of something: its value, or the error, and whether it is one."""
+    given = mapping(value)
+    if given.get("status") == "error" or "Err" in given:
+        return given.get("error", given.get("Err")), True
+    return given.get("value", given.get("Ok", value)), False
+
+
+def _result(result: Any) -> Any:
+    """A tool's words and pictures in our form; what is neither stays as it is."""
+    blocks = []
+    for block in items(result):
+        kind = mapping(block).get("type")
+        if kind == "text":
+            blocks.append({"type": "text", "text": text(block.get("text"))})
+        elif kind == "image":
+            blocks.append(image_block(block.get("mimeType"), block.get("data")) or {})
+        else:
+            return result
+    return [block for block in blocks if block] if blocks else result
+
+
+READER = Goose()
