@@ -14,17 +14,23 @@ from weakref import WeakValueDictionary
 
 from holdfast.errors import Conflict, Forbidden, NotFound, Unavailable, UsageError
 from holdfast.model import fold_id, is_id
+from holdfast.storage._file_branch import inherit, making
 from holdfast.storage._file_documents import FileDocuments
+from holdfast.storage._file_forms import FileForms
 from holdfast.storage._file_lease import FileLease
-from holdfast.storage._file_log import LOG_NAME, FileLog
+from holdfast.storage._file_log import FileLog
+from holdfast.storage._file_parts import Look, look, open_parts
 from holdfast.storage._flusher import Flusher
-from holdfast.storage._tree import Tree, let_go, translation
+from holdfast.storage._touched import Touched
+from holdfast.storage._tree import Tree, remove_tree, translation
 from holdfast.storage.base import (
     Capabilities,
+    Changes,
     Entry,
     Lease,
     Log,
     Store,
+    check_branch,
     check_key,
     check_prefix,
     needs_log,
@@ -46,7 +52,7 @@ _DROPPED = ".dropped-"
 class FileStore(Store):
     """``<root>/sessions/<id>/events.jsonl`` and its neighbours; see docs/internals/format.md."""
 
-    capabilities = Capabilities(survives_kill=True, syncs=True, shared=True)
+    capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, archives=True)
 
     def __init__(self, path: str | os.PathLike[str], *, disk: Disk | None = None) -> None:
         text = os.fspath(path)
@@ -55,6 +61,7 @@ class FileStore(Store):
         self.path = os.path.abspath(text)
         self._tree = Tree(self.path, disk or Disk())
         self._disk = self._tree.disk
+        self._touched = Touched(self._tree)
         self._flusher = Flusher()
         self._folded: tuple[tuple[int, int], dict[str, list[str]]] | None = None
         self._lock = threading.Lock()
@@ -74,7 +81,7 @@ class FileStore(Store):
         return self.path if type(self._disk) is Disk else f"{self.path}#{id(self._disk)}"
 
     def log(self, key: str) -> Log:
-        """The key's ``events.jsonl``."""
+        """The key's ``events.jsonl``, or what stands for it."""
         return FileLog(self._tree, _parts(key), self.documents(key))
 
     def documents(self, key: str) -> FileDocuments:
@@ -88,12 +95,11 @@ class FileStore(Store):
 
     def lease(self, key: str) -> Lease:
         """The key's ``lock``."""
-        return FileLease(self._tree, _parts(key))
+        return FileLease(self._tree, _parts(key), self._touched)
 
     def exists(self, key: str) -> bool:
-        """Whether ``events.jsonl`` is there. Raises when that cannot be known."""
-        with translation(f"looking for {key}"):
-            return self._log_entry(key, _parts(key)) is not None
+        """Whether the log's files are there. Raises when that cannot be known."""
+        return self._look(key) is not None
 
     def clash(self, key: str) -> str | None:
         """A neighbour whose name differs only by case: on some systems it is the same file."""
@@ -123,6 +129,26 @@ class FileStore(Store):
                 if entry is not None:
                     yield entry
 
+    def entry(self, key: str) -> Entry | None:
+        """A look at one session's directory."""
+        with translation(f"looking for {key}"):
+            return self._log_entry(key, _parts(key))
+
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """One look at the directory above them; the marks are inodes."""
+        above = check_prefix(prefix)
+        with translation(f"listing {prefix}"), self._tree.opened(above) as directory:
+            found = {} if directory is None else self._disk.scan_inodes(directory)
+        return {prefix + name: f"{inode:x}" for name, inode in found.items() if is_id(name)}
+
+    def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
+        """By the file ``touched`` and the time of the directory."""
+        return self._touched.changes(mark, prefix)
+
+    def catalog_place(self) -> str | None:
+        """``<root>/catalog.db``; in memory on a disk that is not the real one."""
+        return os.path.join(self.path, "catalog.db") if type(self._disk) is Disk else None
+
     def move(self, key: str, to: str) -> None:
         """Rename the directory under its lock, then sync both parents."""
         source, target = _parts(key), _parts(to)
@@ -131,6 +157,7 @@ class FileStore(Store):
                 raise Conflict(f"{to} is taken")
             self._make_room(to)
             self._rename(source, target)
+        self._touched.note(to, held=False)
         with self._lock:
             # What these knew of unsynced documents went with the directory.
             self._documents.pop(key, None)
@@ -143,14 +170,51 @@ class FileStore(Store):
         """
         *above, name = _parts(key)
         with translation(f"dropping {key}"), self._tree.opened(tuple(above)) as directory:
-            swept = directory is not None and self._sweep(_DROPPED + name, directory)
+            swept = directory is not None and remove_tree(self._disk, _DROPPED + name, directory)
             if swept and not self._has_content(key):
                 return
             with self._held(key):
                 assert directory is not None
                 self._disk.rename(name, directory, _DROPPED + name, directory)
                 self._disk.sync_directory(directory)
-            self._sweep(_DROPPED + name, directory)
+            remove_tree(self._disk, _DROPPED + name, directory)
+
+    def branch(self, key: str, to: str, size: int) -> None:
+        """Second names for the log's files, in constant time; a copy where there can be none."""
+        check_branch(self, key, to, size)
+        target = _parts(to)
+        with translation(f"branching {key}"), making(self._tree, target) as hidden:
+            inherit(self._tree, _parts(key), hidden, size)
+            self._make_room(to)
+            self._rename(hidden, target)
+        self._touched.note(to, held=False)
+
+    def base_size(self, key: str) -> int:
+        """What ``base.json`` says, as far as it is there."""
+        found = self._look(key)
+        return 0 if found is None else found.inherited
+
+    def detach(self, key: str) -> None:
+        """Write a branch as one ``events.jsonl`` of its own."""
+        with translation(f"detaching {key}"), self._held_log(key) as found:
+            if found.is_branch:
+                FileForms(self._tree, _parts(key)).make_plain()
+
+    def archive(self, key: str) -> None:
+        """Write ``events.jsonl.zst``, read it back, then remove what it was made of."""
+        with translation(f"archiving {key}"), self._held_log(key):
+            FileForms(self._tree, _parts(key)).archive()
+
+    def unarchive(self, key: str) -> None:
+        """Write ``events.jsonl`` again, then remove the archive."""
+        with translation(f"unarchiving {key}"), self._held_log(key) as found:
+            if found.is_archived:
+                FileForms(self._tree, _parts(key)).make_plain()
+
+    def is_archived(self, key: str) -> bool:
+        """Whether ``events.jsonl.zst`` is what the log is read from."""
+        found = self._look(key)
+        return found is not None and found.is_archived
 
     def location(self, key: str) -> str:
         """The path of the key's directory."""
@@ -166,15 +230,33 @@ class FileStore(Store):
         self._flusher.close()
         self._tree.close()
 
+    def _look(self, key: str) -> Look | None:
+        with translation(f"looking for {key}"), self._tree.opened(_parts(key)) as directory:
+            return None if directory is None else look(self._disk, directory)
+
     def _log_entry(self, key: str, parts: tuple[str, ...]) -> Entry | None:
         with self._tree.opened(parts) as directory:
-            node = None if directory is None else self._disk.node_at(LOG_NAME, directory)
-        if node is None:
+            found = None if directory is None else look(self._disk, directory)
+            if directory is not None and found is not None and found.is_archived:
+                return self._archive_entry(key, directory)
+        if found is None:
             return None
-        if node.is_symlink or node.is_directory:
-            raise Forbidden(f"the log of {key} is not a file of the store")
-        etag = f"{node.inode:x}-{node.size:x}-{node.modified:x}"
-        return Entry(key, node.size, node.modified // _MS, etag)
+        modified = found.node.modified
+        etag = f"{found.node.inode:x}-{found.size:x}-{modified:x}"
+        return Entry(key, found.size, modified // _MS, etag)
+
+    def _archive_entry(self, key: str, directory: int) -> Entry | None:
+        """As the log was when it was archived: that is no change to whoever lists it."""
+        opened = open_parts(self._disk, directory)
+        if opened is None:
+            return None
+        with opened:
+            node, archive = opened.found.node, opened.archive()
+            etag = f"{node.inode:x}-{node.size:x}-{node.modified:x}"
+            if archive is None:
+                return Entry(key, opened.found.size, node.modified // _MS, etag)
+            modified = node.modified if archive.modified is None else archive.modified
+            return Entry(key, archive.size, modified // _MS, etag)
 
     def _folded_names(self, directory: int) -> dict[str, list[str]]:
         """Names by their folded form, read again only when the directory has changed."""
@@ -211,6 +293,17 @@ class FileStore(Store):
         finally:
             lease.release()
 
+    @contextmanager
+    def _held_log(self, key: str) -> Iterator[Look]:
+        """The same for a key that has a log."""
+        if self._look(key) is None:
+            raise NotFound(f"there is no log at {key}")
+        with self._held(key):
+            found = self._look(key)
+            if found is None:
+                raise NotFound(f"there is no log at {key} any more")
+            yield found
+
     def _make_room(self, key: str) -> None:
         """Remove what a key has that is not taken: a lock, or what a crash left of a beginning."""
         *above, name = _parts(key)
@@ -222,7 +315,7 @@ class FileStore(Store):
             try:
                 if self._is_taken(key):
                     raise Conflict(f"{key} is taken")
-                self._sweep(name, directory)
+                remove_tree(self._disk, name, directory)
             finally:
                 lease.release()
 
@@ -243,34 +336,6 @@ class FileStore(Store):
                 raise
             self._disk.sync_directory(below)
             self._disk.sync_directory(above)
-
-    def _sweep(self, name: str, above: int) -> bool:
-        """Remove a directory with all that is in it; whether it was there."""
-        if self._disk.node_at(name, above) is None:
-            return False
-        directory = self._disk.open_directory(name, above)
-        try:
-            self._empty(directory)
-        finally:
-            let_go(self._disk, directory)
-        self._disk.remove_directory(name, above)
-        self._disk.sync_directory(above)
-        return True
-
-    def _empty(self, directory: int) -> None:
-        for name in self._disk.scan(directory):
-            node = self._disk.node_at(name, directory)
-            if node is None:
-                continue
-            if not node.is_directory:
-                self._disk.unlink(name, directory)
-                continue
-            below = self._disk.open_directory(name, directory)
-            try:
-                self._empty(below)
-            finally:
-                let_go(self._disk, below)
-            self._disk.remove_directory(name, directory)
 
 
 def _parts(key: str) -> tuple[str, ...]:
