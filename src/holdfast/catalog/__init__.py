@@ -22,6 +22,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.catalog._catalog import Catalog, Health, Reindexed
+    from holdfast.catalog._catching_up import Progress
+    from holdfast.catalog._feeder import Feeder
     from holdfast.catalog._filter import Filter, Page
     from holdfast.catalog._retention import (
         Decision,
@@ -35,11 +38,16 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for: a program that only records needs none of it.
 _LAZY = {
+    "Catalog": "_catalog",
     "Decision": "_retention",
+    "Feeder": "_feeder",
     "Filter": "_filter",
+    "Health": "_catalog",
     "Page": "_filter",
     "Plan": "_retention",
     "Policy": "_retention",
+    "Progress": "_catching_up",
+    "Reindexed": "_catalog",
     "Spared": "_retention",
     "live_limit": "_retention",
     "plan": "_retention",
@@ -47,11 +55,16 @@ _LAZY = {
 }
 
 __all__ = [
+    "Catalog",
     "Decision",
+    "Feeder",
     "Filter",
+    "Health",
     "Page",
     "Plan",
     "Policy",
+    "Progress",
+    "Reindexed",
     "Spared",
     "live_limit",
     "plan",

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     import sqlite3
 
     from holdfast.model import Event
+    from holdfast.replay import State
 
-__all__ = ["add", "create_tables", "forget", "tallied"]
+__all__ = ["Tallied", "add", "create_tables", "forget", "tallied"]
+
+
+class Tallied(msgspec.Struct, frozen=True):
+    """What a tally says of a session, and its bytes to go on from."""
+
+    data: bytes = b""
+    model: str | None = None
+    auto_tags: tuple[str, ...] = ()
+
+    def cost(self, state: State) -> float | None:
+        """What the session has cost, where that is known."""
+        return state.usage.cost
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -25,10 +40,14 @@ def add(connection: sqlite3.Connection, row: int, events: Sequence[Event]) -> No
     """The next events of a session."""
 
 
-def tallied(kept: bytes, events: Sequence[Event]) -> tuple[bytes, tuple[str, ...]]:
-    """The tally after these events, to be kept, and the automatic tags that follow from it.
+def tallied(kept: bytes, events: Sequence[Event]) -> Tallied:
+    """The tally after these events, and what follows from it.
 
     ``kept`` is the tally after the events before, or nothing for a session that is read from its
     beginning.
     """
-    return b"", ()
+    from holdfast.catalog._tally import Tally
+
+    tally = Tally.from_bytes(kept) if kept else Tally()
+    tally.feed(events)
+    return Tallied(tally.to_bytes(), tally.model)

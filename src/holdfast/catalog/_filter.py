@@ -16,6 +16,7 @@ Place = tuple[int, str]
 """Where a session stands in a list: (updated_at, id), newest first."""
 
 _CHECK_BYTES = 4
+_decode_place = msgspec.json.Decoder(Place).decode
 _CURSOR_CHARS_MAX = 400
 
 
@@ -64,7 +65,8 @@ def read_cursor(cursor: str) -> Place:
         data = base64.b64decode(cursor[:_CURSOR_CHARS_MAX].encode(), b"-_", validate=True)
         check, rest = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
         if crc32(rest).to_bytes(_CHECK_BYTES, "big") == check:
-            return msgspec.json.decode(rest, type=Place)
+            place: Place = _decode_place(rest)
+            return place
     except (ValueError, AttributeError, TypeError):
         pass
     raise UsageError(

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from holdfast.errors import KeyMissing, StoreError, TooNew
+from holdfast.errors import UsageError
 from holdfast.library._reading import Reading
-from holdfast.model import SessionMetadata
-from holdfast.replay import status_of
-from holdfast.session import is_alive, load
-from holdfast.storage import Entry
+from holdfast.model import SessionMetadata, check_id
 
 if TYPE_CHECKING:
     import datetime as dt
 
-__all__ = ["Finding"]
+    from holdfast.catalog import Catalog, Feeder, Filter, Health, Page, Progress, Reindexed
+
+__all__ = ["Finding", "filter_of"]
+
+_STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
 class Finding(Reading):
     """What can be asked of all sessions together."""
+
+    @cached_property
+    def _feeder(self) -> Feeder:
+        from holdfast.catalog import Feeder
+
+        return Feeder(self._store)
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._feeder.catalog
 
     def list(
         self,
@@ -29,63 +41,91 @@ class Finding(Reading):
         since: float | dt.datetime | None = None,
         until: float | dt.datetime | None = None,
         agent_id: str | None = None,
-    ) -> builtins.list[SessionMetadata]:
-        """The sessions, newest first; ``since`` and ``until`` are datetimes or Unix seconds."""
-        wanted = frozenset(tags)
-        first, last = _ms(since), _ms(until)
-        found: builtins.list[SessionMetadata] = []
-        entries = sorted(self._store.entries(), key=lambda entry: entry.modified, reverse=True)
-        for entry in entries:
-            if limit is not None and len(found) >= limit:
-                break
-            row = self._metadata(entry)
-            if (
-                wanted <= frozenset(row.tags)
-                and (first is None or row.updated_at >= first)
-                and (last is None or row.updated_at <= last)
-                and (agent_id is None or row.agent_id == agent_id)
-            ):
-                found.append(row)
-        return sorted(found, key=lambda row: row.updated_at, reverse=True)
+        *,
+        model: str | None = None,
+        status: str | None = None,
+        parent: str | None = None,
+        archived: bool | None = None,
+        after: str | None = None,
+    ) -> Page:
+        """The sessions that fit, newest first: at most ``limit``, or all for None.
+
+        ``tags`` must all be there, whether people or the catalogue gave them; ``since`` and
+        ``until`` are datetimes or Unix seconds and speak of the last change. ``next`` of the page
+        is a cursor: as ``after`` it gives the page that follows, also if sessions were added
+        meanwhile. Raises UsageError for a limit, status, time or cursor that is none.
+        """
+        wanted = filter_of(
+            tags,
+            since,
+            until,
+            agent_id,
+            model=model,
+            status=status,
+            parent=parent,
+            archived=archived,
+        )
+        if limit is not None and limit < 0:
+            raise UsageError(f"a limit is a number of sessions, not {limit}")
+        return self._catalog.page(wanted, limit, after)
 
     def info(self, id: str) -> SessionMetadata:
-        """One session as ``list`` would show it."""
-        key = self._stored(id)
-        size = self._store.log(key).size()
-        return self._metadata(Entry(key, size, 0, ""))
+        """One session as ``list`` would show it, as its log is at this moment."""
+        return self._catalog.info(check_id(id))
 
-    def _metadata(self, entry: Entry) -> SessionMetadata:
-        id = entry.key.rpartition("/")[2]
-        log, documents = self._store.log(entry.key), self._store.documents(entry.key)
-        try:
-            loaded = load(log, documents, tolerant=True)
-        except TooNew:
-            return SessionMetadata(session_id=id, size_bytes=entry.size, state="too_new")
-        except KeyMissing:
-            return SessionMetadata(session_id=id, size_bytes=entry.size, state="sealed")
-        except StoreError:
-            # One log that cannot be read must not hide all the others.
-            return SessionMetadata(session_id=id, size_bytes=entry.size, state="unreadable")
-        state = loaded.fold.state
-        return SessionMetadata(
-            session_id=id,
-            title=state.shown_title,
-            tags=tuple(state.tags),
-            created_at=state.created_at,
-            updated_at=state.updated_at,
-            message_count=state.message_count,
-            total_tokens=state.usage.total_tokens,
-            event_count=state.event_count,
-            size_bytes=entry.size,
-            agent_id=state.agent_id,
-            parent=state.parent.session if state.parent else None,
-            status=status_of(state, alive=is_alive(state)),
-            state="damaged" if loaded.gaps else "ok",
-        )
+    def reindex(self, progress: Progress | None = None) -> Reindexed:
+        """Make the catalogue anew from the logs; how much was read.
+
+        ``progress(done, total)`` is called with bytes. Never needed: a catalogue that is missing or
+        wrong is made anew by itself. It also forgets what the old one knew, such as that a log was
+        once longer.
+        """
+        return self._catalog.reindex(progress)
+
+    def catalog_health(self) -> Health:
+        """How the catalogue is: where, how many sessions, and what was wrong with it last."""
+        return self._catalog.health()
+
+    def session_ids(self, prefix: str = "") -> builtins.list[str]:
+        """The ids that begin with ``prefix``, case aside, in no order."""
+        return self._catalog.ids(prefix)
+
+
+def filter_of(
+    tags: Collection[str] = (),
+    since: float | dt.datetime | None = None,
+    until: float | dt.datetime | None = None,
+    agent_id: str | None = None,
+    *,
+    model: str | None = None,
+    status: str | None = None,
+    parent: str | None = None,
+    archived: bool | None = None,
+) -> Filter:
+    """What a list is asked for. Raises UsageError for what no session can be."""
+    from holdfast.catalog import Filter
+
+    if isinstance(tags, str):
+        raise UsageError("tags are a list of texts, not one text", remedy=f"Give [{tags!r}].")
+    if status is not None and status not in _STATUSES:
+        raise UsageError(f"{status[:40]!a} is no status", remedy=f"One of {', '.join(_STATUSES)}.")
+    return Filter(
+        tags=frozenset(tags),
+        since=_ms(since),
+        until=_ms(until),
+        agent_id=agent_id,
+        model=model,
+        status=status,
+        parent=parent,
+        archived=archived,
+    )
 
 
 def _ms(when: float | dt.datetime | None) -> int | None:
     if when is None:
         return None
-    seconds = when if isinstance(when, (int, float)) else when.timestamp()
-    return int(seconds * 1000)
+    try:
+        seconds = when if isinstance(when, (int, float)) else when.timestamp()
+        return int(seconds * 1000)
+    except (ValueError, OverflowError, AttributeError) as error:
+        raise UsageError(f"{when!r:.60} is no moment: give a datetime or Unix seconds") from error

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from holdfast._config import Given
 from holdfast.errors import UsageError
+from holdfast.library._branching import Branching
 from holdfast.library._care import Care
 from holdfast.library._exporting import Exporting
 from holdfast.library._importing import Importing
@@ -49,7 +50,7 @@ def open(
     return Holdfast(where, config=config, limits=limits)
 
 
-class Holdfast(Trash, Exporting, Importing, Care):
+class Holdfast(Trash, Branching, Exporting, Importing, Care):
     """The sessions of one store. Every method may be called from any thread."""
 
     def session(
@@ -103,6 +104,7 @@ class Holdfast(Trash, Exporting, Importing, Care):
             mine = [s for key, s in _live.items() if key[0] == self._store.identity]
         with contextlib.ExitStack() as rest:
             rest.callback(self._store.close)
+            rest.callback(self._feeder.close)
             if self._timers is not None:
                 rest.callback(self._timers.close)
             # One that cannot be closed well must not keep the others open.
@@ -120,6 +122,12 @@ class Holdfast(Trash, Exporting, Importing, Care):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _open_here(self, id: str) -> Session | None:
+        with _live_lock:
+            session = _live.get((self._store.identity, id))
+        usable = session is not None and not session.closed and not session.orphaned
+        return session if usable else None
 
     def _known(self, id: str | None) -> str:
         if id is None:
@@ -141,6 +149,8 @@ class Holdfast(Trash, Exporting, Importing, Care):
             except BaseException:
                 opening.release()
                 raise
+        if self._timers is not None and self._store.capabilities.stores:
+            self._feeder.watch(session)
         self._tell_opened(session, opening)
         return session
 

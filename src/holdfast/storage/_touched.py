@@ -93,6 +93,9 @@ class Touched:
         if old is None or not seen.resumed or new.folder < old.folder or not _are_keys(keys):
             return Changes(_encode(new), None, listed=True)
         moved = (old.inode, old.folder) != (new.inode, new.folder)
+        if moved and not touched:
+            # By hand: what has a name that was there before may be another thing by now.
+            return Changes(_encode(new), None, listed=True)
         return Changes(_encode(new), keys, listed=moved or old.fresh)
 
     def _mark(self, seen: _Seen, folder: Node | None, held: dict[str, str]) -> _Mark:

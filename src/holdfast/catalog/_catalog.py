@@ -1,0 +1,252 @@
+"""The catalogue of one store: an index that is kept right, whatever happens to its file."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from holdfast.catalog._catching_up import PREFIX, Progress, catch_up, read_on
+from holdfast.catalog._filter import Filter, Page, read_cursor
+from holdfast.catalog._index import NEVER_READ, Index, IndexDamaged, Kept, shown
+from holdfast.catalog._look import look
+from holdfast.catalog._opening import open_in_memory, open_index
+from holdfast.errors import HoldfastError, NotFound, Unavailable
+from holdfast.model import SessionMetadata
+from holdfast.storage import Store, forks
+from holdfast.storage._sqlite import discard, file_mark, is_busy, sqlite_errors
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Catalog", "Health", "Reindexed"]
+
+T = TypeVar("T")
+_TRIES_MAX = 3
+# So long a catalogue whose file could not be used goes on with the one in memory.
+_PATIENCE_S = 10.0
+# Connections of the process that forked this one: closing them here would harm it.
+_left_to_the_parent: list[Index] = []
+
+
+class Reindexed(msgspec.Struct, frozen=True):
+    """What was read to make the catalogue anew."""
+
+    sessions: int
+    events: int
+    bytes: int
+    seconds: float
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How the catalogue is."""
+
+    place: str | None
+    """Its file; None if it is in memory."""
+    sessions: int
+    mended: int
+    """How often it was made anew since this object was made."""
+    trouble: str | None
+    """What was wrong last."""
+
+
+class Catalog:
+    """What is asked of all sessions together. Safe to use from any thread.
+
+    Every answer is what the logs say at the time of asking. Nothing that is wrong with the index
+    reaches the caller: a file that is damaged, foreign or of another version is removed and made
+    anew; where there can be none, or another process keeps it locked, the index is in memory.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._place = store.catalog_place()
+        self._lock = threading.RLock()
+        self._forks = forks.count
+        self._index: Index | None = None
+        self._file: tuple[int, int] | None = None
+        self._spare: Index | None = None
+        self._spare_until = 0.0
+        self._mended = 0
+        self._trouble: str | None = None
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def page(self, wanted: Filter, limit: int | None = None, after: str | None = None) -> Page:
+        """The sessions that fit, newest first. Raises UsageError for a cursor that is none."""
+        place = None if after is None else read_cursor(after)
+        return self._answer(lambda index: index.page(wanted, limit, place))
+
+    def ids(self, prefix: str = "") -> list[str]:
+        """The ids that begin with ``prefix``, case aside."""
+        return self._answer(lambda index: index.ids(prefix))
+
+    def count(self) -> int:
+        """How many sessions there are."""
+        return self._answer(lambda index: index.count())
+
+    def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """What ``question`` makes of the database, once that is up to date.
+
+        It may be called again if the database turns out to be damaged. Raises Unavailable where
+        there is no SQLite.
+        """
+
+        def put(index: Index) -> T:
+            if index.connection is None:
+                raise Unavailable("this Python comes without SQLite, which this needs")
+            return question(index.connection)
+
+        return self._answer(put)
+
+    def info(self, id: str) -> SessionMetadata:
+        """One session, as its log is now. Raises NotFound."""
+        entry = self._store.entry(PREFIX + id)
+        if entry is None:
+            raise NotFound(f"there is no session {id}", session_id=id)
+        kept = self._kept(id)
+        if kept is None or kept.row.etag != entry.etag:
+            folder = "" if kept is None else kept.row.folder
+            while True:
+                update = look(self._store, entry, kept, folder)
+                kept = Kept(update.row, update.state, update.tally)
+                if kept.row.etag != NEVER_READ:
+                    break
+        return shown(kept.row, os.uname().nodename)
+
+    def catch_up(self) -> None:
+        """See to it that the index knows what the logs say now."""
+        self._answer(lambda _: None)
+
+    def reindex(self, progress: Progress | None = None) -> Reindexed:
+        """Forget everything and read every log."""
+        started = time.monotonic()
+        with self._guard():
+            self._spare_until = 0.0
+            self._remake()
+            index = self._opened()
+            done = catch_up(self._store, index, progress)
+        return Reindexed(done.sessions, done.events, done.bytes, time.monotonic() - started)
+
+    def health(self) -> Health:
+        """How the catalogue is, after a catch-up."""
+        count = self.count()
+        with self._guard():
+            place = self._place if self._index is not None else None
+            return Health(place, count, self._mended, self._trouble)
+
+    # -- keeping it ----------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything was asked or fed yet."""
+        return self._index is not None or self._spare is not None
+
+    def feed(self, ids: Iterable[str]) -> None:
+        """Let the index know of some sessions now, so that the next question need not read them.
+
+        Never raises: whoever asks next will see to what is wrong.
+        """
+        try:
+            with self._guard():
+                read_on(self._store, self._opened(), ids)
+        except _troubles(HoldfastError, OSError) as error:
+            self._trouble = str(error)
+
+    def close(self) -> None:
+        """Let go of the file. Asking again opens it again."""
+        with self._guard():
+            for index in (self._index, self._spare):
+                if index is not None:
+                    index.close()
+            self._index = self._spare = None
+
+    def _guard(self) -> AbstractContextManager[object]:
+        if self._forks != forks.count:
+            self._forks = forks.count
+            self._lock = threading.RLock()
+            _left_to_the_parent.extend(filter(None, (self._index, self._spare)))
+            self._index = self._spare = None
+        return self._lock
+
+    def _answer(self, question: Callable[[Index], T]) -> T:
+        with self._guard():
+            for _ in range(_TRIES_MAX):
+                try:
+                    index = self._opened()
+                    catch_up(self._store, index)
+                    return question(index)
+                except _troubles() as error:
+                    self._mend(error)
+            index = self._in_memory()
+            catch_up(self._store, index)
+            return question(index)
+
+    def _kept(self, id: str) -> Kept | None:
+        """What the index has of a session, if it can be had."""
+        try:
+            with self._guard():
+                return self._opened().get(id)
+        except _troubles():
+            return None
+
+    def _opened(self) -> Index:
+        """The index in its file, or the one in memory where that cannot be."""
+        place = self._place
+        if place is None or time.monotonic() < self._spare_until:
+            return self._in_memory()
+        if self._index is not None:
+            if file_mark(place) == self._file:
+                return self._index
+            self._let_go()  # removed or replaced by others
+        try:
+            self._index = open_index(self._store, place)
+        except HoldfastError as error:
+            self._trouble = str(error)
+            return self._in_memory()
+        self._file = file_mark(place)
+        return self._index
+
+    def _in_memory(self) -> Index:
+        if self._spare is None:
+            self._spare = open_in_memory(self._store)
+        return self._spare
+
+    def _mend(self, error: Exception) -> None:
+        """Make the index anew, or go round it for a while if it is only in use."""
+        self._trouble = str(error)
+        if time.monotonic() < self._spare_until or self._place is None:
+            self._spare = None
+        elif is_busy(error):
+            self._let_go()
+            self._spare_until = time.monotonic() + _PATIENCE_S
+        else:
+            self._remake()
+
+    def _remake(self) -> None:
+        self._mended += 1
+        self._let_go()
+        self._spare = None
+        if self._place is not None:
+            try:
+                discard(self._place)
+            except HoldfastError as error:
+                self._trouble = str(error)
+
+    def _let_go(self) -> None:
+        index, self._index = self._index, None
+        if index is not None:
+            try:
+                index.close()
+            except sqlite_errors() as error:
+                self._trouble = str(error)
+
+
+def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """What can be wrong with an index."""
+    return (IndexDamaged, *more, *sqlite_errors())

@@ -1,0 +1,147 @@
+"""One background thread that keeps the index close to the logs, so that asking costs little.
+
+It never stands in the way of a session: it reads what is in the log already, a little at a time,
+and sleeps for longer than it works. What it cannot do is left to whoever asks next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+from weakref import ref
+
+from holdfast.storage import Store, forks
+
+if TYPE_CHECKING:
+    from holdfast.catalog._catalog import Catalog
+
+__all__ = ["Feeder", "Watched"]
+
+_TICK_S = 2.0
+# After working for a while the thread rests so many times as long.
+_REST = 9.0
+_REST_MAX_S = 10.0
+_DRAIN_S = 1.0
+
+
+class Watched(Protocol):
+    """A session as far as it is watched."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def seq(self) -> int:
+        """Its last event."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will come."""
+
+
+class _Fed:
+    """How far a session has been fed."""
+
+    __slots__ = ("seq", "session")
+
+    def __init__(self, session: Watched) -> None:
+        self.session = ref(session)
+        self.seq = -2  # nothing yet, not even a session without events
+
+
+class Feeder:
+    """Watches open sessions, and feeds the catalogue of their store with what they record.
+
+    The thread runs only while there is something to watch, and keeps nothing alive but the store.
+    """
+
+    def __init__(self, store: Store, *, tick_s: float = _TICK_S) -> None:
+        self._store = store
+        self._catalog: Catalog | None = None
+        self._tick_s = tick_s
+        self._condition = threading.Condition()
+        self._watched: dict[str, _Fed] = {}
+        self._thread: threading.Thread | None = None
+        self._forks = forks.count
+        self._closed = False
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue, made when it is first asked for: most programs only record."""
+        with self._condition:
+            if self._catalog is None:
+                from holdfast.catalog._catalog import Catalog
+
+                self._catalog = Catalog(self._store)
+            return self._catalog
+
+    def watch(self, session: Watched) -> None:
+        """Feed what this session records from now on. Costs its caller next to nothing."""
+        self._after_fork()
+        with self._condition:
+            if self._closed:
+                return
+            self._watched[session.id] = _Fed(session)
+            self._start()
+
+    def close(self) -> None:
+        """End the thread and close the catalogue.
+
+        What is left is fed before, if the catalogue is in use and it does not take long.
+        """
+        self._after_fork()
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        if self._catalog is not None and self._catalog.is_open:
+            self._feed_due(time.monotonic() + _DRAIN_S)
+            self._catalog.close()
+
+    def _after_fork(self) -> None:
+        """In a forked child there is no thread, and nothing to watch yet."""
+        if self._forks != forks.count:
+            self._forks = forks.count
+            self._condition = threading.Condition()
+            self._watched, self._thread = {}, None
+
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="holdfast-catalogue", daemon=True)
+            # At the end of the interpreter there are no more threads, and nothing left to do.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
+
+    def _run(self) -> None:
+        pause = self._tick_s
+        while True:
+            with self._condition:
+                if not self._closed:
+                    self._condition.wait(pause)
+                if self._closed or not self._watched:
+                    self._thread = None
+                    return
+            started = time.monotonic()
+            self._feed_due()
+            worked = time.monotonic() - started
+            pause = max(self._tick_s, min(worked * _REST, _REST_MAX_S))
+
+    def _feed_due(self, until: float | None = None) -> None:
+        for id, fed in list(self._watched.items()):
+            if self._closed and (until is None or time.monotonic() > until):
+                return
+            session = fed.session()
+            ended = session is None or session.closed
+            seq = fed.seq if session is None else session.seq
+            if ended or seq != fed.seq:
+                del session
+                self.catalog.feed([id])
+                fed.seq = seq
+            if ended and self._watched.get(id) is fed:
+                del self._watched[id]

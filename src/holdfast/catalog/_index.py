@@ -1,0 +1,158 @@
+"""The contract of an index: what is kept of each session, and what each call promises."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.catalog._filter import Filter, Page, Place, write_cursor
+from holdfast.model import START, Event, Position, SessionMetadata
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Index", "IndexDamaged", "Kept", "Row", "Update", "make_page", "shown"]
+
+NEVER_READ = ""
+
+
+class IndexDamaged(Exception):
+    """What the index gave is not what was put into it."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that the index knows of a session, and of the log from which it knows it."""
+
+    meta: SessionMetadata
+    """As the log alone tells it: whether a writer lives is for the moment of asking."""
+    etag: str = NEVER_READ
+    """Of the log when it was read to its end; empty as long as there is more to read."""
+    folder: str = ""
+    generation: str = ""
+    position: Position = START
+    """After the last event that the row knows: its seq, length and checksum."""
+    chained: bool = False
+    damaged: bool = False
+    lost: int = 0
+    """How many events the index knew before the log became shorter; 0 if it never did."""
+    cut_short: bool = False
+    """Whether the log ends in mid-turn."""
+    closed: bool = True
+    pid: int | None = None
+    host: str | None = None
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A row with what is needed to go on from there."""
+
+    row: Row
+    state: bytes = b""
+    tally: bytes = b""
+    number: int = 0
+    version: int = 0
+    """Changes whenever the row is written."""
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True):
+    """What one look at a log found out."""
+
+    row: Row
+    state: bytes
+    tally: bytes
+    events: Sequence[Event] = ()
+    whole: bool = False
+    """Whether the events are all there are, so that what was known before is forgotten."""
+    version: int = 0
+    """Of the row from which the look went on."""
+
+
+class Index(ABC):
+    """One row for each session. Not safe for threads: whoever has it sees to that.
+
+    Every call may raise IndexDamaged or an error of the database; the index is then of no further
+    use until it is cleared or another one is made.
+    """
+
+    connection: sqlite3.Connection | None = None
+    """For questions that the contract does not answer; None where there is no SQLite."""
+
+    @abstractmethod
+    def mark(self) -> str:
+        """The mark of the store up to which the index is complete; empty if it is not known."""
+
+    @abstractmethod
+    def get(self, id: str) -> Kept | None:
+        """What is kept of a session."""
+
+    @abstractmethod
+    def known(self) -> dict[str, tuple[str, str]]:
+        """The etag and the folder of every session, by id. Every row is verified."""
+
+    @abstractmethod
+    def folders(self) -> dict[str, str]:
+        """The folder of every session, by id: cheaper than ``known``, and not verified as that."""
+
+    @abstractmethod
+    def write(
+        self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
+    ) -> list[str]:
+        """Put all of it into the index at once, or nothing.
+
+        Gives the ids whose row was changed by others since the look: they are left as they are.
+        The mark is set only if there are none.
+        """
+
+    @abstractmethod
+    def page(self, wanted: Filter, limit: int | None, after: Place | None) -> Page:
+        """Sessions, newest first. Without a limit every row is verified."""
+
+    @abstractmethod
+    def ids(self, prefix: str) -> list[str]:
+        """The ids that begin with ``prefix``, case aside, in no order."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many sessions there are."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget everything."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+def shown(row: Row, host: str) -> SessionMetadata:
+    """A row as a list shows it now, on this machine."""
+    meta = row.meta
+    alive = not row.closed and row.host == host and _is_running(row.pid)
+    if alive:
+        return msgspec.structs.replace(meta, open=True)
+    if row.cut_short and meta.status != "interrupted":
+        return msgspec.structs.replace(meta, status="interrupted")
+    return meta
+
+
+def make_page(rows: Sequence[SessionMetadata], limit: int | None) -> Page:
+    """One page of rows, of which there may be one more than fit on it."""
+    page = Page(rows if limit is None else rows[:limit])
+    if page and len(rows) > len(page):
+        page.next = write_cursor((page[-1].updated_at, page[-1].session_id))
+    return page
+
+
+def _is_running(pid: int | None) -> bool:
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

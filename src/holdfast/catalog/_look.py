@@ -1,0 +1,225 @@
+"""One look at a log: what it says that the index does not know yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from holdfast.catalog._derived import tallied
+from holdfast.catalog._index import NEVER_READ, Kept, Row, Update
+from holdfast.errors import HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
+from holdfast.model import START, Event, LineReader, Position, SessionMetadata
+from holdfast.replay import (
+    Fold,
+    Permissions,
+    State,
+    ToolState,
+    check_format,
+    needs_interruption,
+)
+from holdfast.session import resolve_blobs
+from holdfast.storage import Entry, Log, Store
+
+__all__ = ["STEP_BYTES", "look"]
+
+STEP_BYTES = 8 << 20
+"""So much of a log is read at once; a longer one takes several looks."""
+
+# The end of a line: eight digits, quote, brace, newline.
+_LINE_END_BYTES = 11
+_DIGITS = 8
+_KEPT_METADATA = ("pinned", "legal_hold")
+
+
+def look(
+    store: Store, entry: Entry, kept: Kept | None, folder: str = "", *, rebooted: bool = False
+) -> Update:
+    """What the log of an entry says beyond what is kept of it. Never raises for what it holds.
+
+    ``rebooted`` says that the machine may have lost what was not synced: a log that was open then
+    may be shorter than the index remembers.
+    """
+    reading = _Reading(store, entry, kept, folder, rebooted=rebooted)
+    try:
+        return reading.update()
+    except TooNew:
+        return reading.closed_book("too_new")
+    except KeyMissing:
+        return reading.closed_book("sealed")
+    except (StoreError, InvalidData):
+        return reading.closed_book("unreadable")
+
+
+class _Reading:
+    """The log of one session, from where the index left off or from its beginning."""
+
+    def __init__(
+        self, store: Store, entry: Entry, kept: Kept | None, folder: str, *, rebooted: bool
+    ) -> None:
+        self._store = store
+        self._entry = entry
+        self._kept = kept
+        self._folder = folder
+        self._rebooted = rebooted
+        self._id = entry.key.rpartition("/")[2]
+        self._lost = 0
+
+    def closed_book(self, state: str) -> Update:
+        """The row of a log that cannot be read here."""
+        meta = SessionMetadata(session_id=self._id, size_bytes=self._entry.size, state=state)
+        row = Row(meta=meta, etag=self._entry.etag, folder=self._folder, lost=self._lost)
+        return Update(row=row, state=b"", tally=b"", whole=True, version=self._version())
+
+    def update(self) -> Update:
+        """Read on, at most one step."""
+        log = self._store.log(self._entry.key)
+        base = self._base(log)
+        known = base.row if base is not None else None
+        reader = LineReader(
+            known.position if known else START, chained=known.chained if known else None
+        )
+        events, ended = _read_step(log, reader)
+        fold = Fold(State.from_json(base.state) if base is not None else None)
+        if known is None and events and events[0].type == "session_start":
+            check_format(events[0])
+        state = fold.fold(events)
+        whole_events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
+        tally = tallied(base.tally if base is not None else b"", whole_events)
+        damaged = bool(reader.gaps) or (known is not None and known.damaged)
+        meta = self._describe(state, damaged=damaged or bool(self._lost))
+        row = Row(
+            meta=msgspec.structs.replace(
+                meta, model=tally.model, auto_tags=tally.auto_tags, cost=tally.cost(state)
+            ),
+            etag=self._entry.etag if ended else NEVER_READ,
+            folder=self._folder,
+            generation=log.generation(),
+            position=reader.position,
+            chained=reader.chained,
+            damaged=damaged,
+            lost=self._lost,
+            cut_short=needs_interruption(state) is not None,
+            **_writer(state),
+        )
+        return Update(
+            row=row,
+            state=_slim(state).to_json(),
+            tally=tally.data,
+            events=whole_events,
+            whole=base is None,
+            version=self._version(),
+        )
+
+    def _version(self) -> int:
+        return 0 if self._kept is None else self._kept.version
+
+    def _base(self, log: Log) -> Kept | None:
+        """What is kept, if the log goes on from there; None to read it from its beginning."""
+        kept = self._kept
+        if kept is None or not kept.state:
+            return None
+        row, size = kept.row, log.size()
+        same = row.generation == log.generation()
+        self._lost = row.lost if same else 0
+        if size < row.position.offset:
+            if same and not self._excused(row):
+                self._lost = max(row.lost, row.position.seq)
+            return None
+        finished = row.etag != NEVER_READ
+        if finished and size == row.position.offset:
+            return None  # written anew at the same length: any byte may be another
+        return kept if _fits(row.position, log) else None
+
+    def _excused(self, row: Row) -> bool:
+        """Whether power loss explains that the log is shorter: nobody had synced it yet."""
+        return self._rebooted and not row.closed
+
+    def _describe(self, state: State, *, damaged: bool) -> SessionMetadata:
+        return SessionMetadata(
+            session_id=self._id,
+            title=state.shown_title,
+            tags=tuple(state.tags),
+            created_at=state.created_at,
+            updated_at=state.updated_at,
+            message_count=state.message_count,
+            total_tokens=state.usage.total_tokens,
+            event_count=state.event_count,
+            size_bytes=self._entry.size,
+            agent_id=state.agent_id,
+            parent=state.parent.session if state.parent else None,
+            pinned=state.metadata.get("pinned") is True,
+            held=bool(state.metadata.get("legal_hold")),
+            archived=self._is_archived(),
+            status=state.status,
+            state="damaged" if damaged else "ok",
+        )
+
+    def _is_archived(self) -> bool:
+        try:
+            return self._store.is_archived(self._entry.key)
+        except HoldfastError:
+            return False
+
+
+def _read_step(log: Log, reader: LineReader) -> tuple[list[Event], bool]:
+    """The next events, and whether they are the last."""
+    events: list[Event] = []
+    size = 0
+    for chunk in log.read(reader.position.offset):
+        events += reader.feed(chunk)
+        size += len(chunk)
+        # What follows damage is known only at the end of the log.
+        if size >= STEP_BYTES and events and not reader.damaged:
+            return events, False
+    events += reader.finish()
+    return events, True
+
+
+def _fits(position: Position, log: Log) -> bool:
+    """Whether the log's bytes before a position end as the position says."""
+    start = position.offset - _LINE_END_BYTES
+    end = _take(log.read(start), _LINE_END_BYTES) if start > 0 else b""
+    try:
+        value = int(end[:_DIGITS], 16)
+    except ValueError:
+        return False
+    return crc32(end, value) == position.crc
+
+
+def _take(chunks: Iterator[bytes], count: int) -> bytes:
+    data = b""
+    for chunk in chunks:
+        data += chunk
+        if len(data) >= count:
+            break
+    return data[:count]
+
+
+def _slim(state: State) -> State:
+    """The state without what no list shows, so that the index stays small."""
+    kept = {name: state.metadata[name] for name in _KEPT_METADATA if name in state.metadata}
+    return msgspec.structs.replace(
+        state,
+        metadata=kept,
+        links={},
+        encoded={},
+        memory={},
+        todos=[],
+        plugins={},
+        permissions=Permissions(),
+        tools=ToolState(),
+        instructions=None,
+        config={},
+        task=None,
+        keys={},
+    )
+
+
+def _writer(state: State) -> dict[str, Any]:
+    last = state.last_open
+    if last is None:
+        return {}
+    return {"closed": last.closed, "pid": last.pid, "host": last.host}

@@ -1,0 +1,47 @@
+"""Making the index of a store: in its file, or in memory."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.catalog._index import Index
+from holdfast.errors import Unavailable
+from holdfast.storage import Store
+from holdfast.storage._sqlite import connect, sqlite_errors
+
+__all__ = ["open_in_memory", "open_index"]
+
+
+def open_index(store: Store, place: str) -> Index:
+    """The index in a file, emptied if it is of another store or version.
+
+    Raises Unavailable or Forbidden where there can be no such file, and SQLite's own errors for
+    what is wrong with it.
+    """
+    from holdfast.catalog._sqlite_index import SqliteIndex
+
+    connection = connect(place)
+    try:
+        return SqliteIndex(connection, _identity(store, place))
+    except BaseException:
+        connection.close()
+        raise
+
+
+def open_in_memory(store: Store) -> Index:
+    """An empty index in memory, without SQLite if there is none that has what is needed."""
+    from holdfast.catalog._plain_index import PlainIndex
+
+    troubles: tuple[type[Exception], ...] = (Unavailable, *sqlite_errors())
+    try:
+        from holdfast.catalog._sqlite_index import SqliteIndex
+
+        return SqliteIndex(connect(None), store.identity)
+    except troubles:
+        return PlainIndex()
+
+
+def _identity(store: Store, place: str) -> str:
+    """Of which store an index is: one that came with a copied directory is another's."""
+    found = os.stat(os.path.dirname(place))
+    return f"{store.identity}#{found.st_ino}"

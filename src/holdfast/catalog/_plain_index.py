@@ -1,0 +1,78 @@
+"""The index as a plain dictionary, for a Python without SQLite."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection, Sequence
+
+from holdfast.catalog._filter import Filter, Page, Place
+from holdfast.catalog._index import Index, Kept, Update, make_page, shown
+from holdfast.model import fold_id
+
+__all__ = ["PlainIndex"]
+
+
+class PlainIndex(Index):
+    """Rows by id, for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Kept] = {}
+        self._mark = ""
+        self._versions = itertools.count(1)
+        self._host = os.uname().nodename
+
+    def mark(self) -> str:
+        """As it was set."""
+        return self._mark
+
+    def get(self, id: str) -> Kept | None:
+        """One entry."""
+        return self._rows.get(id)
+
+    def known(self) -> dict[str, tuple[str, str]]:
+        """Of every entry."""
+        return {id: (kept.row.etag, kept.row.folder) for id, kept in self._rows.items()}
+
+    def folders(self) -> dict[str, str]:
+        """Of every entry."""
+        return {id: kept.row.folder for id, kept in self._rows.items()}
+
+    def write(
+        self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
+    ) -> list[str]:
+        """Nobody else writes here."""
+        for update in updates:
+            version = next(self._versions)
+            kept = Kept(update.row, update.state, update.tally, version=version)
+            self._rows[update.row.meta.session_id] = kept
+        for id in gone:
+            self._rows.pop(id, None)
+        self._mark = self._mark if mark is None else mark
+        return []
+
+    def page(self, wanted: Filter, limit: int | None, after: Place | None) -> Page:
+        """By looking at every entry."""
+        found = [shown(kept.row, self._host) for kept in self._rows.values()]
+        rows = sorted(
+            filter(wanted.admits, found), key=lambda m: (m.updated_at, m.session_id), reverse=True
+        )
+        if after is not None:
+            rows = [meta for meta in rows if (meta.updated_at, meta.session_id) < after]
+        return make_page(rows, limit)
+
+    def ids(self, prefix: str) -> list[str]:
+        """By looking at every id."""
+        return [id for id in self._rows if fold_id(id).startswith(fold_id(prefix))]
+
+    def count(self) -> int:
+        """How many entries."""
+        return len(self._rows)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._rows.clear()
+        self._mark = ""
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,91 @@
+"""The tables of the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.catalog import _derived
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["create_schema", "drop_schema", "has_schema"]
+
+# Raise it with every change of a table or of what a row holds: an index of another version is made
+# anew.
+_VERSION = 1
+_APPLICATION = 0x486F6C64  # "Hold"
+
+_TABLES = (
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB, crc INTEGER) WITHOUT ROWID",
+    """
+    CREATE TABLE sessions (
+        row INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        folder TEXT NOT NULL,
+        folded TEXT NOT NULL,
+        updated INTEGER NOT NULL,
+        agent BLOB,
+        model BLOB,
+        parent BLOB,
+        status TEXT NOT NULL,
+        archived INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        crc INTEGER NOT NULL
+    )
+    """,
+    "CREATE UNIQUE INDEX by_id ON sessions (id)",
+    # All that a look at the folders asks for, so that it reads little.
+    "CREATE INDEX by_folder ON sessions (id, folder)",
+    "CREATE INDEX by_time ON sessions (updated, id)",
+    "CREATE INDEX by_agent ON sessions (agent, updated, id)",
+    "CREATE INDEX by_model ON sessions (model, updated, id)",
+    "CREATE INDEX by_parent ON sessions (parent, updated, id)",
+    "CREATE INDEX by_status ON sessions (status, updated, id)",
+    "CREATE INDEX by_folded ON sessions (folded)",
+    """
+    CREATE TABLE labels (
+        tag BLOB NOT NULL, updated INTEGER NOT NULL, id TEXT NOT NULL, row INTEGER NOT NULL,
+        PRIMARY KEY (tag, updated, id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX by_row ON labels (row)",
+    """
+    CREATE TABLE folds (
+        row INTEGER PRIMARY KEY, state BLOB NOT NULL, tally BLOB NOT NULL, crc INTEGER NOT NULL
+    )
+    """,
+)
+
+
+def has_schema(connection: sqlite3.Connection) -> bool:
+    """Whether the tables are there, as this version makes them."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    return bool(application == _APPLICATION and version == _VERSION)
+
+
+def create_schema(connection: sqlite3.Connection) -> None:
+    """Make the tables, within the caller's transaction."""
+    for statement in _TABLES:
+        connection.execute(statement)
+    _derived.create_tables(connection)
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def drop_schema(connection: sqlite3.Connection) -> None:
+    """Remove every table, whoever made it, within the caller's transaction."""
+    for kind in ("table", "view"):
+        while True:
+            # Tables that belong to a virtual one go with it.
+            query = (
+                "SELECT name FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite_%'"
+                " ORDER BY sql LIKE 'CREATE VIRTUAL%' DESC LIMIT 1"
+            )
+            found = connection.execute(query, (kind,)).fetchone()
+            if found is None:
+                break
+            name = found[0].replace('"', '""')
+            connection.execute(f'DROP {kind} "{name}"')
+    connection.execute("PRAGMA user_version = 0")
