@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.formats._archive import open_archive
+from holdfast.formats._archive import holds_bundle, is_zip, open_archive
 from holdfast.formats._bounds import Bounds
 from holdfast.formats._bundle import Bundle, BundledSession, is_bundle, read_bundle, write_bundle
 from holdfast.formats._fitting import fit_drafts, fit_value
@@ -32,7 +32,9 @@ __all__ = [
     "fit_value",
     "format_of",
     "frame",
+    "holds_bundle",
     "is_bundle",
+    "is_zip",
     "open_archive",
     "read_bundle",
     "read_time",

@@ -11,8 +11,10 @@ from holdfast.errors import InvalidData, TooLarge
 from holdfast.formats._bounds import Bounds, check_name
 from holdfast.formats._source import File, Source
 
-__all__ = ["is_zip", "open_archive"]
+__all__ = ["holds_bundle", "is_zip", "open_archive"]
 
+_MANIFEST = "manifest.json"
+_BUNDLE = b'"holdfast-bundle"'
 _MARK = b"PK\x03\x04"
 _END = struct.Struct("<4s4H2LH")
 _END_MARK = b"PK\x05\x06"
@@ -48,6 +50,15 @@ class _Member:
 def is_zip(source: Source) -> bool:
     """Whether the source is one file, and a zip archive."""
     return source.is_file and source.head(source.name, len(_MARK)) == _MARK
+
+
+def holds_bundle(archive: Source) -> bool:
+    """Whether an archive that was opened is a bundle of Holdfast's own."""
+    return (
+        not archive.is_file
+        and _MANIFEST in archive.names(_MANIFEST)
+        and _BUNDLE in archive.head(_MANIFEST)
+    )
 
 
 def open_archive(source: Source) -> Source:

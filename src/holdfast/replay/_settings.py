@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.model import Event, decode_json, is_reference
 from holdfast.replay._progress import Data, Reducer, fresh_data
-from holdfast.replay._state import Approval, MemoryEntry, Parent, PluginState, State
+from holdfast.replay._state import Approval, MemoryEntry, Parent, PluginState, State, ToolState
 from holdfast.replay._todos import read_todos
 from holdfast.replay._upcast import Steps, check_format
 from holdfast.replay._usage import add_usage
@@ -352,6 +352,15 @@ def _rest(state: State) -> None:
     state.last_open = None
 
 
+def _imported(state: State, _event: Event, _data: Data) -> None:
+    """What came in with a file acts on nothing here; what the file forbade stays forbidden."""
+    state.permissions.approvals = {}
+    state.permissions.allowlist = []
+    state.tools = ToolState()
+    state.plugins = {}
+    state.config = {}
+
+
 def _rewritten(state: State, event: Event, _data: Data) -> None:
     state.generation = max(state.generation, _decode_rewritten(event.raw).generation)
 
@@ -376,6 +385,7 @@ SETTINGS: dict[str, Reducer] = {
     "link": _link,
     "forked": _forked,
     "merged": _merged,
+    "imported": _imported,
     "repaired": _rewritten,
     "redacted": _rewritten,
 }

@@ -1,0 +1,216 @@
+"""One import: which reader takes which part of a source, and what became of each session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import HoldfastError, InvalidData, NotFound, UsageError
+from holdfast.formats import (
+    Bounds,
+    Foreign,
+    Reader,
+    Source,
+    claims,
+    holds_bundle,
+    is_zip,
+    open_archive,
+    reader_for,
+    reader_of,
+    session_id_of,
+)
+from holdfast.library._bringing import Origin, bring
+from holdfast.library._import_report import ImportedSession, ImportReport, Skipped
+
+if TYPE_CHECKING:
+    from holdfast.library._importing import Given, Importing
+
+__all__ = ["ImportRun"]
+
+BUNDLE = "bundle"
+_SEAL_BYTES = 64
+
+
+class ImportRun:
+    """Takes sources one by one; ``report`` says what came of them."""
+
+    def __init__(
+        self, library: Importing, format: str, *, dry_run: bool, passphrase: str | None
+    ) -> None:
+        if format not in ("auto", BUNDLE):
+            reader_of(format)
+        self.report = ImportReport()
+        self._library = library
+        self._format = format
+        self._dry_run = dry_run
+        self._passphrase = passphrase
+
+    def take(self, path: Given, bounds: Bounds | None) -> None:
+        """Bring in what lies at a path. Raises UsageError and NotFound; the rest is reported."""
+        count = len(self.report.sessions) + len(self.report.errors)
+        name = _name_of(path)
+        try:
+            self._take(_source(path, self.report, bounds or Bounds()))
+        except (UsageError, NotFound):
+            raise
+        except HoldfastError as error:
+            self._fail(name, error)
+        if len(self.report.sessions) + len(self.report.errors) == count:
+            remedy = "Name the format if you know it: `holdfast import --format`."
+            told = f"{name} holds no session of a tool that is known"
+            self._fail(name, InvalidData(told, remedy=remedy))
+
+    def _take(self, source: Source) -> None:
+        if self._is_bundle(source):
+            self._unpack(source)
+            return
+        for reader, part in _claimed(open_archive(source), self._format):
+            if reader is None:
+                self._unpack(part)
+            else:
+                self._read(reader, part)
+
+    def _is_bundle(self, source: Source) -> bool:
+        if self._format == BUNDLE:
+            return source.is_file
+        return self._format == "auto" and is_bundle_file(source)
+
+    def _unpack(self, source: Source) -> None:
+        from holdfast.library._unpacking import unpack
+
+        facade: Any = self._library
+        found = unpack(
+            facade,
+            source.read(source.name, source.bounds.database_bytes_max),
+            passphrase=self._passphrase,
+            bounds=source.bounds,
+            dry_run=self._dry_run,
+        )
+        for one in found:
+            if one.outcome != "unchanged" and not self._dry_run:
+                _disarm(facade, one.session_id, source.name)
+            self.report.sessions.append(
+                ImportedSession(
+                    session_id=one.session_id,
+                    tool="holdfast",
+                    foreign_id=one.session_id,
+                    outcome=one.outcome,  # type: ignore[arg-type]
+                    source=source.name,
+                    events=one.events,
+                    problems=one.problems,
+                )
+            )
+
+    def _read(self, reader: Reader, source: Source) -> None:
+        try:
+            origin = Origin(source.name, source.digest(), source.newest())
+            for foreign in reader.read(source):
+                self._bring(foreign, origin)
+        except HoldfastError as error:
+            self._fail(source.name, error)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            # Whatever a hostile file makes of a reader, the sessions of the others still come.
+            self._fail(source.name, InvalidData(f"{source.name} could not be read: {error!r:.200}"))
+
+    def _bring(self, foreign: Foreign, origin: Origin) -> None:
+        try:
+            row = bring(self._library, foreign, origin, dry_run=self._dry_run)
+        except HoldfastError as error:
+            self.report.errors.append(error)
+            row = ImportedSession(
+                session_id=session_id_of(foreign.tool, foreign.foreign_id),
+                tool=foreign.tool,
+                foreign_id=foreign.foreign_id,
+                outcome="failed",
+                source=origin.name,
+                title=foreign.title,
+                reason=str(error),
+            )
+        self.report.sessions.append(row)
+
+    def _fail(self, name: str, error: HoldfastError) -> None:
+        self.report.errors.append(error)
+        self.report.skipped.append(Skipped(name, str(error)))
+
+
+def is_bundle_file(source: Source) -> bool:
+    """Whether a file is a bundle of ours, open or sealed."""
+    from holdfast.security import is_sealed_file
+
+    if not source.is_file:
+        return False
+    if is_sealed_file(source.head(source.name, _SEAL_BYTES)):
+        return True
+    try:
+        return is_zip(source) and holds_bundle(open_archive(source))
+    except HoldfastError:
+        return False
+
+
+def _disarm(facade: Any, id: str, name: str) -> None:
+    """Take back what a bundle would allow, switch on or set here, if it has any of that."""
+    state = facade.state(id)
+    acting = (
+        state.permissions.approvals,
+        state.permissions.allowlist,
+        state.plugins,
+        state.config,
+        state.tools.enabled,
+        state.tools.namespaces,
+        state.tools.priorities,
+    )
+    if any(acting):
+        with facade.session(id, resume="always") as session:
+            session.append("imported", {"format": BUNDLE, "source": name})
+
+
+def _name_of(path: Given) -> str:
+    if isinstance(path, bytes) or hasattr(path, "read"):
+        return "bytes"
+    return os.path.basename(os.fspath(path).rstrip("/")) or os.fspath(path)
+
+
+def _source(path: Given, report: ImportReport, bounds: Bounds) -> Source:
+    from holdfast.storage import look_outside
+
+    if not isinstance(path, (str, os.PathLike)):
+        data = path if isinstance(path, bytes) else path.read(bounds.document_bytes_max + 1)
+        if not isinstance(data, bytes):
+            raise UsageError("an import reads bytes: open the file in binary mode")
+        return Source.of_bytes("bytes", data, bounds)
+    found = look_outside(path, files_max=bounds.files_max, levels_max=bounds.levels_max)
+    report.skipped += [Skipped(found.name, text) for text in found.passed_over]
+    return Source(
+        found.name,
+        found.files,
+        is_file=found.is_file,
+        beside=found.beside if found.is_file else None,
+        folder=found.folder,
+        bounds=bounds,
+    )
+
+
+def _claimed(
+    source: Source, format: str, *, general: bool = True
+) -> Iterator[tuple[Reader | None, Source]]:
+    """The parts of a source that a reader claims, the whole of it and what else lies in it.
+
+    A bundle among them has no reader.
+    """
+    if source.is_used():
+        return
+    if format == "auto":
+        if is_bundle_file(source):
+            yield None, source
+            return
+        reader = reader_for(source, general=general)
+    else:
+        wanted = reader_of(format)
+        reader = wanted if (source.is_file and general) or claims(wanted, source) else None
+    if reader is not None:
+        yield reader, source
+    if not source.is_file:
+        for child in source.children():
+            plain = format == "auto" and (reader is None or not child.is_file)
+            yield from _claimed(child, format, general=plain)
