@@ -21,7 +21,7 @@ _named_memory: dict[str, MemoryStore] = {}
 def open_store(where: str | os.PathLike[str]) -> Store:
     """The store at a URL or at a plain path, which is that of a directory of files.
 
-    URLs are ``none:``, ``memory:``, ``file:///path`` and ``sqlite:///file``.
+    URLs are ``none:``, ``memory:``, ``file:///path``, ``sqlite:///file`` and ``postgresql://…``.
 
     ``memory:`` is a new store each time, ``memory:name`` the same one within the process.
     Raises UsageError for a URL that no backend serves.
@@ -42,11 +42,16 @@ def open_store(where: str | os.PathLike[str]) -> Store:
         from holdfast.storage.sqlite import SQLiteStore
 
         return SQLiteStore(_file_path(text))
+    if scheme in ("postgresql", "postgres"):
+        from holdfast.storage.postgres import PostgresStore
+
+        return PostgresStore(text)
     if scheme == "file":
         return FileStore(_file_path(text))
     raise UsageError(
         f"no store serves {scheme!r} addresses",
-        remedy="Use none:, memory:, file:///path, sqlite:///file or the path of a directory.",
+        remedy="Use none:, memory:, file:///path, sqlite:///file, postgresql://host/db or the path"
+        " of a directory.",
     )
 
 

@@ -1,0 +1,293 @@
+"""The way to a PostgreSQL server: one thread, a few connections, and what to do when they break."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from holdfast.errors import (
+    Forbidden,
+    HoldfastError,
+    StoreFull,
+    TooNew,
+    Unavailable,
+    UsageError,
+)
+from holdfast.storage._postgres_schema import MIGRATIONS
+from holdfast.storage.disk import forks
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+__all__ = ["Link", "Options", "read_options"]
+
+T = TypeVar("T")
+_MIGRATION_LOCK = 0x486F6C64
+_CHANNEL = "holdfast"
+_BACK_OFF_S = 0.05
+_BACK_OFF_MAX_S = 2.0
+# Worth another try: the connection broke, the server is going or coming, or two were in each
+# other's way.
+_AGAIN = ("08", "40", "57P", "53300")
+_FULL = ("53100", "53200", "53400")
+_REFUSED = ("28", "42501", "0P")
+
+
+class Options:
+    """What the URL says besides where the server is."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.schema = values.pop("schema", "holdfast")
+        self.connections = _number(values, "connections", 4)
+        self.connect_s = _number(values, "connect_s", 10)
+        self.statement_s = _number(values, "statement_s", 60)
+        self.retry_s = _number(values, "retry_s", 30)
+        if not self.schema.replace("_", "a").isalnum() or not self.schema.isascii():
+            raise UsageError(f"{self.schema!a} is no name for a schema: letters, digits and _")
+
+
+def read_options(url: str) -> tuple[str, Options]:
+    """The address as PostgreSQL knows it, and our own options. Raises UsageError."""
+    parts = urlsplit(url)
+    values = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = Options(values)
+    return urlunsplit(parts._replace(query=urlencode(values))), options
+
+
+def _number(values: dict[str, str], name: str, default: int) -> int:
+    text = values.pop(name, str(default))
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"{name}={text[:40]!a} in the address must be a whole number above 0")
+    return int(text)
+
+
+class Link:
+    """Runs coroutines on connections of one server, from any thread."""
+
+    def __init__(self, dsn: str, options: Options) -> None:
+        self._dsn = dsn
+        self._options = options
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._idle: list[Connection] = []
+        self._slots: asyncio.Semaphore | None = None
+        self._forks = forks.count
+        self._migrated = False
+        self._listener: Connection | None = None
+        self._changed: dict[str, list[threading.Event]] = {}
+
+    def run(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
+        """What ``work`` gives for a connection, called on the thread of this link.
+
+        With ``again`` it is tried once more, for as long as the options allow, when the connection
+        breaks or the server asks for it; so it must do no harm the second time. Without, the error
+        says that the outcome is not known.
+        """
+        return self._on_thread(self._tried(work, again=again))
+
+    def listen(self, name: str) -> threading.Event:
+        """An event that is set when something is said of ``name``, as far as the line holds."""
+        heard = threading.Event()
+        with self._lock:
+            self._changed.setdefault(name, []).append(heard)
+        with contextlib.suppress(HoldfastError):
+            self._on_thread(self._listen())
+        return heard
+
+    def unlisten(self, name: str, heard: threading.Event) -> None:
+        """Wait for it no more."""
+        with self._lock:
+            waiting = self._changed.get(name, [])
+            with contextlib.suppress(ValueError):
+                waiting.remove(heard)
+            if not waiting:
+                self._changed.pop(name, None)
+
+    def close(self) -> None:
+        """Close the connections and end the thread; it can be used again."""
+        self._renew_after_fork()
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._hang_up(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    # -- the thread --------------------------------------------------------------------------
+
+    def _on_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        self._renew_after_fork()
+        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._slots = asyncio.Semaphore(self._options.connections)
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="holdfast-postgres", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _renew_after_fork(self) -> None:
+        """A child has neither the thread nor a right to the parent's connections."""
+        if self._forks != forks.count:
+            self._forks = forks.count
+            _abandoned.append((self._loop, self._idle, self._listener))
+            self._lock = threading.Lock()
+            self._loop = self._thread = self._slots = self._listener = None
+            self._idle, self._changed = [], {}
+
+    # -- on the thread -----------------------------------------------------------------------
+
+    async def _tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool) -> T:
+        until = time.monotonic() + self._options.retry_s
+        wait = _BACK_OFF_S
+        assert self._slots is not None
+        while True:
+            connected = False
+            try:
+                async with self._slots:
+                    connection = await self._connection()
+                    connected = True
+                    try:
+                        result = await work(connection)
+                    except BaseException:
+                        await self._give_back(connection)
+                        raise
+                    await self._give_back(connection)
+                    return result
+            except HoldfastError:
+                raise
+            except Exception as error:
+                retriable = _is_retriable(error) and (again or not connected)
+                if not retriable or time.monotonic() + wait > until:
+                    raise _typed(error, unknown=connected and not again) from error
+            await asyncio.sleep(wait * (0.5 + random.random()))  # noqa: S311 - spreads the rush
+            wait = min(wait * 2, _BACK_OFF_MAX_S)
+
+    async def _connection(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        connection = await self._connect()
+        if not self._migrated:
+            try:
+                await _migrate(connection, self._options.schema)
+            except BaseException:
+                await connection.close(timeout=1)
+                raise
+            self._migrated = True
+        return connection
+
+    async def _connect(self) -> Connection:
+        try:
+            import asyncpg
+        except ImportError as error:
+            raise UsageError(
+                "a PostgreSQL store needs asyncpg", remedy="Install holdfast[postgres]."
+            ) from error
+        return await asyncpg.connect(
+            self._dsn,
+            timeout=self._options.connect_s,
+            command_timeout=self._options.statement_s,
+            server_settings={
+                "application_name": "holdfast",
+                "search_path": f"{self._options.schema}, public",
+                "statement_timeout": str(self._options.statement_s * 1000),
+                "idle_in_transaction_session_timeout": str(self._options.statement_s * 1000),
+            },
+        )
+
+    async def _give_back(self, connection: Connection) -> None:
+        if connection.is_closed() or connection.is_in_transaction():
+            with contextlib.suppress(Exception):
+                connection.terminate()
+            return
+        self._idle.append(connection)
+
+    async def _listen(self) -> None:
+        if self._listener is not None and not self._listener.is_closed():
+            return
+        try:
+            self._listener = await self._connect()
+            await self._listener.add_listener(_CHANNEL, self._hear)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise _typed(error, unknown=False) from error
+
+    def _hear(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        with self._lock:
+            for name in payload.split(","):
+                for heard in self._changed.get(name, ()):
+                    heard.set()
+
+    async def _hang_up(self) -> None:
+        for connection in [*self._idle, *([self._listener] if self._listener else [])]:
+            with contextlib.suppress(Exception):
+                await connection.close(timeout=2)
+        self._idle.clear()
+        self._listener = None
+
+
+async def _migrate(connection: Connection, schema: str) -> None:
+    """Bring the tables up to date; of several that start at once, one does it and the rest wait."""
+    # The tables of most are up to date: one question is enough. (The name was checked.)
+    question = f"SELECT version FROM {schema}.migrations"  # noqa: S608
+    with contextlib.suppress(Exception):
+        if await connection.fetchval(question) == len(MIGRATIONS):
+            return
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
+        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        await connection.execute(f"SET LOCAL search_path TO {schema}")
+        await connection.execute("CREATE TABLE IF NOT EXISTS migrations (version int NOT NULL)")
+        version = await connection.fetchval("SELECT version FROM migrations") or 0
+        if version > len(MIGRATIONS):
+            raise TooNew(f"the schema {schema} was made by a newer version")
+        for step in MIGRATIONS[version:]:
+            await connection.execute(step)
+        await connection.execute("DELETE FROM migrations")
+        await connection.execute("INSERT INTO migrations VALUES ($1)", len(MIGRATIONS))
+
+
+def _is_retriable(error: BaseException) -> bool:
+    state = getattr(error, "sqlstate", None)
+    if state is not None:
+        return str(state).startswith(_AGAIN)
+    if type(error).__name__ in ("InterfaceError", "InternalClientError"):
+        return True
+    return isinstance(error, (OSError, asyncio.TimeoutError, EOFError))
+
+
+def _typed(error: Exception, *, unknown: bool) -> HoldfastError:
+    state = getattr(error, "sqlstate", None) or ""
+    said = f"PostgreSQL: {str(error) or type(error).__name__}"
+    if state.startswith(_FULL):
+        return StoreFull(said)
+    if state.startswith(_REFUSED):
+        return Forbidden(said, remedy="Check user, password and rights of the role.")
+    if unknown:
+        return Unavailable(
+            f"{said}; whether it was stored is not known",
+            remedy="Open the session again: what was stored is there.",
+            outcome="unknown",
+        )
+    return Unavailable(said)
+
+
+# What a parent process had: kept as it is, since to close it here would end the parent's.
+_abandoned: list[Any] = []

@@ -1,0 +1,471 @@
+"""What one key has in a PostgreSQL store: its log, its documents, its lease."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from holdfast.errors import Conflict, Fenced, Locked, StoreError
+from holdfast.model import fold_id
+from holdfast.storage._holders import Holder, Renewer, this_holder
+from holdfast.storage._postgres_link import Link
+from holdfast.storage._sending import Packet, Sender, SendingLog
+from holdfast.storage._zstd import unpacked
+from holdfast.storage.base import CHUNK_BYTES, Documents, Lease, check_document_name
+from holdfast.storage.disk import forks
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+__all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "etag_of", "made", "send", "stale"]
+
+_PIECES_AT_ONCE = 32
+FRAME_BYTES = 1 << 20
+
+# One statement for all logs of a batch: a head that moved on, or belongs to another epoch, gives no
+# row, and then nothing of that log is stored.
+_APPEND = """
+WITH input AS (
+    SELECT n.id, i.epoch, i.start, i.data
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[]) AS i(key, epoch, start, data)
+    JOIN names n USING (key)
+    ORDER BY n.id
+), moved AS (
+    UPDATE heads h
+    SET size = h.size + length(i.data), modified = clock_timestamp(),
+        version = pg_current_xact_id(), generation = greatest(h.generation, 1)
+    FROM input i
+    WHERE h.id = i.id AND h.epoch = i.epoch AND h.size = i.start AND NOT h.archived
+    RETURNING h.id, h.generation
+), stored AS (
+    INSERT INTO pieces (id, generation, start, size, data)
+    SELECT i.id, m.generation, i.start, length(i.data), i.data FROM input i JOIN moved m USING (id)
+    RETURNING id
+), told AS (
+    SELECT pg_notify('holdfast', string_agg(id::text, ',')) FROM stored HAVING count(*) < 200
+)
+SELECT n.key FROM stored s JOIN names n USING (id) LEFT JOIN told ON true
+"""
+_READ = """
+SELECT start, size, data, packed FROM pieces
+WHERE id = $1 AND generation = $2 AND start + size > $3 AND start >= coalesce(
+    (SELECT max(start) FROM pieces WHERE id = $1 AND generation = $2 AND start <= $3), 0)
+ORDER BY start LIMIT $4
+"""
+_HEAD = """
+SELECT h.* FROM names n JOIN heads h USING (id) WHERE n.key = $1
+"""
+
+
+def send(link: Link, packets: Sequence[Packet]) -> list[StoreError | None]:
+    """Store a batch; the outcome of a broken connection is looked up, never guessed."""
+    joined = _joined(packets)
+    found = link.run(lambda connection: _send(connection, joined))
+    return [found.get((packet.key, packet.epoch)) for packet in packets]
+
+
+def _joined(packets: Sequence[Packet]) -> list[Packet]:
+    """The packets of each log as one."""
+    by_log: dict[tuple[str, int], list[Packet]] = {}
+    for packet in packets:
+        by_log.setdefault((packet.key, packet.epoch), []).append(packet)
+    return [
+        Packet(key, epoch, some[0].start, b"".join(packet.data for packet in some))
+        for (key, epoch), some in by_log.items()
+    ]
+
+
+async def _send(
+    connection: Connection, packets: list[Packet]
+) -> dict[tuple[str, int], StoreError | None]:
+    # It may be the second try after a lost connection. What the first one stored does not fit a
+    # second time, gives no row, and is then found in its place.
+    rows = await connection.fetch(_APPEND, *_columns(packets))
+    stored = {row["key"] for row in rows}
+    return {
+        (packet.key, packet.epoch): None
+        if packet.key in stored
+        else await _outcome(connection, packet)
+        for packet in packets
+    }
+
+
+def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:
+    return (
+        [packet.key for packet in packets],
+        [packet.epoch for packet in packets],
+        [packet.start for packet in packets],
+        [packet.data for packet in packets],
+    )
+
+
+async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
+    """Why a packet was not stored; None if it is there, stored by an earlier try."""
+    head = await connection.fetchrow(_HEAD, packet.key)
+    if head is None:
+        return stale(packet.key)
+    if head["archived"] and head["epoch"] == packet.epoch:
+        await unarchive(connection, head)
+        rows = await connection.fetch(_APPEND, *_columns([packet]))
+        return None if rows else stale(packet.key)
+    end = packet.start + len(packet.data)
+    if head["size"] < end:
+        return stale(packet.key)
+    rows = await connection.fetch(_READ, head["id"], head["generation"], packet.start, 1)
+    if rows and rows[0]["start"] == packet.start and bytes(rows[0]["data"]) == packet.data:
+        return None
+    return stale(packet.key)
+
+
+async def unarchive(connection: Connection, head: Any) -> None:
+    """The plain pieces of a packed log."""
+    async with connection.transaction():
+        whole = await whole_log(connection, head)
+        await write_pieces(connection, head["id"], head["generation"], whole, pack=False)
+        await connection.execute(
+            "UPDATE heads SET archived = false, version = pg_current_xact_id() WHERE id = $1",
+            head["id"],
+        )
+
+
+async def whole_log(connection: Connection, head: Any, stop: int | None = None) -> bytes:
+    """All bytes of a log, or the first so many."""
+    rows = await connection.fetch(
+        "SELECT size, data, packed FROM pieces WHERE id = $1 AND generation = $2 AND start < $3"
+        " ORDER BY start",
+        head["id"],
+        head["generation"],
+        head["size"] if stop is None else stop,
+    )
+    parts = (unpacked(r["data"], r["size"]) if r["packed"] else r["data"] for r in rows)
+    return b"".join(parts)[:stop]
+
+
+async def write_pieces(
+    connection: Connection, id: UUID, generation: int, data: bytes, *, pack: bool
+) -> None:
+    """Put these bytes in the place of all pieces of a generation."""
+    from holdfast.storage._zstd import packed
+
+    await connection.execute("DELETE FROM pieces WHERE id = $1 AND generation = $2", id, generation)
+    frames = [data[at : at + FRAME_BYTES] for at in range(0, len(data), FRAME_BYTES)]
+    await connection.executemany(
+        "INSERT INTO pieces (id, generation, start, size, data, packed)"
+        " VALUES ($1, $2, $3, $4, $5, $6)",
+        [
+            (id, generation, n * FRAME_BYTES, len(one), packed(one) if pack else one, pack)
+            for n, one in enumerate(frames)
+        ],
+    )
+
+
+async def made(connection: Connection, key: str) -> UUID:
+    """The id of a key, which is made if there is none."""
+    while True:
+        id: UUID | None = await connection.fetchval("SELECT id FROM names WHERE key = $1", key)
+        if id is not None:
+            return id
+        id = uuid4()
+        async with connection.transaction():
+            row = await connection.fetchrow(
+                "INSERT INTO names (key, folder, folded, id) VALUES ($1, $2, $3, $4)"
+                " ON CONFLICT (key) DO NOTHING RETURNING id",
+                key,
+                key.rpartition("/")[0] + "/",
+                fold_id(key),
+                id,
+            )
+            if row is not None:
+                await connection.execute("INSERT INTO heads (id) VALUES ($1)", id)
+
+
+async def put_document(connection: Connection, id: UUID, name: str, data: bytes) -> None:
+    """Replace one document."""
+    await connection.execute(
+        "INSERT INTO documents (id, name, etag, data) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (id, name) DO UPDATE SET etag = excluded.etag, data = excluded.data",
+        id,
+        name,
+        etag_of(data),
+        bytes(data),
+    )
+
+
+def etag_of(data: bytes) -> str:
+    """The etag of a document."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def stale(key: str) -> Fenced:
+    """What a writer gets whose time is over."""
+    session_id = key.rpartition("/")[2]
+    return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
+
+
+class PostgresLog(SendingLog):
+    """The pieces of one key, each as it was sent."""
+
+    def __init__(self, link: Link, sender: Sender, key: str) -> None:
+        super().__init__(sender, key)
+        self._link = link
+
+    def stored(self, start: int) -> Iterator[bytes]:
+        """Some pieces at a time."""
+        head = self._head()
+        if head is None:
+            return
+        while rows := self._rows(head, start):
+            for row in rows:
+                plain = unpacked(row["data"], row["size"]) if row["packed"] else row["data"]
+                part = plain[max(0, start - row["start"]) :]
+                for at in range(0, len(part), CHUNK_BYTES):
+                    yield part[at : at + CHUNK_BYTES]
+                start = row["start"] + len(plain)
+
+    def stored_size(self) -> int:
+        """The size as the head says."""
+        head = self._head()
+        return 0 if head is None else int(head["size"])
+
+    def cut_stored(self, offset: int, epoch: int) -> None:
+        """Set aside and removed in one transaction."""
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await self._fenced(connection, epoch)
+                if head["size"] <= offset:
+                    return
+                whole = await whole_log(connection, head)
+                torn = whole[offset:]
+                name = f"quarantine/torn-{offset}-{etag_of(torn)[:8]}"
+                await put_document(connection, head["id"], name, torn)
+                await write_pieces(
+                    connection, head["id"], head["generation"], whole[:offset], pack=False
+                )
+                await _describe(connection, head["id"], head["generation"], offset)
+
+        self._link.run(work)
+
+    def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """Another generation, in one transaction; the old bytes are kept as a document."""
+        new = b"".join(chunks)
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await self._fenced(connection, epoch)
+                id, generation = head["id"], head["generation"]
+                if generation:
+                    old = await whole_log(connection, head)
+                    if old == new:
+                        return  # the second try, after the first one was stored
+                    name = f"quarantine/generation-{generation}"
+                    await put_document(connection, id, name, old)
+                    await connection.execute("DELETE FROM pieces WHERE id = $1", id)
+                await write_pieces(connection, id, generation + 1, new, pack=False)
+                await _describe(connection, id, generation + 1, len(new))
+
+        self._link.run(work)
+
+    def generation(self) -> str:
+        """The id of the log and how often it was replaced."""
+        head = self._head()
+        return f"{head['id'].hex}-{head['generation']}" if head and head["generation"] else ""
+
+    async def _fenced(self, connection: Connection, epoch: int) -> Any:
+        if epoch == 0:
+            await made(connection, self._key)
+        head = await connection.fetchrow(f"{_HEAD} FOR UPDATE OF h", self._key)
+        if head is None or head["epoch"] != epoch:
+            raise stale(self._key)
+        return head
+
+    def _head(self) -> Any:
+        return self._link.run(lambda connection: connection.fetchrow(_HEAD, self._key))
+
+    def _rows(self, head: Any, start: int) -> list[Any]:
+        return self._link.run(
+            lambda connection: connection.fetch(
+                _READ, head["id"], head["generation"], start, _PIECES_AT_ONCE
+            )
+        )
+
+
+async def _describe(connection: Connection, id: UUID, generation: int, size: int) -> None:
+    await connection.execute(
+        "UPDATE heads SET size = $2, generation = $3, archived = false,"
+        " modified = clock_timestamp(), version = pg_current_xact_id() WHERE id = $1",
+        id,
+        size,
+        generation,
+    )
+
+
+class PostgresDocuments(Documents):
+    """Rows of one key."""
+
+    def __init__(self, link: Link, key: str) -> None:
+        self._link = link
+        self._key = key
+
+    def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
+        """Replace one row."""
+        check_document_name(name)
+        data = bytes(data)
+        etag = etag_of(data)
+        tried = False
+
+        async def work(connection: Connection) -> None:
+            nonlocal tried
+            again, tried = tried, True
+            id = await made(connection, self._key)
+            async with connection.transaction():
+                # The head is locked, since a row that is not there yet cannot be.
+                await connection.fetchrow("SELECT 1 FROM heads WHERE id = $1 FOR UPDATE", id)
+                old = await connection.fetchval(
+                    "SELECT etag FROM documents WHERE id = $1 AND name = $2", id, name
+                )
+                if if_match is not None and if_match != (old or ""):
+                    if again and old == etag:
+                        return  # the try before this one was stored
+                    raise Conflict(f"{name} is not what it was", etag=old or "")
+                await put_document(connection, id, name, data)
+
+        self._link.run(work)
+        return etag
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        """One row."""
+        check_document_name(name)
+        row = self._link.run(
+            lambda connection: connection.fetchrow(
+                "SELECT d.data, d.etag FROM names n JOIN documents d USING (id)"
+                " WHERE n.key = $1 AND d.name = $2",
+                self._key,
+                name,
+            )
+        )
+        return None if row is None else (bytes(row["data"]), row["etag"])
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names, sorted."""
+        rows = self._link.run(
+            lambda connection: connection.fetch(
+                "SELECT d.name FROM names n JOIN documents d USING (id) WHERE n.key = $1", self._key
+            )
+        )
+        return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
+
+    def delete(self, name: str) -> bool:
+        """Remove one row."""
+        check_document_name(name)
+        done = self._link.run(
+            lambda connection: connection.execute(
+                "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1"
+                " AND d.name = $2",
+                self._key,
+                name,
+            )
+        )
+        return bool(done != "DELETE 0")
+
+
+class PostgresLease(Lease):
+    """The holder in the key's head, by the server's clock."""
+
+    def __init__(self, link: Link, renewer: Renewer, key: str) -> None:
+        self._link = link
+        self._renewer = renewer
+        self._key = key
+        self._holder: Holder | None = None
+        self._forks = forks.count
+        self._epoch = 0
+
+    def acquire(self, owner: str, ttl_ms: int) -> int:
+        """Take it, also from a holder whose time ran out or whose process here is gone."""
+        if self._holder is not None and self._forks == forks.count:
+            self.renew(ttl_ms)
+            return self._epoch
+        # A mark of its own, so that a second try knows what the first one did.
+        holder = this_holder(f"{owner[:60]} {uuid4().hex}")
+        self._epoch = self._link.run(lambda connection: self._take(connection, holder, ttl_ms))
+        self._holder, self._forks = holder, forks.count
+        if ttl_ms > 0:
+            self._renewer.keep(self, self._key, self._epoch, ttl_ms)
+        return self._epoch
+
+    def renew(self, ttl_ms: int) -> None:
+        """Put off its end."""
+        lost = self._holder is None or renew(self._link, {self._key: (self._epoch, ttl_ms)})
+        if lost:
+            raise stale(self._key)
+
+    def release(self) -> None:
+        """Give it back; nothing happens if another one has it by now."""
+        held, self._holder = self._holder, None
+        # In a forked child it is the parent's, which goes on writing.
+        if held is None or self._forks != forks.count:
+            return
+        self._renewer.let_go(self)
+        self._link.run(
+            lambda connection: connection.execute(
+                "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
+                " AND h.epoch = $2",
+                self._key,
+                self._epoch,
+            )
+        )
+
+    async def _take(self, connection: Connection, holder: Holder, ttl_ms: int) -> int:
+        id = await made(connection, self._key)
+        async with connection.transaction():
+            head = await connection.fetchrow(
+                "SELECT epoch, holder, expires > clock_timestamp() AS lasts FROM heads"
+                " WHERE id = $1 FOR UPDATE",
+                id,
+            )
+            if head is None:
+                raise stale(self._key)
+            if head["holder"] == holder.to_bytes():
+                return int(head["epoch"])
+            check_free(self._key, head)
+            await connection.execute(
+                "UPDATE heads SET epoch = epoch + 1, holder = $2,"
+                " expires = clock_timestamp() + $3 * interval '1 millisecond' WHERE id = $1",
+                id,
+                holder.to_bytes(),
+                ttl_ms,
+            )
+            return int(head["epoch"]) + 1
+
+
+def check_free(key: str, head: Any) -> None:
+    """Raise Locked while a holder has the key that lives and whose time has not run out."""
+    if head["holder"] is None or not head["lasts"]:
+        return
+    holder = Holder.from_bytes(bytes(head["holder"]))
+    if not holder.is_gone():
+        session_id = key.rpartition("/")[2]
+        raise Locked(
+            f"session {session_id} is open for writing in process {holder.pid} on {holder.host}",
+            session_id=session_id,
+            pid=holder.pid,
+            host=holder.host,
+        )
+
+
+def renew(link: Link, held: dict[str, tuple[int, int]]) -> set[str]:
+    """Put off the end of all these leases; the keys whose lease is lost."""
+    rows = link.run(
+        lambda connection: connection.fetch(
+            "UPDATE heads h SET expires = clock_timestamp() + i.ttl * interval '1 millisecond'"
+            " FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i(key, epoch, ttl)"
+            " JOIN names n USING (key)"
+            " WHERE h.id = n.id AND h.epoch = i.epoch AND h.holder IS NOT NULL RETURNING n.key",
+            list(held),
+            [epoch for epoch, _ in held.values()],
+            [ttl for _, ttl in held.values()],
+        )
+    )
+    return set(held) - {row["key"] for row in rows}

@@ -1,0 +1,63 @@
+"""The tables of a PostgreSQL store, as numbered steps that several starters may run at once.
+
+Everything of one session hangs on one ``id``, and all tables are split by it, so a session lives on
+one partition and a hot statement touches one session. No sequence, no foreign key, no trigger and
+no lock of the whole table is in the way of splitting them over machines.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MIGRATIONS", "PARTITIONS"]
+
+PARTITIONS = 16
+
+_SPLIT = ("heads", "pieces", "documents")
+
+_FIRST = """
+CREATE TABLE names (
+    key text PRIMARY KEY,
+    folder text NOT NULL,
+    folded text NOT NULL,
+    id uuid NOT NULL
+);
+CREATE INDEX names_by_folder ON names (folder, key);
+CREATE INDEX names_by_fold ON names (folded);
+CREATE TABLE heads (
+    id uuid PRIMARY KEY,
+    generation bigint NOT NULL DEFAULT 0,
+    size bigint NOT NULL DEFAULT 0,
+    modified timestamptz NOT NULL DEFAULT clock_timestamp(),
+    version xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    archived boolean NOT NULL DEFAULT false,
+    epoch bigint NOT NULL DEFAULT 0,
+    holder bytea,
+    expires timestamptz NOT NULL DEFAULT clock_timestamp()
+) PARTITION BY HASH (id);
+CREATE INDEX heads_by_version ON heads (version);
+CREATE TABLE pieces (
+    id uuid NOT NULL,
+    generation bigint NOT NULL,
+    start bigint NOT NULL,
+    size bigint NOT NULL,
+    data bytea NOT NULL,
+    packed boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (id, generation, start)
+) PARTITION BY HASH (id);
+CREATE TABLE documents (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    etag text NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (id, name)
+) PARTITION BY HASH (id);
+CREATE TABLE identity (name uuid NOT NULL DEFAULT gen_random_uuid());
+INSERT INTO identity DEFAULT VALUES;
+""" + "\n".join(
+    f"CREATE TABLE {table}_{number} PARTITION OF {table}"
+    f" FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number});"
+    for table in _SPLIT
+    for number in range(PARTITIONS)
+)
+
+MIGRATIONS = (_FIRST,)
+"""Each brings the tables from one version to the next; a step that was released never changes."""

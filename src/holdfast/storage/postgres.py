@@ -1,0 +1,293 @@
+"""The PostgreSQL store: sessions of many machines, fenced by the database itself.
+
+An append is taken at once and sent with what other sessions have waiting; a flush returns once it
+is committed. Whoever lost the lease finds the epoch changed in the very statement that would store
+its lines, and is fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from holdfast.errors import Conflict, NotFound
+from holdfast.model import fold_id
+from holdfast.storage._flusher import Flusher
+from holdfast.storage._holders import Renewer
+from holdfast.storage._postgres_link import Link, read_options
+from holdfast.storage._postgres_parts import (
+    PostgresDocuments,
+    PostgresLease,
+    PostgresLog,
+    check_free,
+    made,
+    renew,
+    send,
+    unarchive,
+    whole_log,
+    write_pieces,
+)
+from holdfast.storage._sending import Sender
+from holdfast.storage.base import (
+    Capabilities,
+    Changes,
+    Documents,
+    Entry,
+    Lease,
+    Log,
+    Store,
+    check_branch,
+    check_key,
+    check_prefix,
+    needs_log,
+)
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from asyncpg import Connection
+
+__all__ = ["PostgresStore"]
+
+_ENTRIES = """
+SELECT n.key, h.id, h.size, h.generation, h.version::text AS version,
+    (extract(epoch FROM h.modified) * 1000)::bigint AS modified
+FROM names n JOIN heads h USING (id) WHERE h.generation > 0
+"""
+_STATE = """
+SELECT h.*, h.expires > clock_timestamp() AS lasts,
+    EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
+FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF h
+"""
+
+
+class PostgresStore(Store):
+    """One schema of one database, shared by everyone who may use it."""
+
+    capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True)
+
+    def __init__(self, url: str) -> None:
+        dsn, options = read_options(url)
+        self.url = url
+        self.link = Link(dsn, options)
+        self._sender = Sender(lambda packets: send(self.link, packets), "holdfast-sender")
+        self._renewer = Renewer(lambda held: renew(self.link, dict(held)))
+        self._flusher = Flusher()
+
+    def log(self, key: str) -> Log:
+        """The key's log."""
+        return PostgresLog(self.link, self._sender, check_key(key))
+
+    def documents(self, key: str) -> Documents:
+        """The key's documents."""
+        return PostgresDocuments(self.link, check_key(key))
+
+    def lease(self, key: str) -> Lease:
+        """The key's lease."""
+        return PostgresLease(self.link, self._renewer, check_key(key))
+
+    def exists(self, key: str) -> bool:
+        """Whether the key has a log."""
+        return self.entry(key) is not None
+
+    def clash(self, key: str) -> str | None:
+        """A key that differs only by case."""
+        check_key(key)
+        found: str | None = self.link.run(
+            lambda connection: connection.fetchval(
+                "SELECT n.key FROM names n JOIN heads h USING (id)"
+                " WHERE n.folded = $1 AND n.key <> $2 AND h.generation > 0 LIMIT 1",
+                fold_id(key),
+                key,
+            )
+        )
+        return found
+
+    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
+        """Done once all of them are committed."""
+        return self._flusher.sync(logs)
+
+    def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
+        """Every key with a log."""
+        check_prefix(prefix)
+        for row in self._fetch(f"{_ENTRIES} AND n.folder = $1", prefix):
+            yield _entry(row)
+
+    def entry(self, key: str) -> Entry | None:
+        """The entry of one key."""
+        rows = self._fetch(f"{_ENTRIES} AND n.key = $1", check_key(key))
+        return _entry(rows[0]) if rows else None
+
+    def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
+        """The keys that changed, by the transactions that the mark had not seen the end of."""
+        check_prefix(prefix)
+        now = self._fetch(
+            "SELECT i.name, pg_snapshot_xmin(pg_current_snapshot())::text AS seen FROM identity i"
+        )[0]
+        identity, _, seen = mark.partition(":")
+        new = f"{now['name'].hex}:{now['seen']}"
+        if identity != now["name"].hex or not seen.isdecimal():
+            return Changes(new, None, listed=True)
+        rows = self._fetch(
+            "SELECT n.key FROM names n JOIN heads h USING (id)"
+            " WHERE n.folder = $1 AND h.version >= $2::text::xid8",
+            prefix,
+            seen,
+        )
+        # A key that went leaves no row behind, so names are to be compared as well.
+        return Changes(new, frozenset(row["key"] for row in rows), listed=True)
+
+    def move(self, key: str, to: str) -> None:
+        """Under another name: only the name is written, whatever the key has."""
+        check_key(key)
+        check_key(to)
+        self.link.run(lambda connection: _move(connection, key, to), again=False)
+
+    def drop(self, key: str) -> None:
+        """With all it has, in one transaction."""
+        check_key(key)
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await _free(connection, key)
+                await _forget(connection, key, head["id"])
+
+        self.link.run(work, again=False)
+
+    def branch(self, key: str, to: str, size: int) -> None:
+        """A copy, made by the server."""
+        check_branch(self, key, to, size)
+        self.link.run(lambda connection: _branch(connection, key, to, size), again=False)
+
+    def archive(self, key: str) -> None:
+        """The pieces of a log packed together."""
+        check_key(key)
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await _free(connection, key, log=True)
+                if head["archived"]:
+                    return
+                whole = await whole_log(connection, head)
+                await write_pieces(connection, head["id"], head["generation"], whole, pack=True)
+                await connection.execute(
+                    "UPDATE heads SET archived = true, version = pg_current_xact_id()"
+                    " WHERE id = $1",
+                    head["id"],
+                )
+
+        self.link.run(work)
+
+    def unarchive(self, key: str) -> None:
+        """As plain pieces."""
+        check_key(key)
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await _free(connection, key, log=True)
+                if head["archived"]:
+                    await unarchive(connection, head)
+
+        self.link.run(work)
+
+    def is_archived(self, key: str) -> bool:
+        """Whether it is packed now."""
+        rows = self._fetch(
+            "SELECT h.archived FROM names n JOIN heads h USING (id) WHERE n.key = $1",
+            check_key(key),
+        )
+        return bool(rows and rows[0]["archived"])
+
+    def location(self, key: str) -> str:
+        """The database, without its password, and the key in it."""
+        parts = urlsplit(self.url)
+        place = parts.netloc.rpartition("@")[2]
+        return f"{urlunsplit((parts.scheme, place, parts.path, '', ''))}#{check_key(key)}"
+
+    def check(self) -> None:
+        """Reach the server and see to it that the tables are there."""
+        self._fetch("SELECT name FROM identity")
+
+    def close(self) -> None:
+        """Send what is waiting, then close the connections."""
+        self._sender.close()
+        self._flusher.close()
+        self._renewer.close()
+        self.link.close()
+
+    def _fetch(self, query: str, *values: Any) -> list[Any]:
+        return self.link.run(lambda connection: connection.fetch(query, *values))
+
+
+async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
+    """The head of a key that has something and that nobody writes."""
+    head = await connection.fetchrow(_STATE, key)
+    if head is None or not (head["generation"] or (head["noted"] and not log)):
+        raise NotFound(f"there is {'no log' if log else 'nothing'} at {key}")
+    check_free(key, head)
+    return head
+
+
+async def _move(connection: Connection, key: str, to: str) -> None:
+    async with connection.transaction():
+        head = await _free(connection, key)
+        other = await connection.fetchrow(_STATE, to)
+        if other is not None:
+            if other["generation"] or (other["noted"] and not needs_log(to)):
+                raise Conflict(f"{to} is taken")
+            check_free(to, other)
+            await _forget(connection, to, other["id"])
+        await connection.execute(
+            "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1",
+            key,
+            to,
+            to.rpartition("/")[0] + "/",
+            fold_id(to),
+        )
+        # Whoever wrote it under its old name is fenced off.
+        await connection.execute(
+            "UPDATE heads SET epoch = epoch + 1, holder = NULL, version = pg_current_xact_id()"
+            " WHERE id = $1",
+            head["id"],
+        )
+
+
+async def _branch(connection: Connection, key: str, to: str, size: int) -> None:
+    id = await made(connection, to)
+    async with connection.transaction():
+        source = await connection.fetchrow(
+            "SELECT h.* FROM names n JOIN heads h USING (id) WHERE n.key = $1", key
+        )
+        if source is None or source["size"] < size:
+            raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
+        target = await connection.fetchrow(_STATE, to)
+        if target is None or target["generation"]:
+            raise Conflict(f"{to} is taken")
+        check_free(to, target)
+        await connection.execute("DELETE FROM documents WHERE id = $1", id)
+        whole = await whole_log(connection, source, size)
+        await write_pieces(connection, id, 1, whole, pack=False)
+        await connection.execute(
+            "INSERT INTO documents (id, name, etag, data) SELECT $1, name, etag, data"
+            " FROM documents WHERE id = $2 AND name LIKE 'blobs/%'",
+            id,
+            source["id"],
+        )
+        await connection.execute(
+            "UPDATE heads SET size = $2, generation = 1, modified = clock_timestamp(),"
+            " version = pg_current_xact_id() WHERE id = $1",
+            id,
+            size,
+        )
+
+
+async def _forget(connection: Connection, key: str, id: Any) -> None:
+    for table in ("pieces", "documents", "heads"):
+        await connection.execute(f"DELETE FROM {table} WHERE id = $1", id)  # noqa: S608 - ours
+    await connection.execute("DELETE FROM names WHERE key = $1", key)
+
+
+def _entry(row: Any) -> Entry:
+    etag = f"{row['id'].hex}-{row['generation']}-{row['size']}-{row['version']}"
+    return Entry(row["key"], row["size"], row["modified"], etag)
