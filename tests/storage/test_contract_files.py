@@ -6,7 +6,7 @@ from holdfast.storage import FileStore
 from holdfast.testing import SimDisk, StoreContract
 
 
-@pytest.mark.contract("C01-C57")
+@pytest.mark.contract("C01-C76")
 class TestContract(StoreContract):
     """The file store keeps the whole store contract."""
 
@@ -21,7 +21,7 @@ class TestContract(StoreContract):
         return FileStore(self.path)
 
 
-@pytest.mark.contract("C01-C57")
+@pytest.mark.contract("C01-C76")
 class TestContractOnRecordingDisk(StoreContract):
     """The file store keeps it on the recording disk too, so that one is a file system."""
 

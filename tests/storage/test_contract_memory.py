@@ -6,7 +6,7 @@ from holdfast.storage import MemoryStore
 from holdfast.testing import StoreContract
 
 
-@pytest.mark.contract("C01-C57")
+@pytest.mark.contract("C01-C76")
 class TestContract(StoreContract):
     """The memory store keeps the whole store contract."""
 

@@ -6,7 +6,7 @@ from holdfast.storage import NoStore
 from holdfast.testing import StoreContract
 
 
-@pytest.mark.contract("C01-C57")
+@pytest.mark.contract("C01-C76")
 class TestContract(StoreContract):
     """The store that stores nothing keeps the whole store contract."""
 

@@ -6,6 +6,7 @@ from holdfast.errors import Conflict, InvalidId, Locked, NotFound
 from holdfast.storage import Store
 from holdfast.testing._contract_base import read_all, refused, run_together
 from holdfast.testing._contract_documents import DocumentContract
+from holdfast.testing._contract_forms import FormContract
 from holdfast.testing._contract_log import LeaseContract, LogContract
 
 __all__ = ["BAD_KEYS", "StoreContract"]
@@ -26,7 +27,7 @@ BAD_KEYS = (
 )
 
 
-class StoreContract(LogContract, LeaseContract, DocumentContract):
+class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
     """Everything that a store must do. Subclass it, say how to make a store, and run pytest.
 
     ``make_store`` gives a new and empty store; ``reopen`` gives the same place opened again (the
