@@ -84,7 +84,7 @@ def _tell_tool(update: Record, entry: Entry) -> None:
     if update.get("sessionUpdate") == "tool_call":
         name = first_text(update.get("kind"), update.get("title"))
         entry.call(id, name, update.get("rawInput"))
-    if update.get("status") in _ENDED:
+    if text(update.get("status")) in _ENDED:
         contents = (mapping(mapping(part).get("content")) for part in items(update.get("content")))
         words = block_text([content for content in contents if content])
         shown = words or update.get("rawOutput")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 __all__ = ["Call", "Spoken", "read_assistant", "read_user"]
@@ -15,11 +16,9 @@ _TOOLS = """
     search_and_replace apply_patch generate_explanation use_skill use_subagents
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 _CALL = re.compile(rf"<({'|'.join(_TOOLS)})>(.*?)(?:</\1>|\Z)", re.DOTALL)
-_PARAM = re.compile(r"<([a-z_]+)>(.*?)</\1>", re.DOTALL)
+_OPENING = re.compile(r"<([a-z_]+)>")
 _RESULT = re.compile(r"\[([a-z_]+)(?: for [^\n]*?)?\] Result:\s*(.*)", re.DOTALL)
-_WRAPPED = re.compile(
-    r"<(user_input|task|feedback|user_message|answer|new_message)\b[^>]*>(.*?)</\1>", re.DOTALL
-)
+_WRAPPING = re.compile(r"<(user_input|task|feedback|user_message|answer|new_message)\b[^>]{0,200}>")
 _NOISE = re.compile(
     r"\s*(?:<(?:environment_details|mode_notice|explicit_instructions|system_reminder|hook_context"
     r"|workspace_context)\b|\[ERROR\]|\[TASK RESUMPTION\]|# task_progress|\[The user "
@@ -44,13 +43,21 @@ class Spoken(NamedTuple):
     is_error: bool = False
 
 
-def read_assistant(words: str) -> tuple[str, Call | None]:
-    """The words before a call that is written into them, and the call."""
-    found = _CALL.search(words)
-    if found is None:
-        return words, None
-    params = {name: value.strip("\n") for name, value in _PARAM.findall(found[2])}
-    return words[: found.start()], Call(found[1], params)
+def read_assistant(words: str) -> tuple[str, list[Call]]:
+    """The words before calls that are written into them, and the calls."""
+    found = list(_CALL.finditer(words))
+    calls = [Call(match[1], dict(_wrapped(match[2], _OPENING))) for match in found]
+    return words[: found[0].start()] if found else words, calls
+
+
+def _wrapped(words: str, opening: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Names and contents of what is wrapped in tags, one after the other."""
+    at = 0
+    while found := opening.search(words, at):
+        end = words.find(f"</{found[1]}>", found.end())
+        end = len(words) if end < 0 else end
+        yield found[1], words[found.end() : end].strip("\n")
+        at = end + 1
 
 
 def read_user(words: str) -> Spoken:
@@ -58,7 +65,7 @@ def read_user(words: str) -> Spoken:
     if _NOISE.match(words):
         return Spoken()
     result = _RESULT.match(words)
-    said = "\n\n".join(inner.strip() for _, inner in _WRAPPED.findall(words))
+    said = "\n\n".join(inner.strip() for _, inner in _wrapped(words, _WRAPPING))
     if result is not None:
         failed = _DENIED.match(result[2]) is not None
         return Spoken(said, result[2], result[1], failed)

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.formats.readers._book import Entry
 from holdfast.formats.readers._shape import (
+    between,
     block_text,
     data_url_block,
     first_text,
@@ -16,7 +17,7 @@ from holdfast.formats.readers._shape import (
     text,
 )
 
-__all__ = ["ITEM_TYPES", "is_noise", "tell_item"]
+__all__ = ["ITEM_TYPES", "cwd_in", "is_noise", "tell_item"]
 
 Item = dict[str, Any]
 
@@ -39,9 +40,17 @@ def is_noise(words: str) -> bool:
     return _NOISE.match(words) is not None
 
 
+def cwd_in(item: Item) -> str | None:
+    """The working directory, where the tool tells the model of it."""
+    words = block_text(item.get("content")) if item.get("role") == "user" else ""
+    if not words.lstrip().startswith("<environment_context>"):
+        return None
+    return first_text(between(words, "<cwd>", "</cwd>"))
+
+
 def tell_item(item: Item, model: str | None, entry: Entry) -> None:
     """What one item says."""
-    kind = item.get("type")
+    kind = text(item.get("type"))
     if kind == "message":
         _tell_message(item, model, entry)
     elif kind == "reasoning":

@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "UUID",
+    "between",
     "block_text",
     "data_url_block",
     "first_text",
@@ -42,6 +43,12 @@ def text(value: Any) -> str:
 def first_text(*values: Any) -> str | None:
     """The first of the values that is a text with something in it."""
     return next((value for value in values if isinstance(value, str) and value.strip()), None)
+
+
+def between(words: str, opening: str, closing: str) -> str | None:
+    """What stands between two marks; None without the first, all the rest without the second."""
+    _, found, rest = words.partition(opening)
+    return rest.partition(closing)[0] if found else None
 
 
 def json_value(value: Any) -> Any:

@@ -19,7 +19,7 @@ __all__ = ["READER", "Aider"]
 
 _START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 _TOKENS = re.compile(r"> Tokens: ([\d.,]+[kM]?) sent,(?:.*?) ([\d.,]+[kM]?) received\.?")
-_COST = re.compile(r"Cost: \$([\d.]+) message")
+_COST = re.compile(r"Cost: \$(\d{1,12}(?:\.\d{1,12})?) message")
 _MODEL = re.compile(r"> (?:Main model|Model|Models): (\S+)(?: with| \()?")
 _VERSION = re.compile(r"> Aider v(\S+)")
 _PRIVATE = re.compile(
@@ -155,7 +155,7 @@ def _number(words: str) -> int:
     factor = _SIZES.get(words[-1], 1)
     try:
         return round(float(words.rstrip("kM").replace(",", "")) * factor)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0
 
 

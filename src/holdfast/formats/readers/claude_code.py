@@ -12,6 +12,7 @@ from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._shape import (
     UUID,
+    between,
     block_text,
     first_text,
     items,
@@ -39,8 +40,6 @@ _NOISE = re.compile(
     r"|new-diagnostics|ide_(?:opened_file|selection|diagnostics))\b|Caveat: The messages below were"
     r"|\[Request interrupted by user)"
 )
-_COMMAND = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
-_ARGUMENTS = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
 _USAGE = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
@@ -72,10 +71,9 @@ def _is_mine(source: Source, name: str) -> bool:
 
 
 def _is_record(record: Record) -> bool:
-    kind = record.get("type")
+    kind = text(record.get("type"))
     if kind in _TALK:
-        named = "sessionId" in record or "uuid" in record
-        return named and "content" in mapping(record.get("message"))
+        return {"role", "content"} <= mapping(record.get("message")).keys()
     if kind == "summary":
         return "leafUuid" in record
     return kind in _OWN_TYPES and ("sessionId" in record or "messageId" in record)
@@ -94,7 +92,7 @@ class _Transcript:
         self._strays = self._find_strays()
         self._sides: dict[str, str] = {}
         self._last_of_message = {
-            mapping(record.get("message")).get("id"): number
+            text(mapping(record.get("message")).get("id")): number
             for number, (_, record) in enumerate(self._lines)
             if record.get("type") == "assistant"
         }
@@ -187,11 +185,12 @@ class _Transcript:
             self._tell_words(number, content, entry)
 
     def _tell_words(self, number: int, content: Any, entry: Entry) -> None:
-        command = _COMMAND.search(content) if isinstance(content, str) else None
+        words = text(content)
+        command = between(words, "<command-name>", "</command-name>")
         if command is not None:
             if self._is_answered(number):
-                arguments = _ARGUMENTS.search(content)
-                entry.user(f"{command[1]} {arguments[1] if arguments else ''}".strip())
+                arguments = between(words, "<command-args>", "</command-args>") or ""
+                entry.user(f"{command.strip()} {arguments.strip()}".strip())
             entry.kind = "command"
         elif isinstance(content, str):
             entry.kind = "noise"
@@ -220,9 +219,10 @@ class _Transcript:
             [{"type": "text", "text": content}] if isinstance(content, str) else items(content)
         ):
             _tell_block(mapping(block), model, entry)
-        if self._last_of_message.get(message.get("id")) == number:
+        id = text(message.get("id"))
+        if not id or self._last_of_message.get(id) == number:
             figures = rename_figures(message.get("usage"), _USAGE)
-            entry.usage(figures, model, f"usage/{message.get('id') or entry.key}")
+            entry.usage(figures, model, f"usage/{id or entry.key}")
 
 
 def _node(record: Record) -> Node:
@@ -240,7 +240,7 @@ def _texts(values: list[Any]) -> tuple[str, ...]:
 
 
 def _is_said(block: Record) -> bool:
-    kind = block.get("type")
+    kind = text(block.get("type"))
     if kind == "text":
         return not _NOISE.match(text(block.get("text")))
     return kind in {"image", "document"}
@@ -266,7 +266,9 @@ def _tell_queued(attachment: Record, entry: Entry) -> None:
     if attachment.get("type") != "queued_command":
         return
     prompt = attachment.get("prompt")
-    if attachment.get("commandMode") in {None, "prompt"} and not _NOISE.match(block_text(prompt)):
+    if text(attachment.get("commandMode")) in {"", "prompt"} and not _NOISE.match(
+        block_text(prompt)
+    ):
         entry.user(prompt)
 
 

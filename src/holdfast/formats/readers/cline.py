@@ -227,10 +227,10 @@ class _Teller:
         entry.usage(figures_of(message.get("metrics"), _USAGE), model)
 
     def _tell_words(self, words: str, model: str | None, entry: Entry) -> None:
-        said, call = read_assistant(words)
-        entry.assistant(said.strip() if call else said, model)
-        if call is not None:
-            id = f"{entry.key}/{call.tool}"
+        said, calls = read_assistant(words)
+        entry.assistant(said.strip() if calls else said, model)
+        for number, call in enumerate(calls):
+            id = f"{entry.key}/{call.tool}" + (f"/{number}" if number else "")
             self._open.append((call.tool, id))
             entry.call(id, call.tool, call.params)
 
@@ -239,7 +239,7 @@ class _Teller:
         result: list[Record] = []
         answered: tuple[str, bool] | None = None
         for block in blocks:
-            kind = block.get("type")
+            kind = text(block.get("type"))
             if kind == "tool_result":
                 said += self._tell_result(block, entry)
             elif kind == "text":

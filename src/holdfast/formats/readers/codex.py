@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
-from holdfast.formats.readers._codex_items import ITEM_TYPES, is_noise, tell_item
+from holdfast.formats.readers._codex_items import ITEM_TYPES, cwd_in, is_noise, tell_item
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
 from holdfast.formats.readers._shape import UUID, first_text, mapping, rename_figures, text
 
@@ -54,7 +54,9 @@ class Codex:
 
 def _is_mine(source: Source, name: str) -> bool:
     found = first_records(source, name)
-    if any(r.get("type") in _LINE_TYPES and isinstance(r.get("payload"), dict) for r in found):
+    if any(
+        text(r.get("type")) in _LINE_TYPES and isinstance(r.get("payload"), dict) for r in found
+    ):
         return True
     # The oldest files: a head without a type, then the items themselves.
     oldest = bool(found) and {"id", "timestamp"} <= found[0].keys() and "type" not in found[0]
@@ -66,7 +68,7 @@ def _payload(record: Record) -> tuple[str, Record]:
     payload = record.get("payload")
     if isinstance(payload, dict):
         return text(record.get("type")), payload
-    if record.get("type") in ITEM_TYPES:
+    if text(record.get("type")) in ITEM_TYPES:
         return "response_item", record
     return ("session_meta", record) if "id" in record and "type" not in record else ("", record)
 
@@ -82,6 +84,7 @@ class _Rollout:
         self._meta = _meta_of(own)
         self._lines = self._inherited(self._meta, 0) + own
         self._model: str | None = None
+        self._cwd: str | None = None
         self._totals: Any = None
         self._rollbacks = 0
         kinds = [_payload(record) for _, record in self._lines]
@@ -100,8 +103,8 @@ class _Rollout:
         return self._book.foreign(
             first_text(meta.get("id"), in_name[0] if in_name else None) or stem(self._name),
             title=self._title(),
-            cwd=first_text(meta.get("cwd")),
-            parent=first_text(meta.get("forked_from_id"), meta.get("parent_thread_id")),
+            cwd=first_text(meta.get("cwd"), self._cwd),
+            parent=_parent(meta),
             version=first_text(meta.get("cli_version")),
             created_at=read_time(meta.get("timestamp")) or self._book.first_stamp,
         )
@@ -138,10 +141,12 @@ class _Rollout:
     def _tell(self, kind: str, payload: Record, entry: Entry) -> None:
         if kind == "response_item":
             tell_item(payload, self._model, entry)
+            self._cwd = self._cwd or cwd_in(payload)
         elif kind == "event_msg":
             self._tell_event(payload, entry)
         elif kind == "turn_context":
             self._model = first_text(payload.get("model")) or self._model
+            self._cwd = self._cwd or first_text(payload.get("cwd"))
         elif kind == "token_usage_record":
             entry.usage(rename_figures(payload.get("usage"), _USAGE), self._model)
         elif kind == "compacted":
@@ -178,6 +183,16 @@ class _Rollout:
 def _meta_of(lines: Lines) -> Record:
     found = (_payload(record) for _, record in lines)
     return next((payload for kind, payload in found if kind == "session_meta"), {})
+
+
+def _parent(meta: Record) -> str | None:
+    """The session that this one was forked from, or whose sub-agent it is."""
+    spawned = mapping(mapping(mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
+    return first_text(
+        meta.get("forked_from_id"),
+        meta.get("parent_thread_id"),
+        spawned.get("parent_thread_id"),
+    )
 
 
 def _is_before(ordinal: Any, end: Any) -> bool:

@@ -59,8 +59,7 @@ def _is_mine(source: Source, name: str) -> bool:
     return any(
         text(record.get("type")).startswith(_FAMILIES)
         and isinstance(record.get("data"), dict)
-        and "id" in record
-        and "crc" not in record
+        and "seq" not in record
         for record in first_records(source, name)
     )
 
@@ -76,6 +75,7 @@ class _Log:
         self._start: Record = {}
         self._title: str | None = None
         self._model: str | None = None
+        self._thought: Any = None
         self._rewinds = 0
 
     def foreign(self) -> Foreign:
@@ -86,7 +86,7 @@ class _Log:
                 continue
             data = mapping(record.get("data"))
             self._places[key or ""] = len(self._book.drafts)
-            stamp = read_time(record.get("timestamp"))
+            stamp = read_time(record.get("timestamp", record.get("ts")))
             with self._book.entry(line, stamp, key, _run(record, data)) as entry:
                 self._tell(text(record.get("type")), data, entry)
         context = mapping(self._start.get("context"))
@@ -119,7 +119,7 @@ class _Log:
         elif kind == "assistant.message":
             self._tell_assistant(data, entry)
         elif kind in {"assistant.reasoning", "assistant.thinking"}:
-            entry.thinking(text(data.get("content")), key=_thought_key(data))
+            self._tell_thought(data.get("content"), entry)
         elif kind.startswith("tool."):
             _tell_tool(kind, data, entry)
         else:
@@ -140,13 +140,18 @@ class _Log:
             self._rewind(text(data.get("upToEventId")))
 
     def _tell_assistant(self, data: Record, entry: Entry) -> None:
-        words = text(data.get("reasoningText"))
-        entry.thinking(words, key=_thought_key({**data, "content": words}) if words else None)
+        self._tell_thought(data.get("reasoningText"), entry)
         entry.assistant(data.get("content"), first_text(data.get("model"), self._model))
         for request in map(mapping, items(data.get("toolRequests"))):
             id = first_text(request.get("toolCallId"), request.get("id")) or entry.key
             name = first_text(request.get("name"), request.get("toolName"))
             entry.call(id, name, json_value(request.get("arguments")))
+
+    def _tell_thought(self, words: Any, entry: Entry) -> None:
+        """A thought; the same may come by itself and with the message."""
+        if words != self._thought:
+            entry.thinking(text(words))
+            self._thought = words
 
     def _rewind(self, event: str) -> None:
         """That event and all after it were taken back."""
@@ -159,12 +164,6 @@ def _run(record: Record, data: Record) -> str | None:
     """The run of a sub-agent: it is named by the call that started it."""
     parent = first_text(data.get("parentToolCallId"), record.get("agentId"))
     return f"agent-{parent}" if parent else None
-
-
-def _thought_key(data: Record) -> str | None:
-    """The same thought may come by itself and with the message."""
-    named = first_text(data.get("reasoningId"))
-    return f"thought/{named}" if named else None
 
 
 def _tell_user(data: Record, entry: Entry) -> None:

@@ -83,7 +83,9 @@ def _is_message(record: Record) -> bool:
     """A message of a log whose head is lost; other tools' messages have other members as well."""
     mine = {"id", "timestamp", "type", "content"} <= record.keys()
     return (
-        mine and record["type"] in _TYPES and not {"sessionId", "message", "data"} & record.keys()
+        mine
+        and text(record["type"]) in _TYPES
+        and not {"sessionId", "message", "data"} & record.keys()
     )
 
 
@@ -114,7 +116,7 @@ class _Chat:
             self._rewind(record["$rewindTo"])
         elif isinstance(record.get("$set"), dict):
             self._take_changes(line, record["$set"])
-        elif isinstance(record.get("id"), str) and record.get("type") in _TYPES:
+        elif isinstance(record.get("id"), str) and text(record.get("type")) in _TYPES:
             self._take_message(line, record)
         else:
             self._take_changes(line, record)
@@ -159,8 +161,8 @@ class _Chat:
             self._tell(message, entry)
 
     def _tell(self, message: Record, entry: Entry) -> None:
-        kind, content = message.get("type"), message.get("content")
-        entry.kind = text(kind) or None
+        kind, content = text(message.get("type")), message.get("content")
+        entry.kind = kind or None
         if kind == "user":
             self._tell_user(content, entry)
         elif kind in _MODEL_TYPES:
@@ -197,7 +199,7 @@ class _Chat:
     def _tell_call(self, call: Record, entry: Entry) -> None:
         id = self._pairing.call_id(call)
         entry.call(id, call.get("name"), call.get("args"))
-        failed = call.get("status") in _FAILED
+        failed = text(call.get("status")) in _FAILED
         result = call.get("result")
         if result is None:
             return

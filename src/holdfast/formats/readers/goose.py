@@ -80,7 +80,7 @@ def _is_log(source: Source, name: str) -> bool:
 
 
 def _is_message(record: Record) -> bool:
-    mine = record.get("role") in {"user", "assistant"} and "created" in record
+    mine = text(record.get("role")) in {"user", "assistant"} and "created" in record
     return mine and isinstance(record.get("content"), list) and "message" not in record
 
 
@@ -171,7 +171,7 @@ def _said(block: Record) -> Record | None:
 
 
 def _tell_block(block: Record, model: Any, entry: Entry, *, is_user: bool) -> None:
-    kind = block.get("type")
+    kind = text(block.get("type"))
     if kind == "text" and not is_user:
         entry.assistant(block.get("text"), model)
     elif kind == "thinking":

@@ -26,7 +26,7 @@ Record = dict[str, Any]
 
 _TYPES = frozenset({"user", "assistant", "tool_result", "system"})
 # What a person typed; the tool itself speaks in the user's place under other names.
-_TYPED = frozenset({None, "", "mid_turn_user_message", "realtime_message"})
+_TYPED = frozenset({"", "mid_turn_user_message", "realtime_message"})
 _FAILED = frozenset({"error", "cancelled"})
 
 
@@ -52,7 +52,7 @@ def _is_mine(source: Source, name: str) -> bool:
 
 
 def _is_record(record: Record) -> bool:
-    if record.get("type") not in _TYPES or "sessionId" not in record:
+    if text(record.get("type")) not in _TYPES or "sessionId" not in record:
         return False
     return "parts" in mapping(record.get("message")) or "systemPayload" in record
 
@@ -92,7 +92,7 @@ class _Chat:
         kind = record.get("type")
         content = mapping(record.get("message")).get("parts")
         entry.kind = text(record.get("subtype")) or text(kind) or None
-        if kind == "user" and record.get("subtype") in _TYPED:
+        if kind == "user" and text(record.get("subtype")) in _TYPED:
             entry.user(said_by_user(content))
         elif kind == "assistant":
             tell_model_parts(content, record.get("model"), self._pairing, entry)
@@ -105,7 +105,7 @@ class _Chat:
 
     def _tell_result(self, record: Record, content: Any, entry: Entry) -> None:
         outcome = mapping(record.get("toolCallResult"))
-        failed = True if outcome.get("status") in _FAILED else None
+        failed = True if text(outcome.get("status")) in _FAILED else None
         if not tell_responses(content, self._pairing, entry, is_error=failed):
             id = first_text(outcome.get("callId"))
             if id is not None:
