@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from holdfast.errors import Conflict, Locked, NotFound
+from holdfast.errors import Conflict, Locked, NotFound, UsageError
 from holdfast.storage import MUST_NOT_EXIST, FileStore, MemoryStore, NoStore
 from holdfast.testing import DeferredStore, SimDisk
 
@@ -40,6 +40,9 @@ class Shelf:
 
 class Machine(RuleBasedStateMachine):
     """Every operation of a store, and after each the store must look like the model."""
+
+    clears_beginnings = False
+    """Whether documents without a log go when a branch takes their key, rather than stay."""
 
     def make(self):
         raise NotImplementedError
@@ -170,6 +173,52 @@ class Machine(RuleBasedStateMachine):
             self.shelves[key], self.shelves[to] = Shelf(), source
             self.epochs[to], self.epochs[key] = self.epochs[key], 0
 
+    @rule(key=keys, to=keys, part=st.floats(0, 1))
+    def branch(self, key, to, part):
+        source, target = self.shelves[key], self.shelves[to]
+        size = int(len(source.log or b"") * part)
+        if key in self.logs:
+            self.logs[key].sync()  # what a deferring store has not sent is not there to others
+        if size < 1:
+            with pytest.raises(UsageError):
+                self.store.branch(key, to, size)
+        elif not self.stores:
+            with pytest.raises(NotFound):
+                self.store.branch(key, to, size)
+        elif target.log is not None:
+            with pytest.raises(Conflict):
+                self.store.branch(key, to, size)
+        elif to in self.leases:
+            with pytest.raises(Locked):
+                self.store.branch(key, to, size)
+        else:
+            self.store.branch(key, to, size)
+            blobs = {n: data for n, data in source.documents.items() if n.startswith("blobs/")}
+            kept = {} if self.clears_beginnings else target.documents
+            self.shelves[to] = Shelf()
+            self.shelves[to].log = source.log[:size]
+            self.shelves[to].documents = {**kept, **blobs}
+            if not self.clears_beginnings:
+                self.shelves[to].quarantined = target.quarantined
+            self.epochs[to] = 0
+
+    @rule(key=keys, change=st.sampled_from(["archive", "unarchive", "detach"]))
+    def change_form(self, key, change):
+        shelf = self.shelves[key]
+        if not self.stores or shelf.log is None:
+            with pytest.raises(NotFound):
+                getattr(self.store, change)(key)
+            return
+        try:
+            getattr(self.store, change)(key)
+        except Locked:
+            assert key in self.leases
+            return
+        assert key not in self.leases or change == "detach"
+        if change != "detach":
+            assert self.store.is_archived(key) == (change == "archive")
+        assert change == "unarchive" or self.store.base_size(key) == 0
+
     @rule(key=keys)
     def drop(self, key):
         shelf = self.shelves[key]
@@ -256,6 +305,8 @@ class DeferredMachine(Machine):
 
 
 class RecordingDiskMachine(Machine):
+    clears_beginnings = True
+
     def make(self):
         self.disk = SimDisk()
         return FileStore("/store", disk=self.disk)
@@ -267,6 +318,8 @@ class RecordingDiskMachine(Machine):
 
 
 class FilesMachine(Machine):
+    clears_beginnings = True
+
     def make(self):
         self.place = tempfile.mkdtemp()
         return FileStore(Path(self.place) / "store")

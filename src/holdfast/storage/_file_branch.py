@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import msgspec
 
 from holdfast.errors import Conflict, HoldfastError, Locked, NotFound, StoreError
+from holdfast.storage._branch_copy import first_bytes
 from holdfast.storage._file_forms import write_file
 from holdfast.storage._file_lease import FileLease
 from holdfast.storage._file_parts import (
@@ -27,7 +28,7 @@ from holdfast.storage._file_parts import (
     read_file,
 )
 from holdfast.storage._tree import Tree, let_go, remove_tree
-from holdfast.storage.base import BLOBS, first_bytes, is_document_name
+from holdfast.storage.base import BLOBS, is_document_name
 from holdfast.storage.disk import Disk
 
 __all__ = ["inherit", "making"]

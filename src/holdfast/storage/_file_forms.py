@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import StoreError, TooLarge
+from holdfast.storage._branch_copy import first_bytes
 from holdfast.storage._file_parts import (
     ARCHIVE_NAME,
     BASE_NAME,
@@ -25,7 +26,6 @@ from holdfast.storage._file_parts import (
     open_parts,
 )
 from holdfast.storage._tree import Tree, let_go
-from holdfast.storage.base import first_bytes
 from holdfast.storage.disk import Disk
 
 __all__ = ["FileForms", "write_all", "write_file"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.errors import Conflict, InvalidId, NotFound, UsageError
+from holdfast.errors import InvalidId, NotFound, UsageError
 from holdfast.model import check_id
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ _NOT_DOCUMENTS = re.compile(
     r"(lock|own\.jsonl|base\.json|base(\.[0-9]+)?\.jsonl|events\.jsonl(\.new|\.zst|\.zst\.new)?)\Z",
     re.ASCII,
 )
-_STORE_LEASE_MS = 60_000
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,6 +303,8 @@ class Store(ABC):
         Raises NotFound if there is no log, UsageError for a size below 1, Conflict if the log is
         shorter than that or ``to`` is taken, Locked if someone is about to make ``to``.
         """
+        from holdfast.storage._branch_copy import copy_branch
+
         copy_branch(self, key, to, size)
 
     def base_size(self, key: str) -> int:
@@ -371,49 +372,6 @@ def check_key(key: str) -> str:
         raise InvalidId(f"{key[:80]!a} is not a key: expected <kind>/<id>", id=key)
     check_id(parts[1], what=f"{parts[0].removesuffix('s')} id")
     return key
-
-
-def check_branch(store: Store, key: str, to: str, size: int) -> None:
-    """Raise what ``Store.branch`` raises before it does anything."""
-    check_key(to)
-    if size < 1:
-        raise UsageError("a branch begins with at least one line")
-    if not store.exists(key):
-        raise NotFound(f"there is no log at {key}")
-    found = store.log(key).size()
-    if size > found:
-        raise Conflict(f"the log of {key} has {found:,} bytes, fewer than {size:,}")
-    if store.exists(to):
-        raise Conflict(f"{to} is taken")
-
-
-def copy_branch(store: Store, key: str, to: str, size: int) -> None:
-    """A branch as a copy: right on every store, and as slow as the log is long."""
-    check_branch(store, key, to, size)
-    lease = store.lease(to)
-    epoch = lease.acquire("store", _STORE_LEASE_MS)
-    try:
-        if store.exists(to):
-            raise Conflict(f"{to} is taken")
-        source, target = store.documents(key), store.documents(to)
-        for name in source.names(BLOBS):
-            found = source.get(name)
-            if found is not None:
-                target.put(name, found[0])
-        log = store.log(to)
-        log.replace(first_bytes(store.log(key).read(), size), epoch)
-        log.close()
-    finally:
-        lease.release()
-
-
-def first_bytes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """At most the first ``size`` bytes of what comes in chunks."""
-    for chunk in chunks:
-        yield chunk[:size]
-        size -= len(chunk)
-        if size <= 0:
-            return
 
 
 def needs_log(key: str) -> bool:
