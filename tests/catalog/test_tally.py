@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,7 +102,7 @@ def test_pieces_do_not_matter(events, cuts):
     whole = Tally().feed(events).to_bytes()
     kept = Tally().to_bytes()
     edges = [0, *sorted(cut for cut in cuts if cut < len(events)), len(events)]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         kept = Tally.from_bytes(kept).feed(events[first:last]).to_bytes()
     assert kept == whole
 
@@ -225,10 +227,10 @@ def test_times_that_no_calendar_has():
 
 
 def test_absurd_figures():
-    """Numbers beyond every bound are kept as the largest, and the tally can still be kept."""
+    """A number beyond reason counts as the largest, and the tally can still be kept."""
     events = said(("usage", {"input_tokens": 10**40}), ("usage", {"input_tokens": 10**40}))
     tally = Tally().feed(events)
-    assert Tally.from_bytes(tally.to_bytes()).spent()[""].input == 2**63 - 1
+    assert Tally.from_bytes(tally.to_bytes()).spent()[""].input == 2 * 10**12
 
 
 def test_malformed_events_count_for_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast._config._keys import KEYS, variable
+from holdfast._config._prices import load_prices, prices_file
 from holdfast._config._settling import Settings, default_location, settle
 from holdfast._config._sources import (
     ENVIRONMENT,
@@ -23,7 +24,9 @@ __all__ = [
     "Settings",
     "configuration",
     "default_location",
+    "load_prices",
     "places",
+    "prices_file",
     "settle",
     "strange_variables",
     "variable",

@@ -49,6 +49,8 @@ KEYS: dict[str, Key] = {
     ),
     "retention.snapshot_days": Key(int, "older snapshots go, but the newest; 0 keeps them"),
     "retention.policies": Key(list, "which sessions are archived or deleted, and when", own=_LOSS),
+    "catalog.auto_tags": Key(bool, "tag sessions by their content; true unless you say false"),
+    "prices": Key(dict, "dollars per million tokens, by model: input, output, cache_read, …"),
     "local.threads": Key(int, "threads of the embedded model", least=1),
     "local.context_tokens": Key(int, "context of the embedded model", least=256),
     **{f"limits.{name}": Key(int, "see the limits", least=1) for name in Limits.__struct_fields__},
@@ -84,6 +86,10 @@ def check(name: str, value: Any, origin: str) -> Any:
         return _whole_number(name, value, key.least, origin)
     if key.kind is list:
         return _tables(name, value, origin)
+    if key.kind is dict:
+        return _price_table(name, value, origin)
+    if key.kind is bool:
+        return _yes_or_no(name, value, origin)
     if name == "store" and isinstance(value, (os.PathLike, Store)) and origin == CODE:
         return value
     if not isinstance(value, str) or not value.strip():
@@ -133,6 +139,31 @@ def _whole_number(name: str, value: Any, least: int, origin: str) -> int:
     if value < least:
         raise _wrong(origin, f"{name} must be at least {least}, not {value}")
     return value
+
+
+def _yes_or_no(name: str, value: Any, origin: str) -> bool:
+    if isinstance(value, str) and origin.startswith("environment"):
+        value = {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)
+    if not isinstance(value, bool):
+        raise _wrong(origin, f"{name} must be true or false, not {value!r}")
+    return value
+
+
+def _price_table(name: str, value: Any, origin: str) -> dict[str, Any]:
+    if isinstance(value, str) and origin.startswith("environment"):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError as error:
+            raise _wrong(origin, f"{name} must be a table as JSON: {error}") from error
+    if not isinstance(value, Mapping):
+        raise _wrong(origin, f"{name} must be a table of prices by model, not {value!r}")
+    from holdfast.catalog._prices import read_prices
+
+    try:
+        read_prices(value)
+    except UsageError as error:
+        raise _wrong(origin, error.message) from error
+    return dict(value)
 
 
 def _tables(name: str, value: Any, origin: str) -> list[Any]:

@@ -12,7 +12,16 @@ import msgspec
 from holdfast._config._keys import CODE, KEYS, check, flatten, suggestion, variable
 from holdfast.errors import Forbidden, NotFound, UsageError
 
-__all__ = ["Configuration", "Found", "Place", "configuration", "places", "strange_variables"]
+__all__ = [
+    "Configuration",
+    "Found",
+    "Place",
+    "configuration",
+    "places",
+    "read_table",
+    "strange_variables",
+    "user_config_place",
+]
 
 ENVIRONMENT = "HOLDFAST_STORE"
 CONFIG_VARIABLE = "HOLDFAST_CONFIG"
@@ -119,6 +128,16 @@ def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
             remedy=f"Set it in {_user_file()} or as {variable(refused[0])}.",
         )
     return settings
+
+
+def read_table(path: str) -> dict[str, Any]:
+    """What a TOML file of the user holds. Raises as :func:`configuration` does."""
+    return _document(path)
+
+
+def user_config_place() -> str:
+    """The user's own directory for configuration."""
+    return os.path.dirname(_user_file())
 
 
 def _layers(given: Given) -> Iterator[tuple[str, dict[str, Any]]]:

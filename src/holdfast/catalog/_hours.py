@@ -40,7 +40,7 @@ _CELLS_MAX = 1024
 _CELLS_AIM = 512
 _HOURS_FINE = 96  # so many of the newest stay hours
 _NAMES_MAX = 48
-_INTEGER_MAX = 2**63 - 1
+_FIGURE_MAX = 10**12  # of one report, so that a session's sum always fits 64 bits
 # Under these names a provider counts what it read from its cache on top of the input.
 _BESIDE_INPUT = frozenset({"cache_read_input_tokens", "cache_creation_input_tokens"})
 
@@ -60,13 +60,13 @@ class Spent(msgspec.Struct, array_like=True, gc=False):
 
     def add(self, other: Spent) -> None:
         """Count another's figures in."""
-        self.input = min(self.input + other.input, _INTEGER_MAX)
-        self.output = min(self.output + other.output, _INTEGER_MAX)
-        self.total = min(self.total + other.total, _INTEGER_MAX)
-        self.cache_read = min(self.cache_read + other.cache_read, _INTEGER_MAX)
-        self.cache_write = min(self.cache_write + other.cache_write, _INTEGER_MAX)
-        self.fresh = min(self.fresh + other.fresh, _INTEGER_MAX)
-        self.requests = min(self.requests + other.requests, _INTEGER_MAX)
+        self.input += other.input
+        self.output += other.output
+        self.total += other.total
+        self.cache_read += other.cache_read
+        self.cache_write += other.cache_write
+        self.fresh += other.fresh
+        self.requests += other.requests
         self.cost += other.cost
 
 
@@ -102,8 +102,8 @@ class ToolUse(msgspec.Struct, array_like=True):
         if not self.buckets:
             self.buckets = [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self.timed += 1
-        self.total_ms = min(self.total_ms + took_ms, _INTEGER_MAX)
-        self.max_ms = max(self.max_ms, took_ms)
+        self.total_ms += min(took_ms, _FIGURE_MAX)
+        self.max_ms = max(self.max_ms, min(took_ms, _FIGURE_MAX))
         self.buckets[sum(took_ms >= bound for bound in LATENCY_BOUNDS_MS)] += 1
 
 
@@ -158,19 +158,16 @@ def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
     fresh = tokens.input_tokens
     if _BESIDE_INPUT.isdisjoint(figures):
         fresh = max(fresh - tokens.cache_read_tokens - tokens.cache_write_tokens, 0)
-    spent = Spent()
-    spent.add(
-        Spent(
-            tokens.input_tokens,
-            tokens.output_tokens,
-            tokens.total_tokens,
-            tokens.cache_read_tokens,
-            tokens.cache_write_tokens,
-            fresh,
-            tokens.requests,
-            tokens.cost or 0.0,
-        )
+    figures_of = (
+        tokens.input_tokens,
+        tokens.output_tokens,
+        tokens.total_tokens,
+        tokens.cache_read_tokens,
+        tokens.cache_write_tokens,
+        fresh,
+        tokens.requests,
     )
+    spent = Spent(*(min(figure, _FIGURE_MAX) for figure in figures_of), cost=tokens.cost or 0.0)
     return name[:NAME_CHARS_MAX], spent, tokens.cost is not None
 
 
