@@ -7,9 +7,9 @@ the index is mended, or gone round, before the question is asked again.
 How the parts fit together: for every session whose log went on, the index reads the new events once
 and hands them to each part in the same transaction (``_derived.py`` is the one place that calls):
 
-    _words.create_tables(connection)         when an index is made
-    _words.forget(connection, row)           the session is gone, or is read anew from its beginning
-    _words.add(connection, row, events)      the events after those that were added before
+    _search_tables.create_tables(…)          when an index is made
+    _search_tables.forget(…, row)            the session is gone, or is read anew from its beginning
+    _search_tables.add(…, row, events)       the events after those that were added before
     Tally.from_bytes(data).feed(events)      the same events; Tally().to_bytes() is kept in the row
     auto_tags(tally)                         what a list shows as the session's automatic tags
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._catching_up import Progress
     from holdfast.catalog._feeder import Feeder
     from holdfast.catalog._filter import Filter, Page
+    from holdfast.catalog._hits import Asked, Hit, scan_logs, search_index
     from holdfast.catalog._retention import (
         Decision,
         Plan,
@@ -33,11 +34,20 @@ if TYPE_CHECKING:
         Spared,
         live_limit,
         plan,
+        protection,
         read_policies,
     )
+    from holdfast.catalog._snippets import Snippet
+    from holdfast.catalog._words import ROLES
 
 # Loaded when first asked for: a program that only records needs none of it.
 _LAZY = {
+    "Asked": "_hits",
+    "Hit": "_hits",
+    "ROLES": "_words",
+    "Snippet": "_snippets",
+    "scan_logs": "_hits",
+    "search_index": "_hits",
     "Catalog": "_catalog",
     "Decision": "_retention",
     "Feeder": "_feeder",
@@ -51,24 +61,32 @@ _LAZY = {
     "Spared": "_retention",
     "live_limit": "_retention",
     "plan": "_retention",
+    "protection": "_retention",
     "read_policies": "_retention",
 }
 
 __all__ = [
+    "ROLES",
+    "Asked",
     "Catalog",
     "Decision",
     "Feeder",
     "Filter",
     "Health",
+    "Hit",
     "Page",
     "Plan",
     "Policy",
     "Progress",
     "Reindexed",
+    "Snippet",
     "Spared",
     "live_limit",
     "plan",
+    "protection",
     "read_policies",
+    "scan_logs",
+    "search_index",
 ]
 
 

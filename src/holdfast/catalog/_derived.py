@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.catalog._search_tables import add, create_tables, forget, is_worn
+from holdfast.catalog._topics import auto_tags
+
 if TYPE_CHECKING:
-    import sqlite3
-
+    from holdfast.catalog._prices import Prices
+    from holdfast.catalog._tally import Tally
     from holdfast.model import Event
-    from holdfast.replay import State
 
-__all__ = ["Tallied", "add", "create_tables", "forget", "tallied"]
+__all__ = ["Tallied", "add", "create_tables", "forget", "is_worn", "tallied"]
 
 
 class Tallied(msgspec.Struct, frozen=True):
@@ -22,32 +25,19 @@ class Tallied(msgspec.Struct, frozen=True):
     data: bytes = b""
     model: str | None = None
     auto_tags: tuple[str, ...] = ()
-
-    def cost(self, state: State) -> float | None:
-        """What the session has cost, where that is known."""
-        return state.usage.cost
+    cost: float | None = None
 
 
-def create_tables(connection: sqlite3.Connection) -> None:
-    """The tables of every part, in an index that is new."""
+def tallied(tally: Tally, events: Sequence[Event]) -> Tallied:
+    """Feed a tally with the next events, and say what follows from it."""
+    from holdfast.catalog._prices import cost_of
 
-
-def forget(connection: sqlite3.Connection, row: int) -> None:
-    """The session is gone, or is about to be read anew."""
-
-
-def add(connection: sqlite3.Connection, row: int, events: Sequence[Event]) -> None:
-    """The next events of a session."""
-
-
-def tallied(kept: bytes, events: Sequence[Event]) -> Tallied:
-    """The tally after these events, and what follows from it.
-
-    ``kept`` is the tally after the events before, or nothing for a session that is read from its
-    beginning.
-    """
-    from holdfast.catalog._tally import Tally
-
-    tally = Tally.from_bytes(kept) if kept else Tally()
     tally.feed(events)
-    return Tallied(tally.to_bytes(), tally.model)
+    return Tallied(tally.to_bytes(), tally.model, auto_tags(tally), cost_of(tally, _prices()))
+
+
+@cache
+def _prices() -> Prices:
+    from holdfast.catalog._prices import Prices
+
+    return Prices()

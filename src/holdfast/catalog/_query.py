@@ -1,0 +1,242 @@
+"""What a person typed, as something that can be looked for. Every text is a query; none is wrong.
+
+    auth error              both words, in one event
+    "could not connect"     these words in a row
+    connect*                words that begin so
+    -debug                  not this
+    login OR signin         one of them; OR binds closer than a space
+    src/auth/login.py       as it stands, from the beginning of a word on
+    *fast                   also inside words
+
+A ``Query`` says two things: ``index_match``, an expression for the index that lets no event slip
+that fits, and ``spans``, which judges a text and is what counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+import msgspec
+
+from holdfast.catalog._folding import WORD, fold, words_of
+
+__all__ = ["QUERY_CHARS_MAX", "TERMS_MAX", "Query", "Term", "read_query"]
+
+QUERY_CHARS_MAX = 1000
+TERMS_MAX = 32
+Span = tuple[int, int]
+
+_PIECE = re.compile(r'\s*(?:(-?)"([^"]*)(?:"(\*?)(?=\s|$)|$)|(\S+))')
+_SENTENCE_END = ".,;:?!"
+_is_word_char = re.compile(WORD).match
+_SPACED = re.compile(r"[\s']+")
+
+
+class Term(msgspec.Struct, frozen=True):
+    """One thing to look for.
+
+    ``literal`` is what must stand in the text, punctuation included; None asks only for the words
+    in a row, whatever stands between them.
+    """
+
+    words: tuple[str, ...]
+    literal: str | None = None
+    inside: bool = False
+    """Whether it may begin inside a word."""
+    prefix: bool = False
+    """Whether the last word may go on."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the index alone can tell that a text fits."""
+        return self.literal is None and not self.inside
+
+    @property
+    def can_widen(self) -> bool:
+        """Whether looking inside words could find more."""
+        first = (self.literal or self.words[0])[0]
+        # A character that is a word by itself is found inside of anything already.
+        stands_alone = fold(first).startswith(" ")
+        return not self.inside and bool(_is_word_char(first)) and not stands_alone
+
+    def widened(self) -> Term:
+        """The same, also inside words."""
+        return msgspec.structs.replace(self, inside=True, prefix=True) if self.can_widen else self
+
+    def pattern(self) -> str:
+        """A regular expression that finds the term in folded text."""
+        if self.literal is None:
+            parts, between = self.words, rf"[^{WORD[1:-1]}]+"
+        else:
+            parts, between = tuple(self.literal.split()), r"\s+"
+        first, *rest = map(re.escape, parts)
+        if not self.inside and self._begins_with_word():
+            # Behind the first part, not before it: a pattern that begins with plain characters is
+            # found ten times as fast.
+            first += f"(?<!{WORD}{first})"
+        body = between.join([first, *rest])
+        if not _is_word_char(parts[-1][-1]):
+            return body
+        return body + (f"{WORD}*" if self.prefix else f"(?!{WORD})")
+
+    def index_match(self, expand: Callable[[str, bool], list[str]]) -> str | None:
+        """An expression for the index; None if it cannot help. ``expand`` knows longer words."""
+        if not self.words:
+            return None
+        ends_open = self.prefix and bool(_is_word_char((self.literal or self.words[-1])[-1]))
+        if not (self.inside and self._begins_with_word()):
+            return _phrase(self.words, ends_open)
+        first, rest = self.words[0], self.words[1:]
+        if not rest:
+            return _any_of(_phrase([word], False) for word in expand(first, ends_open))
+        found = expand(first, False)
+        return _any_of(_phrase([word, *rest], ends_open) for word in found)
+
+    def _begins_with_word(self) -> bool:
+        return self.literal is None or bool(_is_word_char(self.literal))
+
+
+class Query:
+    """What to look for: of each group one term, and none of ``excluded``."""
+
+    def __init__(
+        self, groups: Iterable[tuple[Term, ...]] = (), excluded: Iterable[Term] = ()
+    ) -> None:
+        self.groups = tuple(groups)
+        self.excluded = tuple(excluded)
+
+    def __bool__(self) -> bool:
+        return bool(self.groups)
+
+    def widened(self) -> Query | None:
+        """The same query also inside words; None if that makes no difference."""
+        groups = tuple(tuple(term.widened() for term in group) for group in self.groups)
+        return None if groups == self.groups else Query(groups, self.excluded)
+
+    def index_match(self, expand: Callable[[str, bool], list[str]]) -> str | None:
+        """An expression for the index that every fitting event fits; None if all must be read."""
+        wanted = []
+        for group in self.groups:
+            found = [term.index_match(expand) for term in group]
+            if None not in found:
+                wanted.append(_any_of(part for part in found if part is not None))
+        if not wanted:
+            return None
+        expression = " AND ".join(wanted)
+        unwanted = [
+            match
+            for term in self.excluded
+            if term.is_exact and (match := term.index_match(expand)) is not None
+        ]
+        return f"({expression}) NOT {_any_of(unwanted)}" if unwanted else expression
+
+    def spans(self, text: str) -> list[Span] | None:
+        """Where the terms are in a folded text, in order; None if the text does not fit."""
+        if any(pattern.search(text) for pattern in self._unwanted):
+            return None
+        spans: list[Span] = []
+        for patterns in self._wanted:
+            found = [match.span() for pattern in patterns for match in pattern.finditer(text)]
+            if not found:
+                return None
+            spans += found
+        return _merged(spans)
+
+    @cached_property
+    def _wanted(self) -> list[list[re.Pattern[str]]]:
+        return [[re.compile(term.pattern()) for term in group] for group in self.groups]
+
+    @cached_property
+    def _unwanted(self) -> list[re.Pattern[str]]:
+        return [re.compile(term.pattern()) for term in self.excluded]
+
+
+def read_query(typed: str) -> Query:
+    """The query that a person typed. Never raises about what is in it."""
+    groups: list[tuple[Term, ...]] = []
+    excluded: list[Term] = []
+    pieces = list(_pieces(typed[:QUERY_CHARS_MAX]))[: 2 * TERMS_MAX]
+    joins = False
+    for number, (minus, term, is_or) in enumerate(pieces):
+        if is_or and groups and not joins and _is_term(pieces[number + 1 : number + 2]):
+            joins = True
+        elif term is None or len(groups) + len(excluded) >= TERMS_MAX:
+            continue
+        elif minus:
+            excluded.append(term)
+        elif joins:
+            groups[-1] += (term,)
+            joins = False
+        else:
+            groups.append((term,))
+    return Query(groups, excluded)
+
+
+def _is_term(pieces: list[tuple[bool, Term | None, bool]]) -> bool:
+    return bool(pieces) and not pieces[0][0] and pieces[0][1] is not None
+
+
+def _pieces(typed: str) -> Iterator[tuple[bool, Term | None, bool]]:
+    """(whether it is unwanted, the term, whether it is the word OR) for each piece."""
+    for minus, quoted, star, plain in _PIECE.findall(typed):
+        if not plain:
+            yield bool(minus), _quoted_term(quoted, prefix=bool(star)), False
+        elif plain.startswith("-") and _is_word_char(fold(plain[1:2]).strip() or " "):
+            yield True, _plain_term(plain[1:]), False
+        else:
+            yield False, _plain_term(plain), plain == "OR"
+
+
+def _quoted_term(quoted: str, *, prefix: bool) -> Term | None:
+    folded = fold(quoted)
+    words = tuple(words_of(folded))
+    if words and not _has_signs(folded):
+        return Term(words, prefix=prefix)
+    literal = folded.strip()
+    return Term(words, literal, prefix=prefix) if literal else None
+
+
+def _plain_term(typed: str) -> Term | None:
+    """A term that stands between spaces."""
+    inside = len(typed) > 1 and typed.startswith("*") and bool(words_of(fold(typed)))
+    body = typed.lstrip("*") if inside else typed
+    prefix = body.endswith("*") and bool(words_of(fold(body)))
+    body = body.rstrip("*") if prefix else body
+    folded = fold(body)
+    if words_of(folded):
+        folded = folded.rstrip(_SENTENCE_END) if folded[-1:] in _SENTENCE_END else folded
+    words = tuple(words_of(folded))
+    if words and not _has_signs(folded):
+        return Term(words, inside=inside, prefix=prefix or inside)
+    literal = folded.strip()
+    return Term(words, literal, inside=inside, prefix=True) if literal else None
+
+
+def _has_signs(folded: str) -> bool:
+    """Whether there is more than words, spaces and apostrophes."""
+    return any(not _is_word_char(char) for char in _SPACED.sub("", folded))
+
+
+def _phrase(words: Iterable[str], ends_open: bool) -> str:  # noqa: FBT001 - of this module
+    return f'"{" ".join(words)}"{"*" if ends_open else ""}'
+
+
+def _any_of(expressions: Iterable[str]) -> str:
+    """One of these; an expression that nothing fits if there is none."""
+    found = list(expressions)
+    if not found:
+        return '""'
+    return found[0] if len(found) == 1 else f"({' OR '.join(found)})"
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """The spans in order, those that touch or overlap as one; empty ones left out."""
+    merged: list[Span] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged

@@ -1,0 +1,155 @@
+"""What an event says, read from its log: the index only says where to look.
+
+A line is found by its number, not by the index's word for its place, and its checksum is verified;
+so an index that is stale or damaged can lead to nothing, but never to words that are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from holdfast.catalog._words import TEXT_CHARS_MAX, Said, said_in
+from holdfast.errors import HoldfastError
+from holdfast.model import Event
+from holdfast.session import read_range, resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.catalog._search import Found
+    from holdfast.storage import Log, Store
+
+__all__ = ["Recalled", "Recaller"]
+
+# The end of a line: eight digits of the running checksum, a quote, a brace, a newline.
+_END_BYTES = 11
+_DIGITS = 8
+# Lines may be a little longer or shorter than the index thought.
+_SLACK_BYTES = 1 << 12
+_BLOB_MARK = b'"$blob":'
+_decode = msgspec.json.Decoder(Event).decode
+
+
+class Recalled(NamedTuple):
+    """What an event says by the word of its log."""
+
+    said: Said
+    timestamp: int
+
+
+class _Part(NamedTuple):
+    """Some bytes of a log, kept since hits are often close together."""
+
+    session: int
+    start: int
+    data: bytes
+
+
+class Recaller:
+    """Reads events of many sessions. ``key`` gives the key of a session by its row."""
+
+    def __init__(self, store: Store, key: Callable[[int], str | None]) -> None:
+        self._store = store
+        self._key = key
+        self._part = _Part(-1, 0, b"")
+
+    def recall(self, found: Found) -> Recalled | None:
+        """What the event says; None if it is not in the log, or not as it was written."""
+        try:
+            key = self._key(found.session)
+            if key is None:
+                return None
+            log = self._store.log(key)
+            if found.last is not None:
+                return _streamed(log, found)
+            event = self._event(log, found)
+            if event is None:
+                return None
+            if _BLOB_MARK in bytes(event.raw):
+                event = next(resolve_blobs([event], self._store.documents(key)))
+            said = said_in(event.type, event.data)
+        except HoldfastError:
+            return None
+        if said is None:
+            return None
+        if said.name is None and found.name is not None:
+            said = msgspec.structs.replace(said, name=found.name)
+        return Recalled(said, event.timestamp)
+
+    def _event(self, log: Log, found: Found) -> Event | None:
+        """The event, by the quick way where its line is one of ours, else by reading the log."""
+        line = self._line(log, found)
+        if line is not None:
+            before, line = line[:_END_BYTES], line[_END_BYTES:]
+            event = _verified(before, line)
+            if event is not None and event.seq == found.seq:
+                return event
+        return next(read_range(log, start=found.seq, stop=found.seq + 1), None)
+
+    def _line(self, log: Log, found: Found) -> bytes | None:
+        """The line with the end of the one before it (zeros before the first); None if not met."""
+        needle = b'{"seq":%d,' % found.seq
+        if found.session == self._part.session:
+            line = _cut(self._part, needle)
+            if line is not None:
+                return line
+        start = max(0, found.place - _SLACK_BYTES)
+        data = b""
+        for chunk in log.read(start):
+            data += chunk
+            self._part = _Part(found.session, start, data)
+            line = _cut(self._part, needle)
+            if line is not None or not _begins(data, needle):
+                return line
+        return None
+
+
+def _begins(data: bytes, needle: bytes) -> bool:
+    """Whether the line begins in these bytes, so that only its end is missing."""
+    return data.startswith(needle) or b"\n" + needle in data
+
+
+def _cut(part: _Part, needle: bytes) -> bytes | None:
+    data = part.data
+    if part.start == 0 and data.startswith(needle):
+        at, before = 0, bytes(_END_BYTES)
+    else:
+        at = data.find(b"\n" + needle) + 1
+        if at < _END_BYTES:
+            return None
+        before = data[at - _END_BYTES : at]
+    end = data.find(b"\n", at) + 1
+    return before + data[at:end] if end else None
+
+
+def _verified(before: bytes, line: bytes) -> Event | None:
+    """The event of a line whose checksum goes on from the line before it."""
+    try:
+        crc = crc32(before, int(before[:_DIGITS], 16)) if any(before) else 0
+        if crc32(line[:-_END_BYTES], crc) != int(line[-_END_BYTES:][:_DIGITS], 16):
+            return None
+        return _decode(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _streamed(log: Log, found: Found) -> Recalled | None:
+    """The streamed text that begins with this event."""
+    first: Event | None = None
+    pieces: list[str] = []
+    assert found.last is not None
+    for event in read_range(log, start=found.seq, stop=found.last + 1, types={"delta"}):
+        first = first or event
+        is_thought = event.data.get("kind") == "thinking"
+        text = event.data.get("content")
+        if (
+            event.run == first.run
+            and is_thought == (found.role == "thinking")
+            and isinstance(text, str)
+        ):
+            pieces.append(text)
+    if first is None or first.seq != found.seq:
+        return None
+    return Recalled(Said(found.role, "".join(pieces)[:TEXT_CHARS_MAX]), first.timestamp)

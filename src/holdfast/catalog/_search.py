@@ -1,0 +1,205 @@
+"""Finding events by what was said in them: from the index in pages, from the log in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.catalog._folding import fold, original_spans
+from holdfast.catalog._recall import Recaller
+from holdfast.catalog._snippets import Snippet, make_snippet
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from holdfast.catalog._query import Query
+
+__all__ = ["EXAMINED_MAX", "Find", "Found", "Scope", "search"]
+
+EXAMINED_MAX = 20_000
+"""So many events are looked at for one query; the newest come first."""
+
+_PAGE_ROWS = 500
+_EXPANSIONS_MAX = 1000
+_MONTH_MS = 30 * 24 * 3600 * 1000
+# How much better a hit of today is than the same of long ago.
+_RECENCY = 0.25
+_COLUMNS = "s.id, s.session, s.seq, s.last, s.place, s.time, s.role, s.name"
+
+
+class Found(NamedTuple):
+    """One row of the index that may fit."""
+
+    id: int
+    session: int
+    seq: int
+    last: int | None
+    place: int
+    time: int
+    role: str
+    name: str | None
+    rank: float = 0.0
+
+
+class Find(NamedTuple):
+    """One event that fits, by the word of its log. ``session`` is the row of its session."""
+
+    session: int
+    seq: int
+    role: str
+    name: str | None
+    timestamp: int
+    snippet: Snippet
+    score: float
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Among which events to look; times are Unix milliseconds.
+
+    ``sessions`` is a condition in SQL on the column ``session``, with its values.
+    """
+
+    sessions: str | None = None
+    values: tuple[Any, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    roles: tuple[str, ...] = ()
+    tool: str | None = None
+
+    def condition(self) -> tuple[str, list[Any]]:
+        """The same as SQL and values."""
+        parts: list[str] = []
+        values: list[Any] = []
+        if self.sessions is not None:
+            parts.append(f"s.{self.sessions}")
+            values += self.values
+        for name, value in (("s.time >= ?", self.since), ("s.time <= ?", self.until)):
+            if value is not None:
+                parts.append(name)
+                values.append(value)
+        if self.roles:
+            parts.append(f"s.role IN ({', '.join('?' * len(self.roles))})")
+            values += self.roles
+        if self.tool is not None:
+            parts.append("s.role IN ('tool_call', 'tool_result') AND s.name = ?")
+            values.append(self.tool)
+        return "".join(f" AND {part}" for part in parts), values
+
+
+def search(
+    connection: sqlite3.Connection,
+    query: Query,
+    scope: Scope,
+    recaller: Recaller,
+    limit: int | None,
+) -> list[Find]:
+    """The events that fit, best first: by how well, newer ones slightly preferred.
+
+    Where no event has the words, they are looked for inside of words as well.
+    """
+    if not query or limit == 0:
+        return []
+    finds = _search(connection, query, scope, recaller, limit)
+    wider = None if finds else query.widened()
+    return finds if wider is None else _search(connection, wider, scope, recaller, limit)
+
+
+def _search(
+    connection: sqlite3.Connection,
+    query: Query,
+    scope: Scope,
+    recaller: Recaller,
+    limit: int | None,
+) -> list[Find]:
+    finds: list[Find] = []
+    match = query.index_match(lambda word, open_end: _expand(connection, word, open_end))
+    newest: int | None = None
+    for page in _pages(connection, match, scope, limit):
+        newest = max(row.time for row in page) if newest is None else newest
+        scored = sorted(((_score(row, newest), row) for row in page), key=_best_first)
+        for score, row in scored:
+            if limit is not None and len(finds) >= limit:
+                break
+            find = _look(row, score, query, recaller)
+            if find is not None:
+                finds.append(find)
+        if limit is not None and len(finds) >= limit:
+            break
+    finds.sort(key=lambda find: (-find.score, -find.timestamp, find.session, find.seq))
+    return finds
+
+
+def _best_first(scored: tuple[float, Found]) -> tuple[float, int, int]:
+    return -scored[0], -scored[1].time, -scored[1].id
+
+
+def _score(row: Found, newest: int) -> float:
+    """How well a row fits, 0 if only its time counts."""
+    age = max(0.0, (newest - row.time) / _MONTH_MS)
+    freshness: float = 2.0 ** -min(age, 1000.0)
+    return -row.rank * (1 + _RECENCY * freshness)
+
+
+def _look(row: Found, score: float, query: Query, recaller: Recaller) -> Find | None:
+    """The row as its log has it; None if it does not fit after all."""
+    recalled = recaller.recall(row)
+    if recalled is None:
+        return None
+    said = recalled.said
+    spans = query.spans(fold(said.text))
+    if spans is None:
+        return None
+    snippet = make_snippet(said.text, original_spans(said.text, spans))
+    return Find(row.session, row.seq, said.role, said.name, recalled.timestamp, snippet, score)
+
+
+def _pages(
+    connection: sqlite3.Connection, match: str | None, scope: Scope, limit: int | None
+) -> Iterator[list[Found]]:
+    """The rows that may fit, in pages, those that were added last first."""
+    rows = _PAGE_ROWS if limit is None else max(_PAGE_ROWS, 2 * limit)
+    ask = _from_said(scope) if match is None else _from_words(match, scope)
+    below = 1 << 62
+    for _ in range(0, EXAMINED_MAX, rows):
+        page = [Found(*found) for found in ask(connection, below, rows)]
+        if page:
+            yield page
+        if len(page) < rows:
+            return
+        below = page[-1].id
+
+
+_Ask = Callable[["sqlite3.Connection", int, int], list[Any]]
+
+
+def _from_words(match: str, scope: Scope) -> _Ask:
+    condition, values = scope.condition()
+    # In the order of the full-text table itself, so that the rank is computed for these rows only.
+    select = (
+        f"SELECT {_COLUMNS}, bm25(said_words) FROM said_words CROSS JOIN said s "  # noqa: S608
+        "ON s.id = said_words.rowid WHERE said_words MATCH ? AND said_words.rowid < ?"
+        f"{condition} ORDER BY said_words.rowid DESC LIMIT ?"
+    )
+    return lambda connection, below, rows: connection.execute(
+        select, (match, below, *values, rows)
+    ).fetchall()
+
+
+def _from_said(scope: Scope) -> _Ask:
+    condition, values = scope.condition()
+    select = (
+        f"SELECT {_COLUMNS} FROM said s WHERE s.id < ?{condition} "  # noqa: S608
+        "ORDER BY s.id DESC LIMIT ?"
+    )
+    return lambda connection, below, rows: connection.execute(
+        select, (below, *values, rows)
+    ).fetchall()
+
+
+def _expand(connection: sqlite3.Connection, word: str, open_end: bool) -> list[str]:  # noqa: FBT001
+    """The words of the index that hold ``word``, or end with it."""
+    at_end = "" if open_end else " AND substr(term, -length(?1)) = ?1"
+    select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"  # noqa: S608
+    return [term for (term,) in connection.execute(select, (word, _EXPANSIONS_MAX))]
