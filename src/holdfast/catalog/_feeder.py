@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
@@ -56,10 +57,14 @@ class Feeder:
     """Watches open sessions, and feeds the catalogue of their store with what they record.
 
     The thread runs only while there is something to watch, and keeps nothing alive but the store.
+    ``chore`` is done on it from time to time, after the feeding.
     """
 
-    def __init__(self, store: Store, *, tick_s: float = _TICK_S) -> None:
+    def __init__(
+        self, store: Store, *, tick_s: float = _TICK_S, chore: Callable[[], None] | None = None
+    ) -> None:
         self._store = store
+        self._chore = chore
         self._catalog: Catalog | None = None
         self._tick_s = tick_s
         self._condition = threading.Condition()
@@ -129,6 +134,8 @@ class Feeder:
                     return
             started = time.monotonic()
             self._feed_due()
+            if self._chore is not None and not self._closed:
+                self._chore()
             worked = time.monotonic() - started
             pause = max(self._tick_s, min(worked * _REST, _REST_MAX_S))
 

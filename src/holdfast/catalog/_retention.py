@@ -19,6 +19,7 @@ __all__ = [
     "Spared",
     "live_limit",
     "plan",
+    "protection",
     "read_policies",
 ]
 

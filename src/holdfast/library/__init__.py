@@ -4,5 +4,7 @@ from __future__ import annotations
 
 from holdfast.library._holdfast import Holdfast, open  # noqa: A004 - the name that users call
 from holdfast.library._reading import SnapshotInfo
+from holdfast.library._retention import Pruned
+from holdfast.library._trash import Trashed
 
-__all__ = ["Holdfast", "SnapshotInfo", "open"]
+__all__ = ["Holdfast", "Pruned", "SnapshotInfo", "Trashed", "open"]

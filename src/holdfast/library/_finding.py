@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from holdfast.errors import UsageError
 from holdfast.library._reading import Reading
@@ -28,7 +29,14 @@ class Finding(Reading):
     def _feeder(self) -> Feeder:
         from holdfast.catalog import Feeder
 
-        return Feeder(self._store)
+        me = ref(self)  # the thread must not keep a library alive that nobody uses any more
+
+        def chore() -> None:
+            library = me()
+            if library is not None:
+                library._housekeep()  # noqa: SLF001 - of this very object
+
+        return Feeder(self._store, chore=chore)
 
     @property
     def _catalog(self) -> Catalog:
@@ -85,6 +93,9 @@ class Finding(Reading):
     def catalog_health(self) -> Health:
         """How the catalogue is: where, how many sessions, and what was wrong with it last."""
         return self._catalog.health()
+
+    def _housekeep(self) -> None:
+        """What is to be done from time to time while sessions are open, beside the recording."""
 
     def session_ids(self, prefix: str = "") -> builtins.list[str]:
         """The ids that begin with ``prefix``, case aside, in no order."""

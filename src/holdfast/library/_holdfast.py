@@ -16,7 +16,8 @@ from holdfast.library._branching import Branching
 from holdfast.library._care import Care
 from holdfast.library._exporting import Exporting
 from holdfast.library._importing import Importing
-from holdfast.library._trash import Trash
+from holdfast.library._retention import Retention
+from holdfast.library._searching import Searching
 from holdfast.model import Limits, Notice
 from holdfast.session import Opening, Options, Session, Subscriber, new_session_id
 from holdfast.storage import Store
@@ -50,7 +51,7 @@ def open(
     return Holdfast(where, config=config, limits=limits)
 
 
-class Holdfast(Trash, Branching, Exporting, Importing, Care):
+class Holdfast(Retention, Branching, Exporting, Importing, Searching, Care):
     """The sessions of one store. Every method may be called from any thread."""
 
     def session(
@@ -150,6 +151,7 @@ class Holdfast(Trash, Branching, Exporting, Importing, Care):
                 opening.release()
                 raise
         if self._timers is not None and self._store.capabilities.stores:
+            self._made = self._made or not session.restored
             self._feeder.watch(session)
         self._tell_opened(session, opening)
         return session

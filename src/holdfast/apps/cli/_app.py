@@ -28,10 +28,13 @@ SECTIONS = {
         "show": "Show a session: its conversation, events, state or messages.",
         "snapshots": "List the snapshots of a session.",
         "recover": "Print a valid message list from any session or log file.",
+        "export": "Write a session as a document, a bundle, or for another tool.",
     },
     "Care": {
         "verify": "Check every byte of sessions and say what is whole.",
         "repair": "Write a whole log in the place of a damaged one.",
+        "archive": "Compress sessions that rest; they stay readable.",
+        "prune": "Archive or delete what policies let go.",
         "delete": "Put sessions into the trash.",
         "undelete": "Bring sessions back from the trash.",
         "config": "Show, check or find the configuration.",
