@@ -97,7 +97,7 @@ def _fit(draft: Draft, tool: str) -> Draft:
     if draft.type not in ALLOWED_TYPES or _is_too_large(draft.type, data):
         told = {"direction": "imported", "tool": tool, "type": _fit_text(draft.type[:80])}
         kept = Draft("frame", {**told, "frame": data}, run=draft.run, key=draft.key)
-    if draft.raw is not None:
+    if draft.raw is not None and kept.type != "metadata":  # a free map, every member of it counts
         kept.data["raw"] = _fit_raw(draft.raw)
     return kept
 

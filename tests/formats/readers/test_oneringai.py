@@ -1,0 +1,321 @@
+"""oneringai: session files, journals and the index."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import holdfast
+
+pytestmark = pytest.mark.req("C20")
+
+CREATED = "2026-02-11T08:00:00.000Z"
+SAVED = "2026-02-11T09:30:00.500Z"
+CREATED_MS = 1770796800000
+SAVED_MS = 1770802200500
+
+
+def text(words, kind="input_text"):
+    """A part of a message."""
+    return {"type": kind, "text": words}
+
+
+def message(role, *parts, **extra):
+    """An item of a conversation."""
+    return {"type": "message", "role": role, "content": list(parts), **extra}
+
+
+CONVERSATION = [
+    message("developer", text("Answer shortly.")),
+    message("user", text("What is in a.txt?"), id="m1"),
+    message(
+        "assistant",
+        {
+            "type": "thinking",
+            "thinking": "I should look.",
+            "signature": "c2ln",
+            "persistInHistory": True,
+        },
+        text("I look.", "output_text"),
+        {"type": "tool_use", "id": "t1", "name": "read", "arguments": '{"path": "a.txt"}'},
+        id="m2",
+    ),
+    message(
+        "user",
+        {
+            "type": "tool_result",
+            "tool_use_id": "t1",
+            "content": "forty-two",
+            "__images": [{"base64": "aGk=", "mediaType": "image/png"}],
+        },
+        id="m3",
+    ),
+    message("assistant", text("It says forty-two.", "output_text"), id="m4"),
+]
+MEMORY = {
+    "version": 1,
+    "entries": [
+        {
+            "key": "prefs",
+            "description": "how it should look",
+            "value": {"theme": "dark"},
+            "scope": "persistent",
+            "sizeBytes": 16,
+            "basePriority": "high",
+            "pinned": True,
+        }
+    ],
+}
+IN_CONTEXT = {
+    "entries": [
+        {
+            "key": "goal",
+            "description": "what for",
+            "value": "finish",
+            "updatedAt": 1770800000000,
+            "priority": "critical",
+            "showInUI": True,
+        }
+    ]
+}
+
+
+def session(**changes):
+    """A session file."""
+    return {
+        "version": 1,
+        "sessionId": "Trip Planner!",
+        "createdAt": CREATED,
+        "lastSavedAt": SAVED,
+        "state": {
+            "conversation": CONVERSATION,
+            "pluginStates": {
+                "working_memory": MEMORY,
+                "in_context_memory": IN_CONTEXT,
+                "other": {"counter": 3},
+            },
+            "systemPrompt": "You plan trips.",
+            "metadata": {"savedAt": SAVED_MS, "agentId": "planner", "model": "m-1"},
+        },
+        "metadata": {"title": "A trip", "tags": ["travel", "work"]},
+        **changes,
+    }
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The sessions folder of an agent."""
+    folder = tmp_path / "agents" / "planner" / "sessions"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def hf(tmp_path):
+    """A store of one's own."""
+    with holdfast.open(tmp_path / "store") as library:
+        yield library
+
+
+def write(path, value):
+    """A JSON file."""
+    path.write_text(json.dumps(value))
+
+
+def said(hf, id, *types):
+    """What events of these types say."""
+    return [event.data.get("content") for event in hf.events(id, types=types)]
+
+
+def test_a_session_file_arrives_whole(hf, place):
+    """Messages, prompt, thinking with its signature, call and result, title, tags and times."""
+    write(place / "trip_planner.json", session())
+    [id] = hf.import_(place / "trip_planner.json")
+    row, state = hf.info(id), hf.state(id)
+    assert (row.title, row.tags) == ("A trip", ("travel", "work"))
+    assert (row.created_at, row.updated_at, row.status) == (CREATED_MS, SAVED_MS, "idle")
+    assert state.links["oneringai"] == ["Trip Planner!"]
+    assert said(hf, id, "system") == ["You plan trips.", "Answer shortly."]
+    assert said(hf, id, "user", "assistant") == [
+        "What is in a.txt?",
+        "I look.",
+        "It says forty-two.",
+    ]
+    [thought] = hf.events(id, types=["thinking"])
+    assert (thought.data["content"], thought.data["signature"]) == ("I should look.", "c2ln")
+    [call] = hf.events(id, types=["tool_call"])
+    assert (call.data["id"], call.data["tool"], call.data["params"]) == (
+        "t1",
+        "read",
+        {"path": "a.txt"},
+    )
+    [result] = hf.events(id, types=["tool_result"])
+    assert [part["type"] for part in result.data["result"]] == ["text", "image"]
+    assert state.metadata["oneringai"]["model"] == "m-1"
+
+
+@pytest.mark.req("S0-24", "S0-25")
+def test_memory_entries_are_memory_and_other_plugins_are_not_plugins(hf, place):
+    """Both memories arrive entry by entry; no plugin state comes in with a file."""
+    write(place / "x.json", session())
+    [id] = hf.import_(place / "x.json")
+    state = hf.state(id)
+    prefs, goal = state.memory["prefs"], state.memory["goal"]
+    assert (prefs.value, prefs.description, prefs.scope) == (
+        {"theme": "dark"},
+        "how it should look",
+        "persistent",
+    )
+    assert (prefs.priority, prefs.pinned, prefs.size_bytes) == ("high", True, 16)
+    assert (goal.value, goal.priority, goal.updated_at) == ("finish", "critical", 1770800000000)
+    assert state.plugins == {}
+    frames = [event.data["raw"] for event in hf.events(id, types=["frame"])]
+    assert {"plugin": "other", "state": {"counter": 3}} in frames
+
+
+def journal_line(kind, item, when, turn):
+    """A line of a journal."""
+    return json.dumps({"timestamp": when, "type": kind, "item": item, "turnIndex": turn}) + "\n"
+
+
+def test_a_journal_that_is_fuller_than_the_state(hf, place):
+    """What was compacted away comes from the journal; what only the state has is put in place."""
+    summary = message("developer", text("Summary of before."), id="s1")
+    compaction = {"type": "compaction", "id": "c1", "encrypted_content": "xxxx"}
+    late = message("user", text("Thanks."), id="m9")
+    write(
+        place / "x.json",
+        session(state={"conversation": [summary, compaction, CONVERSATION[4], late]}),
+    )
+    journal = place / "x.history.jsonl"
+    journal.write_text(
+        journal_line("user", CONVERSATION[1], 1770797000000, 1)
+        + "{not json\n\n"
+        + journal_line("assistant", CONVERSATION[2], 1770797001000, 1)
+        + journal_line("tool_result", CONVERSATION[3], 1770797002000, 1)
+        + journal_line("assistant", CONVERSATION[4], 1770797003000, 1)
+    )
+    report = hf.import_all([place / "x.json"])
+    [row] = report.sessions
+    id = row.session_id
+    assert said(hf, id, "user", "assistant") == [
+        "What is in a.txt?",
+        "I look.",
+        "It says forty-two.",
+        "Thanks.",
+    ]
+    assert said(hf, id, "system") == ["Summary of before."]
+    assert next(hf.events(id, types=["user"])).timestamp == 1770797000000
+    assert any("line 2" in text for text in row.problems)
+    line = journal.read_text().splitlines()[0]
+    assert next(hf.events(id, types=["user"])).data["raw"] == line
+    recovered = hf.recover(id)
+    assert [m["role"] for m in recovered.messages] == ["user", "assistant"] * 2 + ["user"]
+
+
+def test_a_folder_gives_each_session_once(hf, place):
+    """Journals, the index and session files of one folder are one session each."""
+    write(place / "a.json", session(sessionId="a"))
+    write(place / "b.json", session(sessionId="b", metadata={}))
+    (place / "a.history.jsonl").write_text(journal_line("user", CONVERSATION[1], 1770797000000, 1))
+    (place / "c.history.jsonl").write_text(
+        journal_line("user", message("user", text("alone")), 1770797000000, 1)
+    )
+    rows = [
+        {
+            "sessionId": "b",
+            "createdAt": CREATED,
+            "lastSavedAt": SAVED,
+            "metadata": {"title": "From the index", "tags": ["kept"]},
+        },
+        {"sessionId": "gone", "createdAt": CREATED, "lastSavedAt": SAVED, "metadata": {}},
+    ]
+    write(place / "_index.json", {"version": 1, "agentId": "planner", "sessions": rows})
+    report = hf.import_all([place.parent])
+    assert sorted(row.foreign_id for row in report.sessions) == ["a", "b", "c"]
+    assert {row.outcome for row in report.sessions} == {"imported"}
+    titles = {
+        hf.state(row.session_id).links["oneringai"][0]: hf.info(row.session_id)
+        for row in report.sessions
+    }
+    assert (titles["b"].title, titles["b"].tags) == ("From the index", ("kept",))
+    assert said(hf, report.ids[2], "user") == ["alone"]
+
+
+def test_the_index_alone_leads_to_its_sessions(hf, place):
+    """Naming the index brings in what it lists, by that system's own file names."""
+    write(place / "trip_planner.json", session())
+    rows = [{"sessionId": "Trip Planner!"}, {"sessionId": "gone"}]
+    write(place / "_index.json", {"version": 1, "agentId": "planner", "sessions": rows})
+    [id] = hf.import_(place / "_index.json")
+    assert hf.info(id).title == "A trip"
+
+
+def test_the_first_design_of_that_system(hf, tmp_path):
+    """A session.json with context, history and memory arrives as well."""
+    value = {
+        "version": 1,
+        "agentId": "helper",
+        "agentType": "agent",
+        "createdAt": CREATED,
+        "lastActiveAt": SAVED,
+        "context": {
+            "core": {
+                "systemPrompt": "Help.",
+                "history": [
+                    {"role": "user", "content": "hi"},
+                    {"role": "assistant", "content": "hello"},
+                ],
+            },
+            "permissions": {
+                "version": 1,
+                "approvals": {"rm": {"toolName": "rm", "scope": "always"}},
+            },
+        },
+        "memory": {
+            "version": 1,
+            "entries": [
+                {
+                    "key": "k",
+                    "value": 1,
+                    "createdAt": 1770796900000,
+                    "lastAccessedAt": 1770796950000,
+                }
+            ],
+        },
+        "plugins": {},
+        "metadata": {"title": "Old", "tags": []},
+    }
+    write(tmp_path / "session.json", value)
+    [id] = hf.import_(tmp_path / "session.json")
+    state = hf.state(id)
+    assert said(hf, id, "user", "assistant") == ["hi", "hello"]
+    assert (state.memory["k"].created_at, state.memory["k"].last_accessed_at) == (
+        1770796900000,
+        1770796950000,
+    )
+    assert state.permissions.approvals == {}
+    assert hf.info(id).title == "Old"
+
+
+def test_a_damaged_session_file_beside_a_whole_journal(hf, place):
+    """The journal gives the conversation when the state cannot be read."""
+    (place / "x.json").write_text('{"version": 1, "sessionId": "x", "sta')
+    (place / "x.history.jsonl").write_text(journal_line("user", CONVERSATION[1], 1770797000000, 1))
+    [id] = hf.import_(place)
+    assert said(hf, id, "user") == ["What is in a.txt?"]
+
+
+def test_a_second_import_adds_what_is_new(hf, place):
+    """A session that went on there goes on here, and nothing comes twice."""
+    write(place / "x.json", session())
+    [id] = hf.import_(place / "x.json")
+    before = [event.seq for event in hf.events(id)]
+    assert hf.import_(place / "x.json") == [id]
+    assert [event.seq for event in hf.events(id)] == before
+    grown = session()
+    grown["state"]["conversation"] = [*CONVERSATION, message("user", text("And b.txt?"))]
+    write(place / "x.json", grown)
+    assert hf.import_all([place / "x.json"]).updated[0].session_id == id
+    assert said(hf, id, "user") == ["What is in a.txt?", "And b.txt?"]

@@ -1,0 +1,182 @@
+"""OpenAgent-Terminal: session files and their index."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+
+import pytest
+
+import holdfast
+
+pytestmark = pytest.mark.req("C20")
+
+
+def local_ms(text):
+    """A naive time of this machine in milliseconds."""
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def message(role, content, when, **extra):
+    """A message as that system writes it."""
+    return {
+        "role": role,
+        "content": content,
+        "timestamp": when,
+        "token_count": None,
+        "tool_calls": None,
+        "metadata": {},
+        **extra,
+    }
+
+
+def about(id, **extra):
+    """A session's metadata."""
+    return {
+        "session_id": id,
+        "created_at": "2025-10-05T14:00:00.123456",
+        "updated_at": "2025-10-05T14:05:00.654321",
+        "message_count": 5,
+        "total_tokens": 9,
+        "title": None,
+        "tags": [],
+        **extra,
+    }
+
+
+MESSAGES = [
+    message("system", "Be kind.", "2025-10-05T14:00:00.200000"),
+    message(
+        "user",
+        "List the files",
+        "2025-10-05T14:00:01.000000",
+        metadata={"query_id": "q-1"},
+        token_count=3,
+    ),
+    message(
+        "assistant",
+        "I list them.",
+        "2025-10-05T14:00:02.000000",
+        token_count=6,
+        tool_calls=[{"tool": "ls", "args": {"path": "."}}],
+    ),
+    message("tool", "a.txt b.txt", "2025-10-05T14:00:03.000000"),
+    message("assistant", "Two files.", "2025-10-05T14:00:04Z"),
+]
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The sessions folder."""
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def hf(tmp_path):
+    """A store of one's own."""
+    with holdfast.open(tmp_path / "store") as library:
+        yield library
+
+
+def write(place, id, **extra):
+    """A session file."""
+    value = {"metadata": about(id, **extra), "messages": MESSAGES}
+    (place / f"{id}.json").write_text(json.dumps(value, indent=2))
+
+
+def write_index(place, *rows):
+    """The index file."""
+    (place / "index.json").write_text(json.dumps({"version": "1.0", "sessions": list(rows)}))
+
+
+@pytest.mark.req("S2-14", "S2-16", "S2-20")
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_session_file_arrives_whole(hf, place, monkeypatch, zone):
+    """Every message with its role, naive times as local ones, tokens, title and tags."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        write(place, "2025-10-05_140000_1", title="Files", tags=["shell"])
+        [id] = hf.import_(place / "2025-10-05_140000_1.json")
+        row = hf.info(id)
+        assert (row.title, row.tags, row.total_tokens) == ("Files", ("shell",), 9)
+        assert row.created_at == local_ms("2025-10-05T14:00:00.123456")
+        assert row.updated_at == local_ms("2025-10-05T14:05:00.654321")
+        first = next(hf.events(id, types=["user"]))
+        assert first.timestamp == local_ms("2025-10-05T14:00:01")
+        assert first.data["metadata"] == {"query_id": "q-1"}
+        *_, last = hf.events(id, types=["assistant"])
+        assert last.timestamp == 1759672804000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    kinds = ["system", "user", "assistant", "tool_call", "tool_result"]
+    assert [e.type for e in hf.events(id, types=kinds)] == [*kinds, "assistant"]
+    recovered = hf.recover(id)
+    assert recovered.system == "Be kind."
+    [_, call, result, answer] = recovered.messages
+    assert call["content"][1]["input"] == {"path": "."}
+    assert result["content"][0]["content"] == "a.txt b.txt"
+    assert answer["content"] == "Two files."
+
+
+@pytest.mark.req("S2-22", "S2-23")
+def test_a_folder_whose_index_has_drifted(hf, place):
+    """Files without an entry come in, entries without a file do not, titles come from either."""
+    write(place, "2025-10-05_140000")
+    write(place, "2025-10-05_140000_1", title="Own")
+    write_index(
+        place,
+        about("2025-10-05_140000", title="From the index", tags=["listed"]),
+        about("2025-10-05_150000", title="Never saved"),
+    )
+    report = hf.import_all([place])
+    rows = {row.foreign_id: hf.info(row.session_id) for row in report.sessions}
+    assert rows.keys() == {"2025-10-05_140000", "2025-10-05_140000_1"}
+    assert rows["2025-10-05_140000"].title == "From the index"
+    assert rows["2025-10-05_140000"].tags == ("listed",)
+    assert rows["2025-10-05_140000_1"].title == "Own"
+    assert len({row.session_id for row in report.sessions}) == 2
+
+
+def test_the_index_alone_leads_to_its_sessions(hf, place):
+    """Naming the index brings in what it lists and never leaves the folder."""
+    write(place, "2025-10-05_140000")
+    (place.parent / "secret.json").write_text((place / "2025-10-05_140000.json").read_text())
+    write_index(place, about("2025-10-05_140000"), about("../secret"))
+    [id] = hf.import_(place / "index.json")
+    assert hf.state(id).links["openagent-terminal"] == ["2025-10-05_140000"]
+
+
+@pytest.mark.parametrize("index", ["{", '{"version": "1.0", "sessions": 5}', "[]"])
+def test_a_damaged_index_hides_nothing(hf, place, index):
+    """The files speak for themselves."""
+    write(place, "2025-10-05_140000")
+    (place / "index.json").write_text(index)
+    assert len(hf.import_(place)) == 1
+
+
+def test_tool_messages_without_a_call_and_other_shapes(hf, place):
+    """A result that nobody asked for stays in the conversation; calls in other shapes are read."""
+    calls = [
+        {"id": "c1", "name": "grep", "arguments": '{"for": "x"}'},
+        {"id": "c2", "function": {"name": "cat", "arguments": "{}"}, "result": "meow"},
+        "odd",
+    ]
+    messages = [
+        message("user", "go", "2025-10-05T14:00:00"),
+        message("tool", "out of the blue", "2025-10-05T14:00:01"),
+        message("assistant", "", "2025-10-05T14:00:02", tool_calls=calls),
+        message("tool", "found x", "2025-10-05T14:00:03", metadata={"tool_call_id": "c1"}),
+        "no message at all",
+    ]
+    value = {"metadata": about("s"), "messages": messages}
+    (place / "s.json").write_text(json.dumps(value))
+    [id] = hf.import_(place / "s.json")
+    results = {e.data["toolCallId"]: e.data["result"] for e in hf.events(id, types=["tool_result"])}
+    assert results == {"call_1": "out of the blue", "c1": "found x", "c2": "meow"}
+    assert "out of the blue" in json.dumps(hf.recover(id).messages)
+    assert hf.info(id).status == "idle"
