@@ -25,6 +25,7 @@ _CHUNK_BYTES = 1 << 16
 _TAG_BYTES = 16
 _PREFIX_BYTES = 7
 _HEAD_BYTES_MAX = 1024
+_COST = 1 << 16
 _COST_MAX = 1 << 18  # times 8 times 128 bytes: 256 MiB, what an unknown file may make us spend
 _MEMORY_MAX = 1 << 29
 
@@ -48,9 +49,7 @@ def seal_with_passphrase(chunks: Iterable[bytes], passphrase: str) -> Iterator[b
     """The chunks, encrypted. Raises UsageError without a passphrase or without the extra."""
     if not passphrase:
         raise UsageError("an empty passphrase seals nothing")
-    head = _Head(
-        1, "scrypt", 1 << 16, 8, 1, _text(os.urandom(16)), _text(os.urandom(_PREFIX_BYTES))
-    )
+    head = _Head(1, "scrypt", _COST, 8, 1, _text(os.urandom(16)), _text(os.urandom(_PREFIX_BYTES)))
     line = SEALED_MARK + msgspec.json.encode(head) + b"\n"
     cipher = _cipher(head, passphrase)
     return _sealed(chunks, cipher, head, line)

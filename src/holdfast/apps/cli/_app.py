@@ -25,6 +25,7 @@ SECTIONS = {
     },
     "Look": {
         "list": "List the sessions, newest first.",
+        "search": "Find what was said, in every session or in one.",
         "show": "Show a session: its conversation, events, state or messages.",
         "snapshots": "List the snapshots of a session.",
         "recover": "Print a valid message list from any session or log file.",

@@ -6,6 +6,7 @@ terminal, or written plainly into a pipe. Nothing else in the command prints.
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,6 +100,11 @@ class Screen:
         """The same on a line of its own."""
         self._write_json(msgspec.json.encode(value))
 
+    def sink(self, *, is_json: bool) -> Sink:
+        """A file of bytes for a document: as it is into a pipe, without harm on a terminal."""
+        self._stream.flush()
+        return Sink(self._stream, is_json=is_json, is_terminal=self.is_terminal)
+
     def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
         """The items one by one, under a bar that is gone when they are."""
         return self._ink.track(items, what, done, total)
@@ -124,6 +130,23 @@ class Screen:
 
             self._chosen = (Colour if self.is_terminal else Plain)(self._stream)
         return self._chosen
+
+
+class Sink:
+    """Where the bytes of a document go. A terminal gets no character that it could obey."""
+
+    def __init__(self, stream: TextIO, *, is_json: bool, is_terminal: bool) -> None:
+        self._stream = stream
+        self._bytes = None if is_terminal else getattr(stream, "buffer", None)
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._harmless = escape_json if is_json else neutralise
+
+    def write(self, data: bytes) -> None:
+        """The next bytes."""
+        if self._bytes is not None:
+            self._bytes.write(data)
+        else:
+            self._stream.write(self._harmless(self._decode(data)))
 
 
 def _clean(piece: Piece) -> Span:

@@ -143,6 +143,16 @@ def _todos(chat: Chat, _: str) -> None:
         chat.app.out.line("There are no todos.")
 
 
+def _export(chat: Chat, rest: str) -> None:
+    """``/export [FILE]``: the format by the file's name; without one, a file named after the id."""
+    from holdfast.apps.cli.export import format_by_name
+
+    session = _session(chat)
+    path = rest or f"{session.id}.md"
+    chat.app.library.export(session.id, format_by_name(path), to=path)
+    chat.app.out.line("wrote ", Span(path, "name"))
+
+
 def _delete(chat: Chat, rest: str) -> None:
     wanted = choose(chat.app.library, rest) if rest else _session(chat).id
     if not chat.confirm(f"Put session {wanted} into the trash?"):
@@ -182,6 +192,7 @@ COMMANDS: dict[str, Command] = {
     "history": Command("", "everything that was said", _history),
     "memory": Command("", "what is remembered", _memory),
     "todos": Command("", "the todo list", _todos),
+    "export": Command("[FILE]", "write this session to a file (.md, .html, .holdfast …)", _export),
     "continue": Command("", "go on with an answer that was interrupted", _continue),
     "delete": Command("[ID]", "put a session into the trash", _delete),
     "help": Command("", "this list", _help),

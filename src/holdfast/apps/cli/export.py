@@ -1,0 +1,137 @@
+"""``holdfast export``: a session as a document, as data, as a bundle, or for another tool."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._options import session_argument, store_option
+from holdfast.apps.cli._screen import Span
+from holdfast.errors import UsageError
+
+__all__ = ["FORMATS", "command", "format_by_name"]
+
+# Named here too, so that `--help` needs nothing of the formats; a test compares the two.
+FORMATS = (
+    "markdown",
+    "html",
+    "text",
+    "json",
+    "jsonl",
+    "bundle",
+    "claude-code",
+    "codex",
+    "gemini-cli",
+    "opencode",
+    "neutral",
+    "anthropic",
+    "openai",
+    "openai-responses",
+    "gemini",
+    "mistral",
+    "pydantic-ai",
+)
+_SUFFIXES = {".md": "markdown", ".html": "html", ".htm": "html", ".txt": "text", ".json": "json"}
+_SUFFIXES |= {".jsonl": "jsonl", ".holdfast": "bundle"}
+_PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
+
+
+@click.command(
+    "export",
+    short_help="Write a session as a document, a bundle, or for another tool.",
+    epilog="""\b
+Examples:
+  holdfast export trip-planner > trip.md
+  holdfast export - -o trip.html
+  holdfast export trip-planner --format bundle -o trip.holdfast --seal
+  holdfast export trip-planner --format claude-code --install
+  holdfast export trip-planner --format openai | jq length
+""",
+)
+@session_argument
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(FORMATS),
+    metavar="FORMAT",
+    help=f"One of: {', '.join(FORMATS)}. Default: by the name of the file, else markdown.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write to this file, or into this folder.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
+@click.option("--zone", metavar="ZONE", help="Times in this zone: UTC (default), local, or a name.")
+@click.option("--cwd", metavar="DIR", help="The project for a tool's own file (default: this one).")
+@click.option("--model", metavar="NAME", help="The model that a tool's own file names.")
+@click.option("--seal", is_flag=True, help="Encrypt a bundle with a passphrase; asks for it.")
+@click.option("--install", is_flag=True, help="Put a tool's own file where the tool finds it.")
+@store_option
+@click.pass_obj
+def command(app: App, /, *, id: str, format: str | None, install: bool, **given: Any) -> None:
+    """Write a session in another form, by default as markdown to standard output.
+
+    A file is written whole or not at all, readable for you only, and replaces nothing unless asked.
+    With --install a coding agent (claude-code, codex, gemini-cli, opencode) can go on with the
+    session; the command that does so is printed.
+    """
+    session_id = choose(app.library, id)
+    app.library.state(session_id)  # a newer format is refused, not guessed at
+    if install:
+        _install(app, session_id, format, given)
+    else:
+        _export(app, session_id, format, given)
+
+
+def format_by_name(path: str | None) -> str:
+    """The format that the name of a file asks for; markdown if it asks for none."""
+    return _SUFFIXES.get(os.path.splitext(path or "")[1].lower(), "markdown")
+
+
+def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]) -> None:
+    output = given["output"]
+    chosen = format or format_by_name(output)
+    options = {name: given[name] for name in ("zone", "cwd", "model") if given[name] is not None}
+    if given["seal"]:
+        options["passphrase"] = _passphrase(chosen)
+    if output is not None and output != "-":
+        options |= {"to": output, "overwrite": given["force"]}
+    elif chosen == "bundle" and app.out.is_terminal:
+        raise UsageError("a bundle is bytes, not for a screen", remedy="Give a file with -o.")
+    else:
+        options["to"] = app.out.sink(is_json=chosen not in ("markdown", "html", "text", "bundle"))
+    app.library.export(session_id, chosen, at=given["at"], **options)
+    if isinstance(options["to"], str) and app.err.is_terminal:
+        app.err.line("wrote ", Span(output, "name"))
+
+
+def _passphrase(format: str) -> str:
+    if format != "bundle":
+        raise UsageError(f"only a bundle can be sealed, not {format}", remedy="--format bundle")
+    found = os.environ.get(_PASSPHRASE)
+    if found:
+        return found
+    if not click.get_text_stream("stdin").isatty():
+        raise UsageError("sealing needs a passphrase", remedy=f"Set {_PASSPHRASE}.")
+    prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True)
+    return prompted
+
+
+def _install(app: App, session_id: str, format: str | None, given: dict[str, Any]) -> None:
+    if format is None:
+        raise UsageError("--install needs the tool", remedy="--format claude-code, for example.")
+    if given["output"] or given["seal"]:
+        raise UsageError("--install chooses the file itself", remedy="Leave out -o and --seal.")
+    done = app.library.install(
+        session_id,
+        format,
+        cwd=given["cwd"],
+        at=given["at"],
+        model=given["model"],
+        overwrite=given["force"],
+    )
+    app.err.line("wrote ", Span(done.path, "name"))
+    app.err.line("Go on there with:")
+    app.out.line(done.command)

@@ -1,0 +1,171 @@
+"""Bringing a bundle back: the same bytes, without believing more of it than can be checked."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from holdfast.errors import Damaged, InvalidData
+from holdfast.library._ground import LEASE_MS, session_key
+from holdfast.model import Event, LineReader, is_id
+from holdfast.replay import Fold, check_format
+from holdfast.session import Snapshots
+from holdfast.storage import MemoryStore, Store
+
+if TYPE_CHECKING:
+    from holdfast.formats import Bounds, BundledSession
+    from holdfast.library._holdfast import Holdfast
+
+__all__ = ["Unpacked", "unpack"]
+
+_ID_CHARS_MAX = 100
+_DIGEST_CHARS = 10
+_SNAPSHOTS = "snapshots/"
+_BLOBS = "blobs/"
+
+
+class Unpacked(NamedTuple):
+    """A session of a bundle: under which id it is here now, what became of it, and what not."""
+
+    session_id: str
+    outcome: str
+    """imported, updated or unchanged."""
+    events: int
+    problems: tuple[str, ...] = ()
+
+
+def unpack(
+    library: Holdfast,
+    data: bytes,
+    *,
+    passphrase: str | None = None,
+    bounds: Bounds | None = None,
+    dry_run: bool = False,
+) -> list[Unpacked]:
+    """Bring the sessions of a bundle in, byte for byte.
+
+    A session that is here already is left alone, or goes on with what the bundle has more of it; if
+    the two went different ways, the bundle's becomes a session of its own. Snapshots come in only
+    if the log gives the same state. Standing permissions do not: they are taken back by one more
+    event. Raises InvalidData, Damaged, TooLarge, TooNew, KeyMissing or Tampered before anything is
+    written.
+    """
+    from holdfast.formats import read_bundle
+    from holdfast.security import is_sealed_file, open_with_passphrase
+
+    if is_sealed_file(data[:64]):
+        data = open_with_passphrase(data, passphrase)
+    sessions = read_bundle(data, bounds).sessions
+    checked = [_Checked(session) for session in sessions]
+    return [_bring(library, one, dry_run=dry_run) for one in checked]
+
+
+class _Checked:
+    """One session of the bundle, with everything in it looked at."""
+
+    def __init__(self, session: BundledSession) -> None:
+        self.id = session.id
+        self.log = session.log()
+        self.documents = {name: session.document(name) for name in session.documents}
+        self.problems: list[str] = []
+        reader = LineReader()
+        events = [*reader.feed(self.log), *reader.finish()]
+        if not events:
+            raise InvalidData(f"the log of session {session.id} in the bundle holds no event")
+        for event in events:
+            check_format(event)
+        self.events = len(events)
+        fold = self._check_snapshots(events)
+        permissions = fold.state.permissions
+        self.approves = bool(permissions.approvals or permissions.allowlist)
+
+    def _check_snapshots(self, events: list[Event]) -> Fold:
+        """Keep the snapshots that say what the log says: an open believes them."""
+        store = MemoryStore()
+        documents = store.documents(session_key("x"))
+        for name, data in self.documents.items():
+            if name.startswith(_SNAPSHOTS):
+                documents.put(name, data)
+        snapshots = Snapshots(documents)
+        wanted = set(snapshots.seqs())
+        fold, good = Fold(), set()
+        for event in events:
+            fold.apply(event)
+            if event.seq in wanted and self._agrees(snapshots, event.seq, fold):
+                good.add(f"{_SNAPSHOTS}{event.seq}.json")
+        for name in [name for name in self.documents if name.startswith(_SNAPSHOTS)]:
+            if name not in good:
+                del self.documents[name]
+                self.problems.append(f"{name} is not what the log gives and was left out")
+        return fold
+
+    def _agrees(self, snapshots: Snapshots, seq: int, fold: Fold) -> bool:
+        try:
+            found = snapshots.load(seq)
+        except Damaged:
+            return False
+        covered = self.log[: found.offset]
+        return (
+            len(covered) == found.offset
+            and covered.endswith(b"\n")
+            and f"{crc32(covered):08x}" == found.crc
+            and found.state == fold.state
+        )
+
+
+def _bring(library: Holdfast, session: _Checked, *, dry_run: bool) -> Unpacked:
+    store = library.store
+    id, begun = _place(store, session)
+    if begun == len(session.log) or begun < 0:
+        return Unpacked(id, "unchanged", 0, tuple(session.problems))
+    outcome = "updated" if begun else "imported"
+    if not dry_run:
+        _write(store, id, session, begun)
+        if session.approves:
+            _revoke(library, id)
+    return Unpacked(id, outcome, session.log.count(b"\n", begun), tuple(session.problems))
+
+
+def _place(store: Store, session: _Checked) -> tuple[str, int]:
+    """The id for the session, and how many bytes of it are there; -1 for more than it has."""
+    digest = hashlib.sha256(session.log).hexdigest()[:_DIGEST_CHARS]
+    for id in (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}"):
+        key = session_key(id)
+        if not is_id(id) or not store.exists(key):
+            if store.clash(key) is None:
+                return id, 0
+            continue
+        there = b"".join(store.log(key).read())
+        if there.startswith(session.log):
+            return id, len(session.log) if there == session.log else -1
+        if session.log.startswith(there):
+            return id, len(there)
+    raise InvalidData(f"session {session.id} is here already, in another form")
+
+
+def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
+    """Documents first: no line may name a payload that is not there yet."""
+    key = session_key(id)
+    documents, log, lease = store.documents(key), store.log(key), store.lease(key)
+    epoch = lease.acquire("import", LEASE_MS)
+    try:
+        late = [name for name in session.documents if name.startswith(_SNAPSHOTS)]
+        for name in [name for name in session.documents if name not in late]:
+            if name.startswith(_BLOBS) or documents.get(name) is None:
+                documents.put(name, session.documents[name])
+        rest = session.log[begun:]
+        first = session.log.count(b"\n", 0, begun)
+        log.append(rest, first, rest.count(b"\n"), epoch)
+        log.sync()
+        for name in late:
+            documents.put(name, session.documents[name])
+    finally:
+        log.close()
+        lease.release()
+
+
+def _revoke(library: Holdfast, id: str) -> None:
+    """What a file allows is not allowed here."""
+    with library.session(id, resume="always") as session:
+        session.append(Event.make("permission", {"approvals": {}, "allowlist": []}))
