@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from holdfast.errors import Conflict, NotFound, UsageError
-from holdfast.storage.base import BLOBS, Store, check_key
+from holdfast.errors import Conflict
+from holdfast.storage.base import BLOBS, Store, check_branch
 
-__all__ = ["check_branch", "copy_branch", "first_bytes"]
+__all__ = ["copy_branch", "first_bytes"]
 
 _LEASE_MS = 60_000
-
-
-def check_branch(store: Store, key: str, to: str, size: int) -> None:
-    """Raise what ``Store.branch`` raises before it does anything."""
-    check_key(to)
-    if size < 1:
-        raise UsageError("a branch begins with at least one line")
-    if not store.exists(key):
-        raise NotFound(f"there is no log at {key}")
-    found = store.log(key).size()
-    if size > found:
-        raise Conflict(f"the log of {key} has {found:,} bytes, fewer than {size:,}")
-    if store.exists(to):
-        raise Conflict(f"{to} is taken")
 
 
 def copy_branch(store: Store, key: str, to: str, size: int) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.errors import InvalidId, NotFound, UsageError
+from holdfast.errors import Conflict, InvalidId, NotFound, UsageError
 from holdfast.model import check_id
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "Lease",
     "Log",
     "Store",
+    "check_branch",
     "check_document_name",
     "check_key",
     "check_prefix",
@@ -372,6 +373,20 @@ def check_key(key: str) -> str:
         raise InvalidId(f"{key[:80]!a} is not a key: expected <kind>/<id>", id=key)
     check_id(parts[1], what=f"{parts[0].removesuffix('s')} id")
     return key
+
+
+def check_branch(store: Store, key: str, to: str, size: int) -> None:
+    """Raise what ``Store.branch`` raises before it does anything."""
+    check_key(to)
+    if size < 1:
+        raise UsageError("a branch begins with at least one line")
+    if not store.exists(key):
+        raise NotFound(f"there is no log at {key}")
+    found = store.log(key).size()
+    if size > found:
+        raise Conflict(f"the log of {key} has {found:,} bytes, fewer than {size:,}")
+    if store.exists(to):
+        raise Conflict(f"{to} is taken")
 
 
 def needs_log(key: str) -> bool:

@@ -14,7 +14,6 @@ from weakref import WeakValueDictionary
 
 from holdfast.errors import Conflict, Forbidden, NotFound, Unavailable, UsageError
 from holdfast.model import fold_id, is_id
-from holdfast.storage._branch_copy import check_branch
 from holdfast.storage._file_branch import inherit, making
 from holdfast.storage._file_documents import FileDocuments
 from holdfast.storage._file_forms import FileForms
@@ -31,6 +30,7 @@ from holdfast.storage.base import (
     Lease,
     Log,
     Store,
+    check_branch,
     check_key,
     check_prefix,
     needs_log,
