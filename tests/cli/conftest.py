@@ -101,7 +101,7 @@ def too_new(store_root):
 
 
 def tree(root):
-    """Everything below a folder: names, modes, times and contents."""
+    """Everything below a folder but the catalogue: names, modes, times and contents."""
     root = Path(root)
     return {
         str(path.relative_to(root)): (
@@ -109,8 +109,8 @@ def tree(root):
             found.st_mtime_ns,
             path.read_bytes() if path.is_file() else None,
         )
-        for path in [root, *sorted(root.rglob("*"))]
-        if path.exists()
+        for path in sorted(root.rglob("*"))
+        if path.exists() and not path.name.startswith("catalog.db")
     }
 
 

@@ -156,7 +156,7 @@ def test_a_defect_is_told_as_one(trip, store_root):
     assert "Traceback" in long.stderr
 
 
-HEAVY = ("asyncio", "pydantic", "textual", "rich", "sqlite3", "starlette", "cryptography")
+HEAVY = ("asyncio", "pydantic", "textual", "rich", "starlette", "cryptography")
 LOADED = """
 import sys
 from holdfast.apps.cli import cli

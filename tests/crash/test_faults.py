@@ -26,7 +26,7 @@ FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
 STEPS = (
     *("append", "flush", "blob", "batch", "snapshot", "tool", "title", "reopen", "append"),
     *("delete", "undelete", "append", "repair", "append", "flush", "killed", "tear", "append"),
-    *("drop", "create", "reopen"),
+    *("drop", "create", "find", "reopen"),
 )
 MENDING = ("repair", "append", "flush", "killed")
 WRITING_CALLS = (
@@ -41,7 +41,13 @@ ERRORS = {
 }
 
 
-OPERATIONS = {**OPERATIONS, "tear": tear}
+def find(run):
+    """As a user looks for sessions; what the catalogue goes by is looked at."""
+    run.world.hf.list()
+    run.world.hf.list()
+
+
+OPERATIONS = {**OPERATIONS, "tear": tear, "find": find}
 
 
 class FaultyRun(Run):

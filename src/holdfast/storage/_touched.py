@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,10 +60,7 @@ class Touched:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._disk = tree.disk
-
-    @cached_property
-    def _boot(self) -> str:
-        return self._disk.boot_id()
+        self._boot: str | None = None
 
     def note(self, key: str, *, held: bool) -> None:
         """Say that a lease was taken or given back. What the disk says against it is not told.
@@ -83,6 +79,7 @@ class Touched:
         """What may have changed in a folder of keys since the mark."""
         old = _read_mark(mark)
         with translation("looking for what has changed"):
+            self._boot = self._disk.boot_id() if self._boot is None else self._boot
             folder = self._folder(check_prefix(prefix))
             seen = self._read(old)
         before = old.held if old is not None and seen.resumed else {}
@@ -101,7 +98,7 @@ class Touched:
     def _mark(self, seen: _Seen, folder: Node | None, held: dict[str, str]) -> _Mark:
         time_ns = 0 if folder is None else folder.modified
         return _Mark(
-            boot=self._boot,
+            boot=self._boot or "",
             file=seen.file,
             size=seen.size,
             folder=time_ns,
