@@ -61,9 +61,16 @@ class CatchUp:
             self._read_all(
                 work._replace(entries=[entry for entry in entries if entry is not None], gone=[])
             )
+        if work.gone:
+            self._index.write([], work.gone)
+            if self._index.is_worn():
+                # Once only: what is read anew has nothing that is gone.
+                self._index.clear()
+                self.run()
+                return
         is_new = changes.mark != mark and not self._conflicts
-        if is_new or work.gone:
-            self._index.write([], work.gone, changes.mark if is_new else None)
+        if is_new:
+            self._index.write([], mark=changes.mark)
 
     # -- what there is to do -------------------------------------------------------------------
 

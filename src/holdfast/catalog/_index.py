@@ -118,6 +118,10 @@ class Index(ABC):
     def count(self) -> int:
         """How many sessions there are."""
 
+    def is_worn(self) -> bool:
+        """Whether so much of it is of sessions that are gone that it should be made anew."""
+        return False
+
     @abstractmethod
     def clear(self) -> None:
         """Forget everything."""

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.catalog._derived import tallied
 from holdfast.catalog._index import NEVER_READ, Kept, Row, Update
+from holdfast.catalog._tally import Tally
 from holdfast.errors import HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
 from holdfast.model import START, Event, LineReader, Position, SessionMetadata
 from holdfast.replay import (
@@ -77,22 +78,25 @@ class _Reading:
         """Read on, at most one step."""
         log = self._store.log(self._entry.key)
         base = self._base(log)
+        state, tally = _kept_state(base)
+        if state is None:
+            base = None
         known = base.row if base is not None else None
         reader = LineReader(
             known.position if known else START, chained=known.chained if known else None
         )
         events, ended = _read_step(log, reader)
-        fold = Fold(State.from_json(base.state) if base is not None else None)
+        fold = Fold(state)
         if known is None and events and events[0].type == "session_start":
             check_format(events[0])
         state = fold.fold(events)
         whole_events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
-        tally = tallied(base.tally if base is not None else b"", whole_events)
+        counted = tallied(tally, whole_events)
         damaged = bool(reader.gaps) or (known is not None and known.damaged)
         meta = self._describe(state, damaged=damaged or bool(self._lost))
         row = Row(
             meta=msgspec.structs.replace(
-                meta, model=tally.model, auto_tags=tally.auto_tags, cost=tally.cost(state)
+                meta, model=counted.model, auto_tags=counted.auto_tags, cost=counted.cost
             ),
             etag=self._entry.etag if ended else NEVER_READ,
             folder=self._folder,
@@ -107,7 +111,7 @@ class _Reading:
         return Update(
             row=row,
             state=_slim(state).to_json(),
-            tally=tally.data,
+            tally=counted.data,
             events=whole_events,
             whole=base is None,
             version=self._version(),
@@ -162,6 +166,16 @@ class _Reading:
             return self._store.is_archived(self._entry.key)
         except HoldfastError:
             return False
+
+
+def _kept_state(base: Kept | None) -> tuple[State | None, Tally]:
+    """What to go on from; nothing if it was kept by a version that kept it otherwise."""
+    if base is not None:
+        try:
+            return State.from_json(base.state), Tally.from_bytes(base.tally)
+        except InvalidData:
+            pass
+    return None, Tally()
 
 
 def _read_step(log: Log, reader: LineReader) -> tuple[list[Event], bool]:

@@ -131,6 +131,10 @@ class SqliteIndex(Index):
         """As it was added up."""
         return self._total().count
 
+    def is_worn(self) -> bool:
+        """As the search says."""
+        return _derived.is_worn(self.connection)
+
     def clear(self) -> None:
         """Drop all tables and make them again."""
         with self._transaction():
