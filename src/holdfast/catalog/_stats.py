@@ -21,7 +21,7 @@ from holdfast.catalog._stats_shapes import (
     ToolFigures,
     TopicCount,
 )
-from holdfast.catalog._tally import SHAPE
+from holdfast.catalog._tally import SHAPE, checked
 
 __all__ = ["Counted", "Wanted", "count_sessions"]
 
@@ -86,7 +86,10 @@ class _Sum(msgspec.Struct):
 def count_sessions(
     rows: Iterable[Counted], wanted: Wanted, prices: Prices, calendar: Calendar
 ) -> Stats:
-    """The statistics of the sessions that are wanted."""
+    """The statistics of the sessions that are wanted.
+
+    Raises ValueError for a tally that is not as written.
+    """
     counter = _Counter(wanted, prices, calendar)
     for row in rows:
         counter.add(row)
@@ -123,11 +126,10 @@ class _Counter:
         tags = (*row.tags, *(tag for tag in row.auto_tags if tag not in row.tags))
         if not wanted.tags.issubset(tags) or wanted.agent_id not in (None, row.agent_id):
             return
-        try:
-            figures = _decode(row.tally)
-        except (ValueError, RecursionError):
+        if not row.tally:
             self._unreadable += 1
             return
+        figures = _decode(checked(row.tally))
         hours = list(self._within(figures.hours))
         if not hours and not self._is_empty_but_there(figures, row):
             return
@@ -228,7 +230,8 @@ class _Counter:
             turns=whole.turns,
             active_ms=figures.active_ms,
             tokens=whole.spent.total,
-            cost=whole.bill.total,
+            cost=_known(whole.bill),
+            unpriced_tokens=whole.bill.unpriced,
         )
         self._longest.append((figures.active_ms, session))
         self._dearest.append((whole.bill.cost, session))

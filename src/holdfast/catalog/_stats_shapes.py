@@ -58,7 +58,7 @@ class TopicCount(msgspec.Struct, frozen=True):
 
 
 class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One session among the longest or the most expensive; ``cost`` is None where it is unknown."""
+    """One session among the longest or the most expensive."""
 
     session_id: str
     title: str | None = None
@@ -68,6 +68,8 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Time in which something happened every few minutes."""
     tokens: int = 0
     cost: float | None = None
+    """As far as prices are known; None if none of them is."""
+    unpriced_tokens: int = 0
 
 
 class Stats(_Used, frozen=True, kw_only=True):

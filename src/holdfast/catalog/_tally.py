@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -27,12 +28,13 @@ from holdfast.catalog._terms import Hearing, count_terms, keep_heaviest, words_o
 from holdfast.errors import InvalidData
 from holdfast.model import Event
 
-__all__ = ["SHAPE", "Tally"]
+__all__ = ["SHAPE", "Tally", "checked"]
 
 SHAPE = 1
 """Changes with the members of a tally and with the vocabulary: bytes of another one do not load."""
 
 _PAUSE_MS = 300_000  # a longer silence is no work
+_CHECK_BYTES = 4
 _PENDING_MAX = 256
 _FILES_MAX = 96
 _TERMS_MAX = 128
@@ -153,13 +155,14 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         """The tally, to be kept and gone on with later."""
         # Words are counted in lots: their order would tell in which pieces the events came.
         self.asked, self.told = dict(sorted(self.asked.items())), dict(sorted(self.told.items()))
-        return _encode(self)
+        data = _encode(self)
+        return crc32(data).to_bytes(_CHECK_BYTES, "big") + data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Tally:
         """The tally of these bytes. Raises InvalidData if they are none, or of another version."""
         try:
-            return _decode(data)
+            return _decode(checked(data))
         except (ValueError, RecursionError) as error:
             raise InvalidData(f"not a tally: {error}") from error
 
@@ -238,6 +241,14 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         path = path[:_PATH_CHARS_MAX]
         self.files[path] = self.files.get(path, 0) + 1
         self.files = keep_heaviest(self.files, _FILES_MAX)
+
+
+def checked(data: bytes) -> bytes:
+    """The bytes of a tally without their checksum. Raises ValueError if they are not as written."""
+    check, rest = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
+    if crc32(rest).to_bytes(_CHECK_BYTES, "big") != check:
+        raise ValueError("its checksum is wrong")
+    return rest
 
 
 def _user(tally: Tally, event: Event, words: Words) -> None:
