@@ -12,6 +12,10 @@ __all__ = ["READERS", "claims", "reader_for", "reader_of", "readers"]
 
 # Modules of `formats/readers/`, each with its READER; the particular before the general.
 READERS: tuple[str, ...] = (
+    "oneringai",
+    "orbitmesh",
+    "openagent_terminal",
+    "woodwork",
     "claude_code",
     "codex",
     "gemini_cli",
@@ -23,15 +27,9 @@ READERS: tuple[str, ...] = (
     "opencode",
     "goose",
     "aider",
-    "oneringai",
-    "orbitmesh",
-    "openagent_terminal",
-    "woodwork",
     "event_folder",
     "messages",
 )
-
-
 GENERAL = "messages"
 
 

@@ -1,0 +1,236 @@
+"""orbitmesh: session files, message logs, attempts and gzip snapshots."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+import holdfast
+
+pytestmark = pytest.mark.req("C20")
+
+CREATED = "2026-02-20T10:00:00.123456789Z"
+UPDATED = "2026-02-20T12:30:00.987654321+02:00"
+CREATED_MS, UPDATED_MS = 1771581600123, 1771583400987
+
+
+def session(id="a1", **changes):
+    """A session file."""
+    return {
+        "id": id,
+        "provider_type": "acp",
+        "preferred_provider_id": "p-1",
+        "kind": "dock",
+        "title": "Mesh",
+        "state": "suspended",
+        "working_dir": "/srv/project",
+        "provider_custom": {"API_KEY": "secret"},
+        "created_at": CREATED,
+        "updated_at": UPDATED,
+        "current_task": "writing",
+        "transitions": [{"from": "idle", "to": "running", "reason": "go", "timestamp": CREATED}],
+        **changes,
+    }
+
+
+def line(seq, kind, contents, projection="append", **extra):
+    """A line of a message log."""
+    when = f"2026-02-20T10:00:{seq:02d}.5Z"
+    value = {"seq": seq, "timestamp": when, "projection": projection, "kind": kind}
+    return json.dumps({**value, "contents": contents, **extra})
+
+
+LOG = [
+    line(1, "user", "Write a poem"),
+    line(2, "thought", "Roses perhaps"),
+    line(3, "output", "Roses ", "append_output_delta"),
+    line(4, "output", "are ", "append_output_delta"),
+    line(5, "output", "red", "append_output_delta"),
+    line(
+        6,
+        "tool_use",
+        "Save(poem)",
+        "append_raw",
+        raw={"id": "t1", "name": "Save", "input": {"to": "x"}, "result": "saved"},
+    ),
+    line(7, "output", "Saved.", "append"),
+    line(
+        8,
+        "plan",
+        json.dumps({"entries": [{"content": "rhyme", "status": "completed", "priority": "high"}]}),
+    ),
+    line(9, "plan", "first this, then that"),
+    line(10, "error", "provider went away"),
+    line(11, "system", "resumed"),
+    line(12, "metric", '{"tokens": 5}'),
+]
+
+
+@pytest.fixture
+def base(tmp_path):
+    """The base directory."""
+    for name in ("sessions/attempts/a1", "sessions/resume_tokens", "snapshots"):
+        (tmp_path / "mesh" / name).mkdir(parents=True)
+    return tmp_path / "mesh"
+
+
+@pytest.fixture
+def hf(tmp_path):
+    """A store of one's own."""
+    with holdfast.open(tmp_path / "store") as library:
+        yield library
+
+
+def write(path, value):
+    """A JSON file, compressed if its name says so."""
+    data = json.dumps(value).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def snapshot(id="s1", **changes):
+    """A snapshot."""
+    return {
+        "session_id": id,
+        "provider_type": "acp",
+        "created_at": CREATED,
+        "updated_at": UPDATED,
+        "version": 1,
+        "config": {
+            "ProviderType": "acp",
+            "WorkingDir": "/srv/other",
+            "Environment": {"KEY": "hidden"},
+        },
+        "provider_state": {
+            "acp_session_id": "acp-77",
+            "messages": [
+                {"role": "user", "content": "Hello", "timestamp": "2026-02-20T10:00:01.000000001Z"},
+                {"role": "assistant", "content": "Good ", "timestamp": "2026-02-20T10:00:02Z"},
+                {"role": "assistant", "content": "day", "timestamp": "2026-02-20T10:00:03Z"},
+            ],
+            "current_task": "greeting",
+            "metrics": {"TokensIn": 11, "TokensOut": 4, "RequestCount": 2},
+        },
+        **changes,
+    }
+
+
+def everything(hf, id):
+    """All that the log of a session holds, as one text."""
+    return json.dumps([event.data for event in hf.events(id)])
+
+
+def test_a_session_with_its_log(hf, base):
+    """Messages with their kinds and times, deltas joined, title, task, folder; nine digits cut."""
+    write(base / "sessions/a1.json", session())
+    (base / "sessions/a1.messages.jsonl").write_text("\n".join(LOG))
+    [id] = hf.import_(base / "sessions/a1.json")
+    row, state = hf.info(id), hf.state(id)
+    assert (row.title, row.created_at, row.updated_at) == ("Mesh", CREATED_MS, UPDATED_MS)
+    assert (state.task, state.metadata["cwd"], row.status) == ("writing", "/srv/project", "idle")
+    answers = [e.data["content"] for e in hf.events(id, types=["assistant"])]
+    assert answers == ["Roses are red", "Saved.", "first this, then that"]
+    [thought] = hf.events(id, types=["thinking"])
+    assert (thought.data["content"], thought.timestamp) == ("Roses perhaps", 1771581602500)
+    [call] = hf.events(id, types=["tool_call"])
+    assert (call.data["id"], call.data["params"]) == ("t1", {"to": "x"})
+    assert state.todos[0]["content"] == "rhyme"
+    [error] = hf.events(id, types=["agent_error"])
+    assert error.data["error"] == "provider went away"
+    for raw in LOG:
+        assert json.dumps(raw)[1:-1] in everything(hf, id)
+    assert "secret" not in everything(hf, id)
+
+
+def test_the_log_is_believed_before_the_embedded_list(hf, base):
+    """Messages of both are there once; what only the list has is put in its place."""
+    messages = [
+        {"id": "log_1", "kind": "user", "contents": "Write a poem", "timestamp": CREATED},
+        {"id": "x", "kind": "user", "contents": "Please", "timestamp": CREATED},
+        {"id": "log_3", "kind": "output", "contents": "Roses are red", "timestamp": CREATED},
+    ]
+    write(base / "sessions/a1.json", session(messages=messages))
+    (base / "sessions/a1.messages.jsonl").write_text("\n".join(LOG[:5]))
+    [id] = hf.import_(base / "sessions/a1.messages.jsonl")
+    said = [e.data["content"] for e in hf.events(id, types=["user", "assistant"])]
+    assert said == ["Write a poem", "Please", "Roses are red"]
+    assert hf.info(id).title == "Mesh"
+
+
+def test_only_the_embedded_list(hf, base):
+    """A session of before there were logs."""
+    messages = [{"id": "1", "kind": "user", "contents": "Hi", "timestamp": CREATED}]
+    write(base / "sessions/a1.json", session(messages=messages))
+    [id] = hf.import_(base / "sessions/a1.json")
+    assert [e.data["content"] for e in hf.events(id, types=["user"])] == ["Hi"]
+
+
+@pytest.mark.req("S4-15", "S4-75")
+def test_a_gzip_snapshot(hf, base):
+    """Messages with chunks joined, the agent's own id, task and metrics; no environment."""
+    write(base / "snapshots/s1.json.gz", snapshot())
+    [id] = hf.import_(base / "snapshots/s1.json.gz")
+    row, state = hf.info(id), hf.state(id)
+    assert [m["content"] for m in hf.recover(id).messages] == ["Hello", "Good day"]
+    assert state.links == {"orbitmesh": ["s1"], "acp": ["acp-77"]}
+    assert (state.task, state.usage.input_tokens, state.usage.output_tokens) == ("greeting", 11, 4)
+    assert (row.created_at, state.usage.requests) == (CREATED_MS, 2)
+    assert state.metadata["cwd"] == "/srv/other"
+    assert "hidden" not in everything(hf, id)
+
+
+def test_a_whole_base_folder(hf, base):
+    """Session, log, attempts and snapshot are one session; resume tokens do not come in."""
+    write(base / "sessions/a1.json", session())
+    (base / "sessions/a1.messages.jsonl").write_text("\n".join(LOG))
+    write(base / "snapshots/a1.json.gz", snapshot("a1"))
+    write(base / "snapshots/s1.json.gz", snapshot("s1"))
+    attempt = {
+        "attempt_id": "t-1",
+        "session_id": "a1",
+        "started_at": CREATED,
+        "terminal_reason": "interrupted",
+    }
+    write(base / "sessions/attempts/a1/t-1.json", attempt)
+    token = {"token_id": "tok-9", "session_id": "a1", "attempt_id": "t-1", "created_at": CREATED}
+    write(base / "sessions/resume_tokens/tok-9.json", token)
+    write(base / "sessions/b2.json", {"id": "b2"})
+    (base / "sessions/bad.json").write_text("{")
+    report = hf.import_all([base])
+    rows = {row.foreign_id: row for row in report.sessions}
+    assert rows.keys() == {"a1", "s1"}
+    first = rows["a1"].session_id
+    assert "t-1" in everything(hf, first)
+    assert "tok-9" not in everything(hf, first)
+    assert any("bad.json" in text for row in report.sessions for text in row.problems)
+    assert hf.recover(first).messages[0]["content"] == "Write a poem"
+    again = hf.import_all([base])
+    assert {row.outcome for row in again.sessions} == {"unchanged"}
+
+
+def test_damaged_lines_are_told(hf, base):
+    """Lines without a number or a time are left out; those around them come."""
+    lines = [LOG[0], '{"projection": "append", "kind": "user", "seq": 0}', "no", LOG[6]]
+    (base / "sessions/only.messages.jsonl").write_text("\n".join(lines))
+    [row] = hf.import_all([base]).sessions
+    assert row.foreign_id == "only"
+    assert len(row.problems) == 2
+    assert len(hf.recover(row.session_id).messages) == 2
+
+
+def test_calls_as_far_as_they_were_kept(hf, base):
+    """A call without an id or arguments keeps its words; a snapshot may have content blocks."""
+    (base / "sessions/c.messages.jsonl").write_text(
+        "\n".join([LOG[0], line(2, "tool_use", "Read: a.txt"), line(3, "tool_use", "Read: a.txt")])
+    )
+    [id] = hf.import_(base / "sessions/c.messages.jsonl")
+    calls = [event.data for event in hf.events(id, types=["tool_call"])]
+    assert [(call["tool"], call["params"]) for call in calls] == [
+        ("Read", {"contents": "Read: a.txt"})
+    ] * 2
+    assert calls[0]["id"] != calls[1]["id"]
+    blocks = [{"role": "user", "content": [{"type": "text", "text": "in blocks"}]}, "odd"]
+    write(base / "snapshots/b.json.gz", snapshot("b", provider_state={"messages": blocks}))
+    [other] = hf.import_(base / "snapshots/b.json.gz")
+    assert hf.recover(other).messages == [{"role": "user", "content": "in blocks"}]
