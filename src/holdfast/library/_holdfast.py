@@ -14,8 +14,10 @@ from holdfast._config import Given
 from holdfast.errors import UsageError
 from holdfast.library._branching import Branching
 from holdfast.library._care import Care
+from holdfast.library._counting import Counting
 from holdfast.library._exporting import Exporting
 from holdfast.library._importing import Importing
+from holdfast.library._labels import Labels
 from holdfast.library._retention import Retention
 from holdfast.library._searching import Searching
 from holdfast.model import Limits, Notice
@@ -51,7 +53,7 @@ def open(
     return Holdfast(where, config=config, limits=limits)
 
 
-class Holdfast(Retention, Branching, Exporting, Importing, Searching, Care):
+class Holdfast(Retention, Branching, Exporting, Importing, Searching, Labels, Counting, Care):
     """The sessions of one store. Every method may be called from any thread."""
 
     def session(
