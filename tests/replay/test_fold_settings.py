@@ -450,6 +450,27 @@ class TestOrigin:
         assert (kept.log, kept.parent.seq) == ("L1", None)
         assert state_of(*before, ("merged", {})).mid_turn is False
 
+    @pytest.mark.req("S2-67")
+    def test_a_fork_is_named_after_what_it_came_from(self):
+        """Its title says so and counts; a rewind keeps the title; foreign ids stay behind."""
+        fork = ("forked", {"session": "p", "reason": "fork"})
+        titled = ("title", {"title": "Trip"})
+        assert state_of(titled, fork).shown_title == "Trip (fork)"
+        assert state_of(titled, fork, fork, fork).shown_title == "Trip (fork 3)"
+        merge = ("forked", {"session": "p", "reason": "merge"})
+        assert state_of(titled, fork, merge).shown_title == "Trip (fork) (merge)"
+        assert state_of(fork).shown_title is None
+        assert state_of(titled, ("forked", {"session": "p"})).title == "Trip"
+        assert state_of(("link", {"kind": "acp", "id": "1"}), fork).links == {}
+
+    @pytest.mark.req("S2-67")
+    def test_the_root_is_the_first_of_the_line(self):
+        """Forks of forks have one root; what an event says of it wins."""
+        fork, again = ("forked", {"session": "p"}), ("forked", {"session": "q"})
+        assert state_of(fork, again).root == "p"
+        assert state_of(fork, again).parent.session == "q"
+        assert state_of(("forked", {"session": "p", "root": "r"})).root == "r"
+
     def test_a_rewritten_log_says_its_generation(self):
         """Repair and redaction raise the generation and never lower it."""
         events = [("repaired", {"generation": 2, "gaps": []}), ("redacted", {"seqs": [1]})]

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import warnings
 from typing import Any
 
-import msgspec
-
-from holdfast.errors import AgentTypeMismatch, Conflict, HoldfastError, TooNew
+from holdfast.errors import AgentTypeMismatch, Damaged, HoldfastError
 from holdfast.library import Holdfast
 from holdfast.model import Event, Notice
-from holdfast.session import Session
-from holdfast.storage import MUST_NOT_EXIST, Documents
+from holdfast.session import AgentDocument, Session, point_agent, read_agent
+from holdfast.storage import Documents
 
 __all__ = ["AgentHome", "RepairedWarning"]
 
-_NAME = "agent.json"
 _SET_ASIDE = "agent.damaged.json"
-_VERSION = 1
-_TRIES_MAX = 50
 
 
 class RepairedWarning(UserWarning):
     """Something stored was damaged; what is whole was kept, and the agent goes on."""
-
-
-class _Document(msgspec.Struct, omit_defaults=True):
-    """``agents/<id>/agent.json``."""
-
-    version: int = 0
-    agent_id: str | None = None
-    agent_type: str | None = None
-    current_session: str | None = None
-    created_at: str | None = None
-    last_active_at: str | None = None
 
 
 class AgentHome:
@@ -65,22 +48,13 @@ class AgentHome:
 
     def point_to(self, session_id: str) -> None:
         """Make a session the agent's current one."""
-        for _ in range(_TRIES_MAX):
-            document, etag = self._read()
-            if document.current_session == session_id and document.version == _VERSION:
-                return
-            now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-            document.version = _VERSION
-            document.agent_id, document.agent_type = self.agent_id, self.agent_type
-            document.current_session = session_id
-            document.created_at = document.created_at or now
-            document.last_active_at = now
-            try:
-                self.documents.put(_NAME, msgspec.json.encode(document), if_match=etag)
-            except Conflict:
-                continue
-            return
-        raise Conflict(f"{_NAME} kept changing while it was written")
+        point_agent(
+            self.documents,
+            self.agent_id,
+            session_id,
+            agent_type=self.agent_type,
+            read=self._read,
+        )
 
     def open_session(self, session_id: str | None, **options: Any) -> Session:
         """Open a session of this agent, repaired if need be; a new one without an id.
@@ -126,32 +100,23 @@ class AgentHome:
             session_id=session_id,
         )
 
-    def _read(self) -> tuple[_Document, str]:
-        found = self.documents.get(_NAME)
-        if found is None:
-            return _Document(), MUST_NOT_EXIST
+    def _read(self) -> tuple[AgentDocument, str]:
         try:
-            document = msgspec.json.decode(found[0], type=_Document)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            return self._lost(found[0], error), found[1]
-        if document.version > _VERSION:
-            raise TooNew(
-                f"{_NAME} of {self.agent_id} has version {document.version},"
-                f" and this Holdfast knows {_VERSION}"
-            )
+            document, etag = read_agent(self.documents, self.agent_id)
+        except Damaged as error:
+            return self._lost(error), error.etag
         if document.agent_type is not None and document.agent_type != self.agent_type:
             raise self._mismatch(document.agent_type, document.current_session)
-        return document, found[1]
+        return document, etag
 
-    def _lost(self, data: bytes, error: Exception) -> _Document:
+    def _lost(self, error: Damaged) -> AgentDocument:
         """The pointer is damaged: keep its bytes, and take the agent's newest session."""
         try:
-            self.documents.put(_SET_ASIDE, data)
+            self.documents.put(_SET_ASIDE, error.data)
         except HoldfastError:
             pass  # the warning below tells of the damage all the same
         newest = self.hf.list(limit=1, agent_id=self.agent_id)
         if not self._told:
             self._told = True
-            text = f"{_NAME} of {self.agent_id} is damaged ({error}); its newest session is taken"
-            warnings.warn(text, RepairedWarning, stacklevel=5)
-        return _Document(current_session=newest[0].session_id if newest else None)
+            warnings.warn(f"{error}; its newest session is taken", RepairedWarning, stacklevel=5)
+        return AgentDocument(current_session=newest[0].session_id if newest else None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from holdfast.session._blobs import resolve_blobs
+from holdfast.session._blobs import blob_loader, resolve_blobs
 from holdfast.session._clock import Clock, new_session_id, now_ms
 from holdfast.session._hub import Hub, Subscriber
 from holdfast.session._liveness import is_alive
 from holdfast.session._loading import Loaded, load, load_state_at
-from holdfast.session._opening import Opening, Options
+from holdfast.session._opening import Opening, Options, check_title
 from holdfast.session._reading import read_range
 from holdfast.session._recording import Recorder
 from holdfast.session._session import Session
@@ -22,18 +22,30 @@ from holdfast.session._variables import NotStoredWarning
 from holdfast.session._writer import Draft, Writer
 
 if TYPE_CHECKING:
+    from holdfast.session._agent_pointer import AgentDocument, point_agent, read_agent
+    from holdfast.session._branches import Branches, check_new_id, detach_children
     from holdfast.session._follower import Follower
+    from holdfast.session._places import Place
     from holdfast.session._repair import Report, repair_log, verify_log
 
-# Loaded when first asked for: following and mending are rare.
+# Loaded when first asked for: branching, following and mending are rare.
 _LAZY = {
+    "AgentDocument": "_agent_pointer",
+    "Branches": "_branches",
     "Follower": "_follower",
+    "Place": "_places",
     "Report": "_repair",
+    "check_new_id": "_branches",
+    "detach_children": "_branches",
+    "point_agent": "_agent_pointer",
+    "read_agent": "_agent_pointer",
     "repair_log": "_repair",
     "verify_log": "_repair",
 }
 
 __all__ = [
+    "AgentDocument",
+    "Branches",
     "Clock",
     "Draft",
     "Follower",
@@ -42,6 +54,7 @@ __all__ = [
     "NotStoredWarning",
     "Opening",
     "Options",
+    "Place",
     "Recorder",
     "Report",
     "Session",
@@ -52,11 +65,17 @@ __all__ = [
     "ToolRun",
     "Turn",
     "Writer",
+    "blob_loader",
+    "check_new_id",
+    "check_title",
+    "detach_children",
     "is_alive",
     "load",
     "load_state_at",
     "new_session_id",
     "now_ms",
+    "point_agent",
+    "read_agent",
     "read_range",
     "repair_log",
     "resolve_blobs",

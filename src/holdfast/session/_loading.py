@@ -17,7 +17,7 @@ from holdfast.storage import Documents, Log
 if TYPE_CHECKING:
     from holdfast.model import Gap
 
-__all__ = ["Loaded", "load", "load_state_at"]
+__all__ = ["Loaded", "fits", "load", "load_state_at"]
 
 # The end of a line: eight digits, quote, brace, newline.
 _LINE_END_BYTES = 11
@@ -66,7 +66,7 @@ def load(
                     seq=snapshot.seq,
                 )
             continue
-        if _fits(snapshot, log):
+        if fits(snapshot, log):
             loaded = _fold_tail(log, snapshot, unseal)
             if not loaded.gaps:
                 return loaded
@@ -77,7 +77,7 @@ def load_state_at(log: Log, documents: Documents, at: int, *, unseal: Unseal | N
     """The fold of the events up to and including ``at``."""
     fold, position = Fold(), START
     snapshot = Snapshots(documents).newest(at)
-    if snapshot is not None and snapshot.offset <= log.size() and _fits(snapshot, log):
+    if snapshot is not None and snapshot.offset <= log.size() and fits(snapshot, log):
         fold, position = Fold(snapshot.state), snapshot.position
     for event in _events_from(LineReader(position, unseal), log):
         if event.seq > at:
@@ -94,7 +94,7 @@ def _candidates(snapshots: Snapshots) -> Iterator[Snapshot]:
             continue
 
 
-def _fits(snapshot: Snapshot, log: Log) -> bool:
+def fits(snapshot: Snapshot, log: Log) -> bool:
     """Whether the log's bytes before the snapshot's offset end as the snapshot says."""
     start = snapshot.offset - _LINE_END_BYTES
     end = next(log.read(start), b"")[:_LINE_END_BYTES] if start > 0 else b""

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.model import START, Event, LineReader, Position, Unseal, read_events
 from holdfast.storage import Log
 
-__all__ = ["read_range"]
+__all__ = ["read_range", "second_line"]
 
 _TAIL_BYTES_MIN = 1 << 16
 _TAIL_GROWTH = 8
@@ -77,7 +77,7 @@ def _backwards(log: Log, unseal: Unseal | None) -> Iterator[Event]:
 def _tail(log: Log, max_bytes: int, unseal: Unseal | None) -> list[Event] | None:
     """The events of the log's end, verified from the first line on; None if they cannot be."""
     offset, data = log.read_tail(max_bytes)
-    found = _first_line(offset, data)
+    found = second_line(offset, data)
     if found is None:
         return None
     position, taken = found
@@ -92,7 +92,7 @@ class _Numbered(msgspec.Struct):
     seq: int
 
 
-def _first_line(offset: int, data: bytes) -> tuple[Position, int] | None:
+def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
     """Where the second whole line of a tail begins, by what the first one says of itself."""
     if offset == 0:
         return START, 0

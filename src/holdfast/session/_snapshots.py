@@ -111,6 +111,13 @@ class Snapshots:
                     continue
         return None
 
+    def lend(self, seq: int, documents: Documents) -> None:
+        """Put one beside a log that begins with the same events; durable with its next sync."""
+        name = f"{_FOLDER}{seq}{_SUFFIX}"
+        found = self._documents.get(name)
+        if found is not None:
+            documents.put(name, found[0], sync=False)
+
     def prune(self, keep: int) -> None:
         """Remove all but the newest. What cannot be removed does no harm."""
         for seq in self.seqs()[keep:]:

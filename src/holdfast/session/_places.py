@@ -1,0 +1,155 @@
+"""Where an event ends in a log: found by looking at a few places, however long the log is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from holdfast.errors import Damaged, NotFound
+from holdfast.model import START, Event, LineReader, Position
+from holdfast.replay import check_format
+from holdfast.session._loading import fits
+from holdfast.session._reading import second_line
+from holdfast.session._snapshots import Snapshot, Snapshots
+from holdfast.storage import Documents, Log
+
+__all__ = ["Place", "find_place", "line_at", "read_line"]
+
+# A part as short as this is simply read; a longer one is halved until it is.
+_NEAR_BYTES = 1 << 15
+# Up to here every byte before the place is checked as well; that takes a few milliseconds.
+_CHECKED_BYTES_MAX = 1 << 22
+
+_decode_event = msgspec.json.Decoder(Event).decode
+
+
+class Place(NamedTuple):
+    """The end of an event, and what is known there."""
+
+    position: Position
+    open_line: bool = False
+    """Whether the last line of a plain log lacks its newline."""
+    snapshot: Snapshot | None = None
+    """The newest whole snapshot of the events before."""
+
+
+def find_place(log: Log, documents: Documents, at: int | None) -> Place:
+    """The end of event ``at``, or of the last whole one; of its batch, if it is inside one.
+
+    Raises NotFound for an event that is not there, Damaged if bytes before it are not as written
+    (as far as they are looked at: all since the newest snapshot, unless that is more than 4 MiB),
+    TooNew for a format that is not known here. The time does not grow with the log.
+    """
+    first = read_line(line_at(log, 0))
+    if first is not None:
+        check_format(first)
+    snapshot = _newest_snapshot(log, documents, at)
+    start = START if snapshot is None else snapshot.position
+    wanted = sys.maxsize if at is None else at
+    near = _approach(log, start, wanted) if first is not None and first.seq == 0 else start
+    place = _walk(log, near, wanted)
+    end = place.position
+    if end.seq == 0 or (at is not None and end.seq <= at):
+        raise NotFound(
+            f"there is no event {at or 0}; the last is {end.seq - 1}",
+            remedy="Choose an earlier one.",
+            seq=at,
+        )
+    _check_bytes(log, start, near)
+    return place._replace(snapshot=snapshot)
+
+
+def line_at(log: Log, offset: int) -> bytes:
+    """The line that begins at an offset; as much as there is of one that is not whole."""
+    found = b""
+    for chunk in log.read(offset):
+        found += chunk
+        if b"\n" in chunk:
+            break
+    return found[: found.find(b"\n") + 1]
+
+
+def read_line(line: bytes) -> Event | None:
+    """The event of a line, not verified; None if it is none, or is sealed."""
+    try:
+        return _decode_event(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _newest_snapshot(log: Log, documents: Documents, at: int | None) -> Snapshot | None:
+    found = Snapshots(documents).newest(at)
+    usable = found is not None and found.offset <= log.size() and fits(found, log)
+    return found if usable else None
+
+
+def _approach(log: Log, start: Position, wanted: int) -> Position:
+    """A place before the event, near enough to read on from; lines say themselves where they are.
+
+    Halves what is left until it is short, or until a place has no line that says so.
+    """
+    near, end = start, log.size()
+    while end - near.offset > _NEAR_BYTES:
+        middle = (near.offset + end) // 2
+        found = second_line(middle, next(log.read(middle), b""))
+        if found is None or not near.offset < found[0].offset <= end:
+            break
+        if found[0].seq <= wanted:
+            near = found[0]
+        else:
+            end = middle
+    return near
+
+
+def _walk(log: Log, start: Position, wanted: int) -> Place:
+    """Read on from a place until the event has ended. Raises Damaged where a line is not whole."""
+    reader = LineReader(start)
+    for line in _lines(log, start.offset):
+        for event in reader.feed(line):
+            check_format(event)
+        if reader.damaged:
+            break
+        if reader.position.seq > wanted:
+            return Place(reader.position)
+    for event in reader.finish():
+        check_format(event)
+    if reader.gaps:
+        raise _damaged(reader.gaps[0].first_seq)
+    return Place(reader.position, reader.open_line)
+
+
+def _lines(log: Log, offset: int) -> Iterator[bytes]:
+    rest = b""
+    for chunk in log.read(offset):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
+
+
+def _check_bytes(log: Log, start: Position, end: Position) -> None:
+    """Whether the bytes between two places are as written, unless there are too many of them."""
+    left = end.offset - start.offset
+    if not 0 < left <= _CHECKED_BYTES_MAX:
+        return
+    crc = start.crc
+    for chunk in log.read(start.offset):
+        crc = crc32(chunk[:left], crc)
+        left -= len(chunk[:left])
+        if not left:
+            break
+    if crc != end.crc:
+        raise _damaged(None)
+
+
+def _damaged(seq: int | None) -> Damaged:
+    where = "" if seq is None else f" at event {seq}"
+    return Damaged(
+        f"the log is damaged{where}, before the place that was asked for",
+        remedy="Choose an event before the damage, or run `holdfast repair` first.",
+        seq=seq,
+    )
