@@ -89,7 +89,7 @@ class Kit:
         for table, values in rows.items():
             for row in values:
                 marks = ", ".join("?" * len(row))
-                connection.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608
+                connection.execute(f"INSERT INTO {table} VALUES ({marks})", row)
         connection.commit()
         return connection.serialize()
 

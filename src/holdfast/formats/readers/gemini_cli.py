@@ -57,12 +57,15 @@ class GeminiCli:
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """Each file is a session."""
+        documents = names_of(source, ".json", _is_document)
         for name in names_of(source, ".jsonl", _is_log):
+            if name in documents:
+                continue
             chat = _Chat(source, name)
             for line, record in records(source, name, chat.book.problems):
                 chat.take(line, record)
             yield chat.foreign()
-        for name in names_of(source, ".json", _is_document):
+        for name in documents:
             chat = _Chat(source, name)
             chat.take_document(source.json(name))
             yield chat.foreign()
