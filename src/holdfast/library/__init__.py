@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from holdfast.library._holdfast import Holdfast, open  # noqa: A004 - the name that users call
+from holdfast.library._import_report import ImportedSession, ImportReport
+from holdfast.library._importing import Place
 from holdfast.library._reading import SnapshotInfo
 from holdfast.library._retention import Pruned
 from holdfast.library._trash import Trashed
 
-__all__ = ["Holdfast", "Pruned", "SnapshotInfo", "Trashed", "open"]
+__all__ = [
+    "Holdfast",
+    "ImportReport",
+    "ImportedSession",
+    "Place",
+    "Pruned",
+    "SnapshotInfo",
+    "Trashed",
+    "open",
+]

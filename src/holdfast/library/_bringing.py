@@ -42,9 +42,20 @@ class _Clock:
 
     def __init__(self, stamp: int) -> None:
         self.stamp = stamp
+        self._latest = stamp
 
     def __call__(self) -> int:
         return self.stamp
+
+    def pass_to(self, stamp: int | None) -> int:
+        """The time of the next event: its own, or that of the one before it."""
+        self.stamp = stamp or self.stamp
+        self._latest = max(self._latest, self.stamp)
+        return self.stamp
+
+    def end(self) -> None:
+        """Stand at the latest time there was: the last event says when a session was changed."""
+        self.stamp = self._latest
 
 
 def bring(
@@ -163,13 +174,14 @@ def _record(
         _extend(session, drafts[:1], clock)
         for batch in _batches(drafts[1:]):
             _extend(session, batch, clock)
+        clock.end()
 
 
 def _extend(session: Session, batch: list[Draft], clock: _Clock) -> None:
-    events: list[Any] = []
-    for draft in batch:
-        clock.stamp = draft.timestamp or clock.stamp
-        events.append(EventDraft(draft.type, draft.data, draft.run, draft.key, clock.stamp))
+    events: list[Any] = [
+        EventDraft(draft.type, draft.data, draft.run, draft.key, clock.pass_to(draft.timestamp))
+        for draft in batch
+    ]
     session.extend(events)
 
 

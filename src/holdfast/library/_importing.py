@@ -26,6 +26,12 @@ class Place(msgspec.Struct, frozen=True):
     tool: str
     path: str
 
+    def signs(self) -> dict[str, tuple[int, int]]:
+        """The files there with time and size of each: what has changed shows without reading it."""
+        from holdfast.library._scanning import signs
+
+        return signs(self.path)
+
 
 class Importing(Reading):
     """What can be brought in."""

@@ -26,15 +26,15 @@ def find_places(tool: str | None = None) -> list[Place]:
     return list(found.values())
 
 
-def signs(place: Place) -> dict[str, Sign]:
+def signs(path: str) -> dict[str, Sign]:
     """The files at a place with a sign of each, so that a change can be seen without reading."""
     found: dict[str, Sign] = {}
-    for path in _files(place.path):
+    for file in _files(path):
         try:
-            node = os.stat(path)
+            node = os.stat(file)
         except OSError:
             continue
-        found[path] = (node.st_mtime_ns, node.st_size)
+        found[file] = (node.st_mtime_ns, node.st_size)
     return found
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any, NoReturn
 
 import click
@@ -30,6 +31,7 @@ SECTIONS = {
         "snapshots": "List the snapshots of a session.",
         "recover": "Print a valid message list from any session or log file.",
         "export": "Write a session as a document, a bundle, or for another tool.",
+        "import": "Bring in sessions of other tools, bundles and message lists.",
     },
     "Care": {
         "verify": "Check every byte of sessions and say what is whole.",
@@ -101,7 +103,8 @@ class _Verbs(click.Group):
         """The verb of that name, loaded now."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"holdfast.apps.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = import_module(f"holdfast.apps.cli.{module}").command
         return command
 
     def resolve_command(

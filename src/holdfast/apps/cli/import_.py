@@ -1,0 +1,213 @@
+"""``holdfast import``: sessions of other tools, bundles and message lists, brought in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._progress import progress
+from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._words import counted
+from holdfast.errors import KeyMissing, UsageError
+from holdfast.library import ImportReport, Place
+
+__all__ = ["command"]
+
+_PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
+_STYLES = {"imported": "good", "updated": "good", "unchanged": "faint", "failed": "bad"}
+_REASONS_SHOWN = 10
+
+
+@click.command(
+    "import",
+    short_help="Bring in sessions of other tools, bundles and message lists.",
+    epilog="""\b
+Examples:
+  holdfast import ~/.codex/sessions
+  holdfast import trip.holdfast messages.json
+  holdfast import old-logs --format event-folder --dry-run
+  holdfast import --scan
+  holdfast import --scan --tool claude-code --watch
+""",
+)
+@click.argument("paths", metavar="PATH...", nargs=-1)
+@click.option(
+    "--format",
+    "format",
+    default="auto",
+    show_default=True,
+    metavar="FORMAT",
+    help="Whose files they are: a tool's name, bundle, messages, or auto, by their content.",
+)
+@click.option("--scan", is_flag=True, help="Find the sessions of every tool of this user.")
+@click.option("--tool", metavar="TOOL", help="With --scan: only of this tool.")
+@click.option("--watch", is_flag=True, help="Stay, and bring in what comes; ctrl-c ends it.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.05),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --watch: how often to look.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would come, and record nothing.")
+@json_option
+@store_option
+@click.pass_obj
+def command(
+    app: App,
+    /,
+    *,
+    paths: tuple[str, ...],
+    format: str,
+    scan: bool,
+    tool: str | None,
+    watch: bool,
+    every: float,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Bring in sessions from files and folders of other tools, from bundles and message lists.
+
+    Files are only read. Importing the same again adds what is new and nothing else. What a file
+    brings is not trusted: no permission, plugin or setting comes in with it.
+    """
+    _check(paths, format, tool, scan=scan)
+    importing = _Importing(app, dry_run=dry_run, as_json=as_json)
+    if watch:
+        return importing.watch(paths, format, tool, scan=scan, every=every)
+    report = importing.take(_places(app, paths, format, tool, scan=scan))
+    if not report.sessions and len(paths) == 1 and report.errors:
+        raise report.errors[0]
+    importing.tell(report)
+    return 1 if report.errors else 0
+
+
+def _check(paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool) -> None:
+    if scan == bool(paths):
+        raise UsageError(
+            "an import needs the paths of files or folders, or --scan alone",
+            remedy="holdfast import PATH..., or holdfast import --scan",
+        )
+    if tool is not None and not scan:
+        raise UsageError("--tool goes with --scan", remedy=f"Use --format {tool} for a path.")
+    if scan and format != "auto":
+        raise UsageError("--format goes with paths", remedy="Use --tool with --scan.")
+
+
+def _places(
+    app: App, paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool
+) -> list[Place]:
+    if scan:
+        return app.library.places(tool)
+    return [Place(format, path) for path in paths]
+
+
+class _Importing:
+    """Brings places in, one after the other, and tells what came of it."""
+
+    def __init__(self, app: App, *, dry_run: bool, as_json: bool) -> None:
+        self._app = app
+        self._dry_run = dry_run
+        self._as_json = as_json
+
+    def take(self, places: list[Place]) -> ImportReport:
+        """Import every place, under a bar if it takes long."""
+        report = ImportReport()
+        for place in progress(self._app.err, places, "importing"):
+            found = self._import(place)
+            report.sessions += found.sessions
+            report.skipped += found.skipped
+            report.errors += found.errors
+        return report
+
+    def _import(self, place: Place) -> ImportReport:
+        library = self._app.library
+        given = os.environ.get(_PASSPHRASE)
+        report = library.import_all(
+            [place.path], place.tool, dry_run=self._dry_run, passphrase=given
+        )
+        sealed = any(isinstance(error, KeyMissing) for error in report.errors)
+        if sealed and given is None and sys.stdin.isatty():
+            asked: str = click.prompt("Passphrase", hide_input=True, err=True)
+            report = library.import_all(
+                [place.path], place.tool, dry_run=self._dry_run, passphrase=asked
+            )
+        return report
+
+    def tell(self, report: ImportReport) -> None:
+        """What came in, and what did not."""
+        if self._as_json:
+            self._app.out.json({"sessions": report.sessions, "skipped": report.skipped})
+            return
+        self._tell_sessions(report)
+        self._tell_reasons(report)
+        counts = [
+            f"{len(report.of(outcome))} {outcome}"
+            for outcome in ("imported", "updated", "unchanged", "failed")
+            if report.of(outcome)
+        ]
+        told = ", ".join(counts) or "No sessions were found"
+        self._app.err.line(told + (" (nothing was recorded)" if self._dry_run else ""))
+
+    def _tell_sessions(self, report: ImportReport) -> None:
+        few = len(report.sessions) <= _REASONS_SHOWN
+        for row in report.sessions:
+            if few or row.outcome != "unchanged":
+                self._app.out.line(
+                    Span(f"{row.outcome:9} ", _STYLES[row.outcome]),
+                    Span(row.session_id, "name"),
+                    f"  {row.title}" if row.title else "",
+                )
+
+    def _tell_reasons(self, report: ImportReport) -> None:
+        reasons = [f"{row.session_id}: {row.reason}" for row in report.failed]
+        reasons += [f"{one.source}: {one.reason}" for one in report.skipped]
+        reasons += [f"{row.source}: {text}" for row in report.sessions for text in row.problems]
+        for text in reasons[:_REASONS_SHOWN]:
+            self._app.warn(text)
+        if len(reasons) > _REASONS_SHOWN:
+            self._app.warn(f"and {counted(len(reasons) - _REASONS_SHOWN, 'more of the kind')}")
+
+    def watch(
+        self, paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool, every: float
+    ) -> int:
+        """Bring in what is there and then what comes, until ctrl-c. Only changes are told."""
+        seen: dict[str, object] = {}
+        if self._app.err.is_terminal:
+            self._app.err.line(Span("watching; ctrl-c ends it", "faint"))
+        try:
+            while True:
+                for place in _places(self._app, paths, format, tool, scan=scan):
+                    now = place.signs()
+                    if seen.get(place.path) != now:
+                        seen[place.path] = now
+                        self._tell_changes(self._import(place))
+                time.sleep(every)
+        except KeyboardInterrupt:
+            return 0
+
+    def _tell_changes(self, report: ImportReport) -> None:
+        changed = [row for row in report.sessions if row.outcome != "unchanged"]
+        for row in changed:
+            if self._as_json:
+                self._app.out.json_line(row)
+            else:
+                self._app.out.line(
+                    Span(f"{row.outcome:9} ", _STYLES[row.outcome]),
+                    Span(row.session_id, "name"),
+                    f"  {counted(row.events, 'event')}",
+                )
+        self._app.out.flush()
+        if not self._as_json:
+            self._tell_skipped(one.reason for one in report.skipped)
+
+    def _tell_skipped(self, reasons: Iterable[str]) -> None:
+        for reason in list(reasons)[:_REASONS_SHOWN]:
+            self._app.warn(reason)
