@@ -11,7 +11,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock fuzz torture
+.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock fuzz torture test-peers
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ fuzz: $(READY)  ## The property tests with many more examples: an hour and more 
 
 torture: $(READY)  ## The whole crash campaign: every state, every position, 20,000 kills
 	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=auto --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash)
+
+test-peers: $(READY)  ## Real coding agents resume what is exported (downloads about 1 GB of npm packages once)
+	PEERS=all $(BIN)/pytest -m peers --durations=0 $(or $(PYTEST_ARGS),tests/formats/test_peers.py)
 
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict

@@ -28,38 +28,36 @@ PIECES = [
     "&lt;script&gt;", "&#60;b&#62;", "&amp;lt;", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x9b2J",
     "\u202eright to left", "\u2066isolate", "\u200b", "\ufeff", "\U000e0041", "nul\x00byte", "\x08",
     "half \ud800 pair", "\udfff", "cr\ronly", "crlf\r\nline", "\u2028", "\x0c", "\x85", "tab\t# x",
-    "    # indented", "\t```", "*emph", "**bold", "_u_", "~~s", "end\\", "\\", "]]>", "''\"\"", "$$",
+    "    # indented", "\t```", "*emph", "**bold", "_u_", "~~s", "end\\", "\\", "]]>", "''", "$$",
     "|", "+++", "===", "=", "-", "+ \n- \n* ", "1) x", "#\t", "&#0;", "plain words", "", "\n\n\n",
 ]  # fmt: skip
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 HEADING = re.compile(r"(👤 User|🤖 Assistant|⚙️ System|🔧 Tool) \[\d\d:\d\d:\d\d\]\Z")
-TAGS = set(
-    [
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "header",
-        "h1",
-        "dl",
-        "dt",
-        "dd",
-        "main",
-        "article",
-        "h2",
-        "time",
-        "span",
-        "div",
-        "pre",
-        "details",
-        "summary",
-        "b",
-        "p",
-        "img",
-    ]
-)
+TAGS = {
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "body",
+    "header",
+    "h1",
+    "dl",
+    "dt",
+    "dd",
+    "main",
+    "article",
+    "h2",
+    "time",
+    "span",
+    "div",
+    "pre",
+    "details",
+    "summary",
+    "b",
+    "p",
+    "img",
+}
 
 
 def hostile(rng: random.Random) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import click
@@ -93,7 +94,9 @@ def format_by_name(path: str | None) -> str:
 def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]) -> None:
     output = given["output"]
     chosen = format or format_by_name(output)
-    options = {name: given[name] for name in ("zone", "cwd", "model") if given[name] is not None}
+    options: dict[str, Any] = {
+        name: given[name] for name in ("zone", "cwd", "model") if given[name] is not None
+    }
     if given["seal"]:
         options["passphrase"] = _passphrase(chosen)
     if output is not None and output != "-":
@@ -113,7 +116,7 @@ def _passphrase(format: str) -> str:
     found = os.environ.get(_PASSPHRASE)
     if found:
         return found
-    if not click.get_text_stream("stdin").isatty():
+    if not sys.stdin.isatty():
         raise UsageError("sealing needs a passphrase", remedy=f"Set {_PASSPHRASE}.")
     prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True)
     return prompted
