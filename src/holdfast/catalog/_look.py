@@ -32,6 +32,7 @@ STEP_BYTES = 8 << 20
 # The end of a line: eight digits, quote, brace, newline.
 _LINE_END_BYTES = 11
 _DIGITS = 8
+_BLOB_MARK = b'"$blob":'
 _KEPT_METADATA = ("pinned", "legal_hold")
 
 
@@ -67,6 +68,7 @@ class _Reading:
         self._rebooted = rebooted
         self._id = entry.key.rpartition("/")[2]
         self._lost = 0
+        self._shorter: Kept | None = None
 
     def closed_book(self, state: str) -> Update:
         """The row of a log that cannot be read here."""
@@ -85,13 +87,15 @@ class _Reading:
         reader = LineReader(
             known.position if known else START, chained=known.chained if known else None
         )
-        events, ended = _read_step(log, reader)
+        events, ended, has_blobs = _read_step(log, reader)
         fold = Fold(state)
         if known is None and events and events[0].type == "session_start":
             check_format(events[0])
         state = fold.fold(events)
-        whole_events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
-        counted = tallied(tally, whole_events)
+        self._compare(state)
+        if has_blobs:
+            events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
+        counted = tallied(tally, events)
         damaged = bool(reader.gaps) or (known is not None and known.damaged)
         meta = self._describe(state, damaged=damaged or bool(self._lost))
         row = Row(
@@ -112,7 +116,7 @@ class _Reading:
             row=row,
             state=_slim(state).to_json(),
             tally=counted.data,
-            events=whole_events,
+            events=events,
             whole=base is None,
             version=self._version(),
         )
@@ -130,12 +134,20 @@ class _Reading:
         self._lost = row.lost if same else 0
         if size < row.position.offset:
             if same and not self._excused(row):
-                self._lost = max(row.lost, row.position.seq)
+                self._shorter = kept
             return None
         finished = row.etag != NEVER_READ
         if finished and size == row.position.offset:
             return None  # written anew at the same length: any byte may be another
         return kept if _fits(row.position, log) else None
+
+    def _compare(self, state: State) -> None:
+        """Note that events are missing, if this is the log that was longer before."""
+        before, _ = _kept_state(self._shorter)
+        if before is None or self._shorter is None:
+            return
+        if before.log == state.log or not state.event_count:
+            self._lost = max(self._lost, self._shorter.row.position.seq)
 
     def _excused(self, row: Row) -> bool:
         """Whether power loss explains that the log is shorter: nobody had synced it yet."""
@@ -178,18 +190,20 @@ def _kept_state(base: Kept | None) -> tuple[State | None, Tally]:
     return None, Tally()
 
 
-def _read_step(log: Log, reader: LineReader) -> tuple[list[Event], bool]:
-    """The next events, and whether they are the last."""
+def _read_step(log: Log, reader: LineReader) -> tuple[list[Event], bool, bool]:
+    """The next events, whether they are the last, and whether some refer to payloads elsewhere."""
     events: list[Event] = []
-    size = 0
+    size, has_blobs, end = 0, False, b""
     for chunk in log.read(reader.position.offset):
+        has_blobs = has_blobs or _BLOB_MARK in chunk or _BLOB_MARK in end + chunk[:8]
+        end = chunk[-8:]
         events += reader.feed(chunk)
         size += len(chunk)
         # What follows damage is known only at the end of the log.
         if size >= STEP_BYTES and events and not reader.damaged:
-            return events, False
+            return events, False, has_blobs
     events += reader.finish()
-    return events, True
+    return events, True, has_blobs
 
 
 def _fits(position: Position, log: Log) -> bool:
