@@ -140,15 +140,15 @@ def test_state_is_compared_with_what_both_had():
     assert {name for kind, name in found if kind == "todo"} == {"t", "t (2)"}
 
 
-def test_cost_is_as_recorded_or_by_the_price_list():
-    """A recorded cost wins; without one the price list is asked; without both nobody knows."""
+def test_cost_is_as_recorded_or_as_someone_says():
+    """Without a function that knows prices only what was recorded counts."""
     a = branch("a", *said("x", usage={"output_tokens": 10, "cost": 0.5}))
     b = branch("b", *said("x", usage={"output_tokens": 20}, model="m"))
-    assert compare(a, b).b.cost is None
-    found = compare(a, b, price=lambda model, tokens: {"m": 0.1}[model] * tokens.output_tokens)
-    assert (found.a.cost, found.b.cost) == (0.5, 2.0)
+    found = compare(a, b)
+    assert (found.a.cost, found.b.cost) == (0.5, None)
     assert (found.a.tokens, found.b.tokens_in_all) == (10, 20)
-    assert compare(a, b, price=lambda model, tokens: None).b.cost is None
+    found = compare(a, b, cost=lambda events: float(len(events)))
+    assert (found.a.cost, found.b.cost) == (2.0, 2.0)
 
 
 def test_tokens_are_found_wherever_logs_have_them():

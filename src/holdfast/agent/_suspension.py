@@ -86,10 +86,11 @@ def _read(session: Session) -> dict[str, Waiting]:
         if event.type == "suspended":
             one = _waiting(event.data)
             waiting[one.digest] = one
-        elif event.type == "resumed":
+        elif event.type in ("resumed", "forked", "merged"):
             digest = event.data.get("token")
             for one in waiting.values():
-                # Without a token the session went on by itself: no answer is awaited any more.
+                # Without a token the session went on by itself: no answer is awaited any more. A
+                # fork waits for nothing: the token is its parent's, and works once.
                 one.done = one.done or digest in (None, one.digest)
     return waiting
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.library._branching import Forebear, Lineage
 from holdfast.library._holdfast import Holdfast, open  # noqa: A004 - the name that users call
 from holdfast.library._import_report import ImportedSession, ImportReport
 from holdfast.library._importing import Place
@@ -10,9 +11,11 @@ from holdfast.library._retention import Pruned
 from holdfast.library._trash import Trashed
 
 __all__ = [
+    "Forebear",
     "Holdfast",
     "ImportReport",
     "ImportedSession",
+    "Lineage",
     "Place",
     "Pruned",
     "SnapshotInfo",

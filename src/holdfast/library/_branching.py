@@ -19,7 +19,7 @@ from holdfast.session import Draft, new_session_id, read_range
 
 if TYPE_CHECKING:
     from holdfast.model import Event
-    from holdfast.replay import Clash, Comparison, MergeReport, Tokens, Told, TurnView
+    from holdfast.replay import Clash, Comparison, MergeReport, Told, TurnView
     from holdfast.session import Branches, Place, Session
 
 __all__ = ["Branching", "Forebear", "Lineage"]
@@ -99,12 +99,12 @@ class Branching(Finding):
                 break
             met.add(found.session_id)
             current = found.session_id
-        rows = self.list(limit=None)
+        rows = self.list(limit=None, parent=id)
         return Lineage(
             session_id=id,
             root=parents[-1].session_id if parents else id,
             parents=parents,
-            children=[row.session_id for row in rows if row.parent == id and row.session_id != id],
+            children=[row.session_id for row in rows if row.session_id != id],
         )
 
     def compare(self, a: str, b: str) -> Comparison:
@@ -114,7 +114,7 @@ class Branching(Finding):
         """
         from holdfast.replay import compare
 
-        return compare(self._told(a), self._told(b), price=_price())
+        return compare(self._told(a), self._told(b), cost=self._cost)
 
     def merge(
         self,
@@ -231,6 +231,9 @@ class Branching(Finding):
         events.extend(of_known_format(read_range(self._store.log(self._stored(id)), stop=stop)))
         return Told(id, events)
 
+    def _cost(self, events: builtins.list[Event]) -> float | None:
+        from holdfast._config import load_prices
+        from holdfast.catalog._prices import cost_of
+        from holdfast.catalog._tally import Tally
 
-def _price() -> Callable[[str, Tokens], float | None] | None:
-    return None
+        return cost_of(Tally().feed(events), load_prices(self._settings.configuration))

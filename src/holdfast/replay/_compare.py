@@ -20,8 +20,8 @@ __all__ = [
     "Ancestor",
     "Change",
     "Comparison",
+    "Cost",
     "FileUse",
-    "Price",
     "Side",
     "Told",
     "ToolUse",
@@ -29,8 +29,8 @@ __all__ = [
     "compare",
 ]
 
-Price = Callable[[str, Tokens], float | None]
-"""What tokens of a model cost; None where that is not known."""
+Cost = Callable[[list[Event]], float | None]
+"""What the requests in these events cost; None where that is not known."""
 
 # Beyond so many pairs to look at, turns are simply put side by side in their order.
 _PAIRS_MAX = 4_000_000
@@ -64,7 +64,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 0
     tokens_in_all: int = 0
     cost: float | None = None
-    """As recorded, else by the price list; None where neither knows."""
+    """In US dollars; None where that is not known."""
 
 
 class TurnPair(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,15 +123,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return not self.turns and not self.changes
 
 
-def compare(a: Told, b: Told, *, price: Price | None = None) -> Comparison:
+def compare(a: Told, b: Told, *, cost: Cost | None = None) -> Comparison:
     """What two sessions have in common and in what they differ. Never raises about content."""
     shared = common_prefix(a.events, b.events)
     own_a, own_b = _after(a.events, shared), _after(b.events, shared)
     base, state_a, state_b = fold(a.events, at=shared), fold(a.events), fold(b.events)
     turns_a, turns_b = split_turns(own_a), split_turns(own_b)
     return Comparison(
-        a=_side(a, state_a, turns_a, price),
-        b=_side(b, state_b, turns_b, price),
+        a=_side(a, state_a, turns_a, cost),
+        b=_side(b, state_b, turns_b, cost),
         ancestor=_ancestor(a, shared),
         turns=pair_turns(turns_a, turns_b),
         tools=_tools(own_a, own_b),
@@ -152,8 +152,9 @@ def _ancestor(a: Told, shared: int) -> Ancestor | None:
     return Ancestor(session_id=segment.session, seq=shared, turns=len(split_turns(common)))
 
 
-def _side(told: Told, state: State, turns: list[Turn], price: Price | None) -> Side:
-    used = tokens_of(event for turn in turns for event in turn.events)
+def _side(told: Told, state: State, turns: list[Turn], cost: Cost | None) -> Side:
+    events = [event for turn in turns for event in turn.events]
+    used = tokens_of(events)
     return Side(
         session_id=told.session_id,
         title=state.shown_title,
@@ -161,20 +162,13 @@ def _side(told: Told, state: State, turns: list[Turn], price: Price | None) -> S
         turns=len(turns),
         tokens=sum(tokens.total_tokens for tokens in used.values()),
         tokens_in_all=state.usage.total_tokens,
-        cost=_cost(used, price),
+        cost=_recorded_cost(used) if cost is None else cost(events),
     )
 
 
-def _cost(used: dict[str, Tokens], price: Price | None) -> float | None:
-    found = [_cost_of(model, tokens, price) for model, tokens in used.items()]
-    known = [cost for cost in found if cost is not None]
+def _recorded_cost(used: dict[str, Tokens]) -> float | None:
+    known = [tokens.cost for tokens in used.values() if tokens.cost is not None]
     return sum(known) if known else None
-
-
-def _cost_of(model: str, tokens: Tokens, price: Price | None) -> float | None:
-    if tokens.cost is not None or price is None:
-        return tokens.cost
-    return price(model, tokens)
 
 
 def pair_turns(a: list[Turn], b: list[Turn]) -> list[TurnPair]:

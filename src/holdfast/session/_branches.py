@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.errors import Conflict, InvalidId, NotFound, UsageError
-from holdfast.model import Limits, check_id
+from holdfast.errors import Conflict, HoldfastError, InvalidId, NotFound, UsageError
+from holdfast.model import Event, Limits, check_id
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._places import Place, find_place, line_at, read_line
 from holdfast.session._snapshots import Snapshots
@@ -108,8 +108,8 @@ class Branches:
         """The root that the parent names, as far as that can be told without reading it all."""
         base = self._store.base_size(key)
         if base:
-            event = read_line(line_at(self._store.log(key), base))
-            root = _data(event).get("root") if event is not None else None
+            data = _data(read_line(line_at(self._store.log(key), base)))
+            root = data.get("root") or data.get("session")
             if isinstance(root, str):
                 return root
         return None if place.snapshot is None else place.snapshot.state.root
@@ -164,11 +164,8 @@ def _taken(new_id: str) -> UsageError:
     )
 
 
-def _data(event: Any) -> dict[str, Any]:
-    from holdfast.errors import HoldfastError
-
+def _data(event: Event | None) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = event.data
+        return {} if event is None else event.data
     except HoldfastError:
         return {}
-    return found

@@ -111,8 +111,6 @@ def _walk(log: Log, start: Position, wanted: int) -> Place:
     for line in _lines(log, start.offset):
         for event in reader.feed(line):
             check_format(event)
-        if reader.damaged:
-            break
         if reader.position.seq > wanted:
             return Place(reader.position)
     for event in reader.finish():
