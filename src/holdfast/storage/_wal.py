@@ -17,6 +17,8 @@ _MAGIC = (0x377F0682, 0x377F0683)
 _PAGE_BYTES_MAX = 65_536
 _FORMAT = slice(18, 20)  # of writing and reading; 1 is a file without a write-ahead log
 _HEADER_BYTES = 100
+_PAGE_SIZE, _PAGE_SIZE_AT = struct.Struct(">H"), 16
+_PAGE_COUNT, _PAGE_COUNT_AT = struct.Struct(">I"), 28
 
 
 def merge_wal(database: bytes, wal: bytes) -> bytes:
@@ -33,7 +35,19 @@ def merge_wal(database: bytes, wal: bytes) -> bytes:
             pages.clear()
     if len(merged) >= _HEADER_BYTES:
         merged[_FORMAT] = b"\1\1"
+        _declare_pages(merged)
     return bytes(merged)
+
+
+def _declare_pages(merged: bytearray) -> None:
+    """Let a file that was cut short say how long it is: SQLite then reads the pages there are."""
+    (page_bytes,) = _PAGE_SIZE.unpack_from(merged, _PAGE_SIZE_AT)
+    page_bytes = _PAGE_BYTES_MAX if page_bytes == 1 else page_bytes
+    (declared,) = _PAGE_COUNT.unpack_from(merged, _PAGE_COUNT_AT)
+    there = len(merged) // page_bytes if page_bytes else 0
+    if 0 < there < declared:
+        _PAGE_COUNT.pack_into(merged, _PAGE_COUNT_AT, there)
+        del merged[there * page_bytes :]
 
 
 def _commit(merged: bytearray, pages: dict[int, bytes], size: int) -> None:

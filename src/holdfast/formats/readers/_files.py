@@ -5,12 +5,15 @@ Looking does not use a file up: what no reader reads is offered to the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidData
 from holdfast.formats._bounds import decode_document
 from holdfast.formats._source import Source
+
+if TYPE_CHECKING:
+    from holdfast.storage import ForeignDatabase
 
 __all__ = [
     "any_of",
@@ -92,16 +95,27 @@ def tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
 
 
 def whole_rows(
-    rows: Iterable[dict[str, Any]], name: str, problems: list[str]
+    database: ForeignDatabase, table: str, column: str, name: str, problems: list[str]
 ) -> list[dict[str, Any]]:
-    """The rows of a table, as far as the database is whole."""
-    found: list[dict[str, Any]] = []
+    """The rows of a table in the order of a column, as far as the database is whole.
+
+    Where it is damaged, what lies before the damage and what lies after it is kept.
+    """
     try:
-        for row in rows:
-            found.append(row)  # noqa: PERF402 - what came before the damage is kept
+        # Both names are words of our own, never of the file.
+        return list(database.rows(f"SELECT * FROM {table} ORDER BY {column}"))  # noqa: S608
     except InvalidData as error:
-        problems.append(f"{name}: {error}; rows after the damage are missing")
-    return found
+        problems.append(f"{name}: {error}; rows of {table} are missing")
+    found: dict[Any, dict[str, Any]] = {}
+    for way in ("ASC", "DESC"):
+        query = f"SELECT rowid AS _at, * FROM {table} ORDER BY _at {way}"  # noqa: S608
+        rows = database.rows(query)
+        try:
+            for row in rows:
+                found.setdefault(row.pop("_at"), row)
+        except InvalidData:
+            continue
+    return sorted(found.values(), key=lambda row: (str(type(row[column])), row[column]))
 
 
 def stem(name: str) -> str:

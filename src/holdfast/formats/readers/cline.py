@@ -150,8 +150,7 @@ def _read_index(source: Source, name: str) -> Iterator[Foreign]:
     """The sessions that the index knows; their messages lie elsewhere."""
     problems: list[str] = []
     with source.database(name) as database:
-        query = "SELECT * FROM sessions ORDER BY session_id"
-        rows = whole_rows(database.rows(query), name, problems)
+        rows = whole_rows(database, "sessions", "session_id", name, problems)
     for row in rows:
         about = row | {"metadata": json_value(row.get("metadata_json"))}
         own = text(row.get("session_id"))

@@ -65,7 +65,8 @@ class Goose:
             yield _read_log(source, name)
         for name in names_of(source, ".json", _is_export):
             session = mapping(source.json(name))
-            yield _foreign(session, items(session["conversation"]), stem(name), [])
+            own = first_text(session.get("id")) or stem(name)
+            yield _foreign(session, items(session["conversation"]), own, [])
 
 
 def _is_database(source: Source, name: str) -> bool:
@@ -93,10 +94,8 @@ def _read_database(source: Source, name: str) -> Iterator[Foreign]:
     problems: list[str] = []
     messages: dict[str, list[Record]] = {}
     with source.database(name) as database:
-        rows = database.rows("SELECT * FROM sessions ORDER BY id")
-        sessions = whole_rows(rows, name, problems)
-        rows = database.rows("SELECT * FROM messages ORDER BY id")
-        for row in whole_rows(rows, name, problems):
+        sessions = whole_rows(database, "sessions", "id", name, problems)
+        for row in whole_rows(database, "messages", "id", name, problems):
             messages.setdefault(text(row.get("session_id")), []).append(row)
     known = {text(session.get("id")) for session in sessions}
     sessions += [{"id": id} for id in messages if id not in known]

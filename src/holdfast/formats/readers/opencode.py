@@ -76,9 +76,9 @@ def _is_export(source: Source, name: str) -> bool:
 def _read_database(source: Source, name: str) -> Iterator[Foreign]:
     problems: list[str] = []
     with source.database(name) as database:
-        sessions = whole_rows(database.rows("SELECT * FROM session ORDER BY id"), name, problems)
-        messages = whole_rows(database.rows("SELECT * FROM message ORDER BY id"), name, problems)
-        parts = whole_rows(database.rows("SELECT * FROM part ORDER BY id"), name, problems)
+        sessions = whole_rows(database, "session", "id", name, problems)
+        messages = whole_rows(database, "message", "id", name, problems)
+        parts = whole_rows(database, "part", "id", name, problems)
     by_message = _group(parts, "message_id")
     by_session = _group(messages, "session_id")
     for session in sessions:
