@@ -119,8 +119,13 @@ def _fold_char(char: str) -> str:
         return f" {char.lower()} "
     if category[0] not in "LMN":
         return " "
-    apart = unicodedata.normalize("NFKD", char.casefold()).casefold().lower()
-    return "".join(map(_keep, apart))
+    # Accents go before the case does: some of them have one of their own.
+    bare = _kept(unicodedata.normalize("NFKD", char)).casefold().lower()
+    return _kept(unicodedata.normalize("NFKD", bare))
+
+
+def _kept(parts: str) -> str:
+    return "".join(map(_keep, parts))
 
 
 def _keep(part: str) -> str:

@@ -114,7 +114,7 @@ def scan_logs(store: Store, sessions: Iterable[SessionMetadata], asked: Asked) -
     while query is not None and not hits:
         hits = [hit for meta, one in heard if (hit := _scanned(query, meta, one)) is not None]
         query = query.widened()
-    hits.sort(key=lambda hit: (-hit.timestamp, hit.session_id, hit.seq))
+    hits.sort(key=lambda hit: (-hit.timestamp, hit.session_id, -hit.seq))
     return hits if asked.limit is None else hits[: asked.limit]
 
 

@@ -127,7 +127,7 @@ def _search(
                 finds.append(find)
         if limit is not None and len(finds) >= limit:
             break
-    finds.sort(key=lambda find: (-find.score, -find.timestamp, find.session, find.seq))
+    finds.sort(key=lambda find: (-find.score, -find.timestamp, find.session, -find.seq))
     return finds
 
 

@@ -36,6 +36,7 @@ STYLES = {
     "assistant": "bold blue",
     "tool": "magenta",
     "thinking": "italic dim",
+    "found": "bold reverse",
 }
 
 

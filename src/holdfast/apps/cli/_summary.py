@@ -13,10 +13,11 @@ from holdfast.apps.cli._words import ago, clock, counted, day_time
 from holdfast.model import Event, SessionMetadata
 from holdfast.session import now_ms
 
-__all__ = ["last_of", "print_conversation", "print_header"]
+__all__ = ["last_of", "print_around", "print_conversation", "print_header"]
 
 T = TypeVar("T")
 _LABEL_CHARS = 10
+_AROUND = 3
 _STYLES = {
     "user": "user",
     "assistant": "assistant",
@@ -30,8 +31,8 @@ _STYLES = {
 _MARKS = {"call": "→ ", "result": "← ", "failure": "✗ ", "note": "· "}
 
 
-def print_header(app: App, row: SessionMetadata, at: int | None) -> None:
-    """What the session is: title, times, sizes, place."""
+def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> None:
+    """What the session is: title, times, sizes, place, and which part of it is ``shown``."""
     now = now_ms()
     app.out.line(Span(row.title or "(no title)", "strong"))
     tokens = f"{row.total_tokens:,}" if row.total_tokens else ""
@@ -46,7 +47,7 @@ def print_header(app: App, row: SessionMetadata, at: int | None) -> None:
         "parent": row.parent or "",
         "state": row.status if row.state == "ok" else row.state,
         "location": app.library.location(row.session_id),
-        "shown": "" if at is None else f"as it was after event {at}",
+        "shown": shown or "",
     }
     for name, value in fields.items():
         if value:
@@ -70,13 +71,40 @@ def print_conversation(
         app.out.line(Span("  Nothing was said yet.", "faint"))
 
 
+def print_around(app: App, events: Iterable[Event], at: int, *, full: bool) -> None:
+    """What was said at an event, marked and whole, with a few entries before and after it."""
+    before: deque[Entry] = deque(maxlen=_AROUND + 1)
+    after: list[Entry] = []
+    skipped = left = 0
+    for entry in transcript(events):
+        if not before or entry.seq <= at:
+            skipped += len(before) > _AROUND
+            before.append(entry)
+        elif len(after) < _AROUND:
+            after.append(entry)
+        else:
+            left += 1
+    _print_left_out(app, skipped, "earlier")
+    for entry in (*before, *after):
+        is_meant = entry is before[-1]
+        _print_entry(app, entry, full=full or is_meant, mark="▶ " if is_meant else "")
+    _print_left_out(app, left, "later")
+
+
+def _print_left_out(app: App, count: int, which: str) -> None:
+    if count:
+        app.out.line()
+        many = counted(count, f"{which} entry", f"{which} entries")
+        app.out.line(Span(f"  … {many}; all without --at", "faint"))
+
+
 def last_of(items: Iterator[T], count: int | None) -> Iterable[T]:
     """The last ``count`` items, or all of them."""
     return items if count is None else deque(items, count)
 
 
-def _print_entry(app: App, entry: Entry, *, full: bool) -> None:
-    mark = _MARKS.get(entry.kind, "")
+def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
+    mark += _MARKS.get(entry.kind, "")
     app.out.line()
     app.out.line(
         Span(f"{mark}{entry.who}", _STYLES[entry.kind]),

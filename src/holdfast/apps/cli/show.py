@@ -14,7 +14,7 @@ from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, session_argument, store_option
 from holdfast.apps.cli._recovering import print_recovery, provider_options
 from holdfast.apps.cli._screen import Column, Piece, Span
-from holdfast.apps.cli._summary import last_of, print_conversation, print_header
+from holdfast.apps.cli._summary import last_of, print_around, print_conversation, print_header
 from holdfast.apps.cli._words import day_time
 from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
@@ -45,14 +45,20 @@ Examples:
   holdfast show -                        the newest session
   holdfast show trip-planner --full
   holdfast show trip-planner --last 5
-  holdfast show trip-planner --at 12     as it was after event 12
+  holdfast show trip-planner --at 12     around event 12, as search names it
+  holdfast show trip-planner --at 12 --state    as it was after event 12
   holdfast show trip-planner --events --json
   holdfast show trip-planner --messages --provider openai
 """,
 )
 @session_argument
 @click.option("--full", is_flag=True, help="Do not shorten tool calls, results and data.")
-@click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
+@click.option(
+    "--at",
+    type=click.IntRange(min=0),
+    metavar="SEQ",
+    help="Around this event; with --events, --state, --messages or --json as it was after it.",
+)
 @click.option(
     "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries or events."
 )
@@ -88,6 +94,8 @@ def command(
         ctx.fail(f"--{next(iter(given)).replace('_', '-')} belongs to --messages")
     app: App = ctx.obj
     session_id = choose(app.library, id)
+    if at is not None and not (events or state or messages or as_json):
+        return _show_around(app, session_id, at, full=full, last=last)
     row = _look(app, session_id, at)
     if messages:
         print_recovery(app, app.library.recover(session_id, at=at, **given), as_json=as_json)
@@ -99,14 +107,33 @@ def command(
     elif as_json:
         app.out.json(_document(app, row, at))
     else:
-        print_header(app, row, at)
-        whole = _whole_events(app, session_id, at, full=full)
+        print_header(app, row)
+        whole = _whole_events(app, session_id, full=full)
         print_conversation(app, whole, full=full, last=last)
+    return _judge(app, row)
+
+
+def _show_around(app: App, session_id: str, at: int, *, full: bool, last: int | None) -> int:
+    """The conversation around an event; its last entries up to there if so many are asked for."""
+    _check_reached(app, session_id, at)
+    row = app.library.info(session_id)
+    print_header(app, row, f"around event {at}")
+    if last is not None:
+        upto = _events(app, session_id, at)
+        print_conversation(app, _resolved(app, session_id, upto), full=full, last=last)
+    else:
+        print_around(app, _whole_events(app, session_id, full=True), at, full=full)
     return _judge(app, row)
 
 
 def _look(app: App, session_id: str, at: int | None) -> SessionMetadata:
     """The session's row. Refuses what cannot be read, and a point that is not in the log."""
+    _check_reached(app, session_id, at)
+    row = app.library.info(session_id)
+    return row if at is None else _row_at(app, row, at)
+
+
+def _check_reached(app: App, session_id: str, at: int | None) -> None:
     newest = app.library.state(session_id).seq
     if at is not None and at > newest:
         raise NotFound(
@@ -115,8 +142,6 @@ def _look(app: App, session_id: str, at: int | None) -> SessionMetadata:
             session_id=session_id,
             seq=at,
         )
-    row = app.library.info(session_id)
-    return row if at is None else _row_at(app, row, at)
 
 
 def _row_at(app: App, row: SessionMetadata, at: int) -> SessionMetadata:
@@ -148,11 +173,13 @@ def _events(app: App, session_id: str, at: int | None) -> Iterator[Event]:
     return app.library.events(session_id, stop=None if at is None else at + 1)
 
 
-def _whole_events(app: App, session_id: str, at: int | None, *, full: bool) -> Iterator[Event]:
+def _whole_events(app: App, session_id: str, *, full: bool) -> Iterator[Event]:
     """The events; in full also what is kept apart from the log."""
-    events = _events(app, session_id, at)
-    if not full:
-        return events
+    events = _events(app, session_id, None)
+    return _resolved(app, session_id, events) if full else events
+
+
+def _resolved(app: App, session_id: str, events: Iterator[Event]) -> Iterator[Event]:
     return resolve_blobs(events, app.library.store.documents(f"sessions/{session_id}"))
 
 

@@ -1,0 +1,139 @@
+"""``holdfast search``: find what was said, in every session or in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._screen import Piece, Span
+from holdfast.apps.cli._when import When
+from holdfast.apps.cli._words import ago
+from holdfast.catalog import ROLES, Hit
+from holdfast.session import now_ms
+
+__all__ = ["command"]
+
+_LIMIT = 20
+_STYLES = {
+    "user": "user",
+    "assistant": "assistant",
+    "thinking": "thinking",
+    "tool_call": "tool",
+    "tool_result": "tool",
+}
+_ARROWS = {"tool_call": "→ ", "tool_result": "← "}
+
+
+@click.command(
+    "search",
+    short_help="Find what was said, in every session or in one.",
+    epilog="""\b
+Examples:
+  holdfast search auth error                 both words, in one event
+  holdfast search '"could not connect" -debug'
+  holdfast search 'deploy* OR release*' --since 7d
+  holdfast search src/auth/login.py --tool Read
+  holdfast search sintra --in trip-planner --json
+""",
+)
+@click.argument("query", nargs=-1, required=True)
+@click.option("--in", "inside", metavar="ID", help="Only in this session; - for the newest.")
+@click.option(
+    "--tag", "tags", multiple=True, metavar="TAG", help="Only sessions with it; repeatable."
+)
+@click.option("--since", type=When(), metavar="WHEN", help="Said since: 2026-05-01, 3d, 2h.")
+@click.option("--until", type=When(end=True), metavar="WHEN", help="Said until then.")
+@click.option("--agent", metavar="ID", help="Only sessions of this agent.")
+@click.option("--model", metavar="NAME", help="Only sessions with this model.")
+@click.option(
+    "--role",
+    type=click.Choice(["tool", *ROLES]),
+    metavar="ROLE",
+    help="Only what this one said: user, assistant, tool, title, …",
+)
+@click.option("--tool", metavar="NAME", help="Only calls of this tool and their results.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=_LIMIT,
+    show_default=True,
+    metavar="N",
+    help="At most so many; 0 for all.",
+)
+@json_option
+@store_option
+@click.pass_obj
+def command(
+    app: App,
+    /,
+    *,
+    query: tuple[str, ...],
+    inside: str | None,
+    tags: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    agent: str | None,
+    model: str | None,
+    role: str | None,
+    tool: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Find what was said, in every session or in one.
+
+    Words must all be in one event. "…" is a phrase, word* a beginning, -word an exclusion, a OR b a
+    choice; paths and code are found as they stand. Whatever else is in a query is text.
+    """
+    asked = " ".join(query)
+    hits = app.library.search(
+        asked,
+        None if inside is None else choose(app.library, inside),
+        tags=tags,
+        since=since,
+        until=until,
+        agent_id=agent,
+        model=model,
+        role=role,
+        tool=tool,
+        limit=limit or None,
+    )
+    if as_json:
+        app.out.json({"query": asked, "hits": hits})
+        return
+    if not hits:
+        app.err.line(f"Nothing in {app.where} fits.")
+        return
+    _print(app, hits)
+    best = hits[0]
+    app.err.line()
+    app.err.line(
+        Span(f"To look around a hit: holdfast show {best.session_id} --at {best.seq}", "faint")
+    )
+    if len(hits) == limit:
+        app.err.line(Span("There may be more; all with --limit 0.", "faint"))
+
+
+def _print(app: App, hits: Sequence[Hit]) -> None:
+    """The hits, best first; those of one session that follow each other under one heading."""
+    now = now_ms()
+    shown: str | None = None
+    for hit in hits:
+        if hit.session_id != shown:
+            if shown is not None:
+                app.out.line()
+            shown = hit.session_id
+            title: list[Piece] = [Span(hit.title, "strong"), "  "] if hit.title else []
+            app.out.line(*title, Span(hit.session_id, "name"))
+        who = hit.tool if hit.tool and hit.role in _ARROWS else hit.role
+        app.out.line(
+            Span(f"  #{hit.seq} ", "faint"),
+            Span(f"{_ARROWS.get(hit.role, '')}{who}", _STYLES.get(hit.role, "warning")),
+            Span(f"  {ago(hit.timestamp, now)}", "faint"),
+        )
+        parts = [Span(text, "found" if found else "") for text, found in hit.snippet.parts()]
+        app.out.line("    ", *parts, hang=4)
