@@ -1,0 +1,353 @@
+"""Statistics as a page: a summary, charts, and tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._drawing import bar, calendar, columns, sparkline
+from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.cli._words import counted, day_time, short
+from holdfast.catalog._stats_shapes import Period, SessionFigures, Share, Stats, ToolFigures
+from holdfast.catalog._timeline import Timeline, TurnFigures
+
+__all__ = ["print_stats", "print_timeline"]
+
+_PIPE_COLUMNS = 80
+_COLUMNS_MAX = 120
+_CHART_ROWS = 6
+_BAR = 16
+_ROWS_MAX = 8
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_FEW_DAYS = 3
+_WIDE = 84
+
+
+def print_stats(app: App, stats: Stats) -> None:
+    """The whole page."""
+    width = _width(app)
+    _summary(app, stats)
+    _over_time(app, stats, width)
+    _activity(app, stats, width)
+    _shares(app, "Models", "MODEL", stats.models)
+    if len(stats.agents) > 1:
+        _shares(app, "Agents", "AGENT", stats.agents)
+    if any(share.tokens for share in stats.tags):
+        _shares(app, "Tags", "TAG", stats.tags)
+    _tools(app, stats.tools)
+    _topics(app, stats)
+    _sessions(app, "Longest sessions", stats.longest)
+    _sessions(app, "Most expensive sessions", stats.most_expensive)
+
+
+def _width(app: App) -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return min(int(given), _COLUMNS_MAX)
+    if not app.out.is_terminal:
+        return _PIPE_COLUMNS
+    try:
+        return min(os.get_terminal_size(1).columns, _COLUMNS_MAX)
+    except OSError:
+        return _PIPE_COLUMNS
+
+
+def _heading(app: App, text: str, note: str = "") -> None:
+    app.out.line("")
+    app.out.line(Span(text, "strong"), Span(f"  {note}" if note else "", "faint"))
+
+
+def _summary(app: App, stats: Stats) -> None:
+    app.out.line(
+        Span(counted(stats.sessions, "session"), "strong"),
+        f"   {counted(stats.turns, 'turn')}   {counted(stats.messages, 'message')}",
+        Span(f"   {_duration(stats.active_ms)} active", "faint"),
+        hang=2,
+    )
+    if stats.tokens:
+        app.out.line(
+            Span(f"{short(stats.tokens)} tokens", "strong"),
+            f"   {short(stats.input_tokens)} in   {short(stats.output_tokens)} out",
+            f"   {short(stats.cache_read_tokens)} cached" if stats.cache_read_tokens else "",
+            Span(f"   {counted(stats.requests, 'request')}", "faint"),
+            hang=2,
+        )
+    if stats.cost is not None:
+        app.out.line(Span(f"{_money(stats.cost)}", "good"), _missing(stats), hang=2)
+    elif stats.unpriced_tokens:
+        app.out.line("cost unknown", _missing(stats), hang=2)
+    if stats.unreadable:
+        app.out.line(
+            Span(f"{counted(stats.unreadable, 'session')} could not be counted", "warning")
+        )
+
+
+def _missing(stats: Stats) -> Span:
+    if not stats.unpriced_tokens:
+        return Span("")
+    names = ", ".join(name or "(no name)" for name in stats.unpriced_models[:3])
+    more = len(stats.unpriced_models) - 3
+    rest = f" and {more} more" if more > 0 else ""
+    text = f"   without {short(stats.unpriced_tokens)} tokens that have no price: {names}{rest}"
+    return Span(text, "warning")
+
+
+def _over_time(app: App, stats: Stats, width: int) -> None:
+    if not stats.periods:
+        return
+    use_tokens = stats.tokens > 0
+    what = "Tokens" if use_tokens else "Messages"
+    values = [one.tokens if use_tokens else one.messages for one in stats.periods]
+    if len(values) <= _FEW_DAYS:
+        _heading(app, f"{what} by {stats.by}")
+        most = max(values)
+        for period, value in zip(stats.periods, values, strict=True):
+            app.out.line(
+                Span(f"  {_named(period, stats.by):10}  ", "faint"),
+                Span(bar(value, most, width // 2), "good"),
+                f" {short(value)}",
+                Span(_cost_note(period), "faint"),
+            )
+        return
+    chart = columns(values, width - 10, _CHART_ROWS)
+    left_out = len(values) - chart.shown
+    note = f"the last {chart.shown} of {len(values)} {stats.by}s" if left_out else ""
+    _heading(app, f"{what} by {stats.by}", note)
+    most = max(values[-chart.shown :])
+    for number, row in enumerate(chart.rows):
+        mark = short(most) if number == 0 else "0" if number == len(chart.rows) - 1 else ""
+        app.out.line(Span(f"{mark:>7} ", "faint"), Span(row, "good"))
+    first, last = stats.periods[-chart.shown], stats.periods[-1]
+    room = chart.shown * chart.per_value
+    ends = _named(first, stats.by), _named(last, stats.by)
+    space = max(1, room - len(ends[0]) - len(ends[1]))
+    app.out.line(Span(f"        {ends[0]}{' ' * space}{ends[1]}", "faint"))
+
+
+def _named(period: Period, by: str) -> str:
+    return period.start[:7] if by == "month" else period.start
+
+
+def _cost_note(used: Period) -> str:
+    return "" if used.cost is None else f"   {_money(used.cost)}"
+
+
+def _activity(app: App, stats: Stats, width: int) -> None:
+    if not any(stats.days.values()):
+        return
+    _heading(app, "Activity", f"messages; times of {stats.tz}")
+    for row in calendar(stats.days, width - 2):
+        app.out.line("  ", Span(row[:5], "faint"), Span(row[5:], "good"))
+    app.out.line("")
+    _hours_and_weekdays(app, stats, wide=width >= _WIDE)
+
+
+def _hours_and_weekdays(app: App, stats: Stats, *, wide: bool) -> None:
+    if any(stats.hours):
+        busiest = max(range(24), key=lambda hour: stats.hours[hour])
+        line = "".join(char * (2 if wide else 1) for char in sparkline(stats.hours))
+        app.out.line(
+            Span("  Hours     ", "faint"),
+            Span(line, "good"),
+            Span(f"  most from {busiest} to {busiest + 1}", "faint"),
+        )
+        axis = "".join(f"{hour:<{6 if wide else 3}}" for hour in range(0, 24, 3))
+        app.out.line(Span(f"            {axis}", "faint"))
+    most = max(stats.weekdays)
+    days = (
+        f"{name[: 3 if wide else 2]} {sparkline([value, most])[0] * (2 if wide else 1)}"
+        for name, value in zip(_WEEKDAYS, stats.weekdays, strict=True)
+    )
+    app.out.line(
+        Span("  Weekdays  ", "faint"),
+        Span(("  " if wide else " ").join(days), "good"),
+        Span(f"  most on {_WEEKDAYS[stats.weekdays.index(most)]}" if wide else "", "faint"),
+    )
+
+
+def _shares(app: App, title: str, name: str, shares: Sequence[Share]) -> None:
+    if not shares:
+        return
+    _heading(app, title, _more(len(shares)))
+    most = max(share.tokens for share in shares)
+    table = (
+        Column(name, flexible=True),
+        Column("SESSIONS", right=True, spared=True),
+        Column("INPUT", right=True, spared=True),
+        Column("OUTPUT", right=True, spared=True),
+        Column("CACHED", right=True, optional=True, spared=True),
+        Column("TOKENS", right=True),
+        Column("COST", right=True),
+        Column("", spared=True),
+    )
+    app.out.table(table, [_share_cells(share, most) for share in shares[:_ROWS_MAX]])
+
+
+def _share_cells(share: Share, most: int) -> list[Piece]:
+    return [
+        Span(share.name or "(no name)", "name"),
+        f"{share.sessions:,}",
+        short(share.input_tokens),
+        short(share.output_tokens),
+        short(share.cache_read_tokens) if share.cache_read_tokens else "",
+        short(share.tokens),
+        _cost(share.cost, share.unpriced_tokens, share.tokens),
+        Span(bar(share.tokens, most, _BAR), "good"),
+    ]
+
+
+def _cost(cost: float | None, unpriced: int, tokens: int) -> Piece:
+    if cost is None:
+        return Span("unknown", "warning") if tokens else ""
+    return Span(f"{_money(cost)} +?", "warning") if unpriced else _money(cost)
+
+
+def _tools(app: App, tools: Sequence[ToolFigures]) -> None:
+    if not tools:
+        return
+    _heading(app, "Tools", _more(len(tools)))
+    most = max(tool.calls for tool in tools)
+    table = (
+        Column("TOOL", flexible=True),
+        Column("CALLS", right=True),
+        Column("FAILED", right=True),
+        Column("MEDIAN", right=True, spared=True),
+        Column("95 %", right=True, spared=True),
+        Column("LONGEST", right=True, spared=True),
+        Column("", spared=True),
+    )
+    app.out.table(table, [_tool_cells(tool, most) for tool in tools[:_ROWS_MAX]])
+
+
+def _tool_cells(tool: ToolFigures, most: int) -> list[Piece]:
+    rate = tool.failure_rate or 0.0
+    failed = f"{tool.failures:,} ({rate:.0%})" if tool.failures else "0"
+    return [
+        Span(tool.name, "tool"),
+        f"{tool.calls:,}",
+        Span(failed, "bad" if rate > 1 / 4 else ""),
+        _latency(tool.median_ms),
+        _latency(tool.p95_ms),
+        _latency(tool.max_ms),
+        Span(bar(tool.calls, most, _BAR), "good"),
+    ]
+
+
+def _topics(app: App, stats: Stats) -> None:
+    if not stats.topics:
+        return
+    _heading(app, "Topics", _more(len(stats.topics)))
+    most = stats.topics[0].sessions
+    table = (
+        Column("TOPIC", flexible=True),
+        Column("SESSIONS", right=True),
+        Column("", spared=True),
+    )
+    rows: list[list[Piece]] = [
+        [Span(one.tag, "name"), f"{one.sessions:,}", Span(bar(one.sessions, most, _BAR), "good")]
+        for one in stats.topics[:_ROWS_MAX]
+    ]
+    app.out.table(table, rows)
+
+
+def _sessions(app: App, title: str, sessions: Sequence[SessionFigures]) -> None:
+    if not sessions:
+        return
+    _heading(app, title)
+    table = (
+        Column("ID"),
+        Column("TITLE", flexible=True),
+        Column("TURNS", right=True, spared=True),
+        Column("ACTIVE", right=True, spared=True),
+        Column("TOKENS", right=True),
+        Column("COST", right=True),
+    )
+    rows: list[list[Piece]] = [
+        [
+            Span(one.session_id, "name"),
+            one.title or "",
+            f"{one.turns:,}",
+            _duration(one.active_ms),
+            short(one.tokens),
+            _cost(one.cost, one.unpriced_tokens, one.tokens),
+        ]
+        for one in sessions[: _ROWS_MAX - 3]
+    ]
+    app.out.table(table, rows)
+
+
+def print_timeline(app: App, timeline: Timeline) -> None:
+    """One session, turn by turn."""
+    cost = "" if timeline.cost is None else f"   {_money(timeline.cost)}"
+    if timeline.unpriced_tokens:
+        cost = "   cost unknown"
+    app.out.line(
+        Span(timeline.session_id, "name"),
+        f"   {counted(len(timeline.turns), 'turn')}   {short(timeline.tokens)} tokens{cost}",
+        Span(f"   {_duration(timeline.active_ms)} active", "faint"),
+    )
+    if not timeline.turns:
+        return
+    app.out.line("")
+    longest = max(turn.duration_ms for turn in timeline.turns)
+    table = (
+        Column("SEQ", right=True),
+        Column("START", spared=True),
+        Column("PAUSE", right=True, spared=True, optional=True),
+        Column("TOOK", right=True),
+        Column("", spared=True),
+        Column("TOKENS", right=True, optional=True),
+        Column("COST", right=True, optional=True, spared=True),
+        Column("TOOLS", flexible=True, optional=True),
+        Column("PROMPT", flexible=True),
+    )
+    app.out.table(table, [_turn_cells(turn, longest) for turn in timeline.turns])
+
+
+def _turn_cells(turn: TurnFigures, longest: int) -> list[Piece]:
+    tools = ", ".join(
+        name if calls == 1 else f"{name} x{calls}" for name, calls in turn.tools.items()
+    )
+    failed = f" ({turn.failures} failed)" if turn.failures else ""
+    return [
+        Span(str(turn.seq), "faint"),
+        Span(day_time(turn.start), "faint"),
+        Span(_duration(turn.pause_ms) if turn.pause_ms >= 1000 else "", "faint"),
+        _latency(turn.duration_ms),
+        Span(bar(turn.duration_ms, longest, 10), "good"),
+        short(turn.tokens) if turn.tokens else "",
+        "" if turn.cost is None else _money(turn.cost),
+        Span(tools + failed, "bad" if turn.failures else "tool"),
+        turn.prompt,
+    ]
+
+
+def _more(number: int) -> str:
+    return f"the first {_ROWS_MAX} of {number}" if number > _ROWS_MAX else ""
+
+
+def _money(dollars: float) -> str:
+    if 0 < dollars < 0.01:
+        return "<$0.01"
+    return f"${dollars:,.2f}"
+
+
+def _latency(ms: float | None) -> str:
+    if ms is None:
+        return ""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    return f"{ms / 1000:.1f} s" if ms < 60_000 else _duration(ms)
+
+
+def _duration(ms: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 20``, ``2 d 4 h``."""
+    minutes, seconds = divmod(int(ms // 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, rest = divmod(hours, 24)
+    if days:
+        return f"{days:,} d {rest} h"
+    if hours:
+        return f"{hours} h {minutes:02}"
+    return f"{minutes} min" if minutes else f"{seconds} s"

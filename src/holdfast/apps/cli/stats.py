@@ -1,0 +1,122 @@
+"""``holdfast stats``: what the sessions used, drawn or as data."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import cast
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._when import When
+from holdfast.library._counting import By
+
+__all__ = ["command"]
+
+_TABLES = "periods models agents tags tools topics longest most_expensive days hours weekdays turns"
+
+
+@click.command(
+    "stats",
+    short_help="Show tokens, cost, activity, tools and topics.",
+    epilog="""\b
+Examples:
+  holdfast stats
+  holdfast stats --since 30d --by week
+  holdfast stats --tag travel --agent planner
+  holdfast stats --session trip-planner        one session, turn by turn
+  holdfast stats --csv models > models.csv
+  holdfast stats --json | jq .cost
+""",
+)
+@click.option("--since", type=When(), metavar="WHEN", help="From then on: 2026-05-01, 30d, 2h.")
+@click.option("--until", type=When(end=True), metavar="WHEN", help="Up to then.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only with this tag; repeatable.")
+@click.option("--agent", metavar="ID", help="Only sessions of this agent.")
+@click.option("--model", metavar="NAME", help="Only the tokens of this model.")
+@click.option(
+    "--by",
+    type=click.Choice(["day", "week", "month"]),
+    default="day",
+    show_default=True,
+    help="What the figures over time are added up by.",
+)
+@click.option("--session", "id", metavar="ID", help="One session, turn by turn.")
+@click.option("--tz", metavar="ZONE", help="The time zone, such as Europe/Zurich or UTC.")
+@click.option(
+    "--csv",
+    "table",
+    type=click.Choice(_TABLES.split()),
+    metavar="TABLE",
+    help=f"One table as CSV: {_TABLES.replace(' ', ', ')}.",
+)
+@json_option
+@store_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    tags: tuple[str, ...],
+    agent: str | None,
+    model: str | None,
+    by: str,
+    id: str | None,
+    tz: str | None,
+    table: str | None,
+    as_json: bool,
+) -> None:
+    """Show what the sessions used: tokens and cost over time, activity, tools and topics.
+
+    Costs come from the log where it names them, else from a table of prices that you can change
+    in prices.toml; a model without a price is told as such, and never counted as free.
+    """
+    if table and as_json:
+        ctx.fail("choose one of --csv and --json")
+    if (table == "turns") != (id is not None) and table:
+        ctx.fail("--csv turns and --session belong together")
+    app: App = ctx.obj
+    if id is not None:
+        _one(app, id, table, as_json=as_json)
+        return
+    found = app.library.stats(
+        since, until, tags=tags, agent_id=agent, model=model, tz=tz, by=cast("By", by)
+    )
+    if as_json:
+        app.out.json(found)
+    elif table is not None:
+        from holdfast.apps.cli._stats_csv import print_csv
+
+        print_csv(app, found, table)
+    elif found.sessions:
+        from holdfast.apps.cli._stats_page import print_stats
+
+        print_stats(app, found)
+    else:
+        _tell_none(app, filtered=bool(since or until or tags or agent or model))
+
+
+def _one(app: App, id: str, table: str | None, *, as_json: bool) -> None:
+    timeline = app.library.timeline(choose(app.library, id))
+    if as_json:
+        app.out.json(timeline)
+    elif table is not None:
+        from holdfast.apps.cli._stats_csv import print_rows
+        from holdfast.catalog._timeline import TurnFigures
+
+        print_rows(app, TurnFigures, timeline.turns)
+    else:
+        from holdfast.apps.cli._stats_page import print_timeline
+
+        print_timeline(app, timeline)
+
+
+def _tell_none(app: App, *, filtered: bool) -> None:
+    if filtered:
+        app.err.line(f"No session in {app.where} fits.")
+        return
+    app.err.line(f"There are no sessions in {app.where} yet, so there is nothing to count.")
