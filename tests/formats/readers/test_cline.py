@@ -170,7 +170,8 @@ def task():
     ]
 
 
-ENVIRONMENT = "<environment_details>\n# Current Working Directory (/home/kim/map) Files\na.py\n</environment_details>"
+PLACE = "# Current Working Directory (/home/kim/map) Files"
+ENVIRONMENT = f"<environment_details>\n{PLACE}\na.py\n</environment_details>"
 
 
 def test_tasks_of_earlier_versions(kit):
