@@ -30,7 +30,7 @@ PROJECT_FILE = "holdfast.toml"
 USER_FILE = "config.toml"
 DEFAULT = "default"
 # Variables that are no settings, but ours.
-OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "HOLDFAST_TRACEBACK"})
+OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "HOLDFAST_PASSPHRASE", "HOLDFAST_TRACEBACK"})
 _FILE_BYTES_MAX = 1 << 20
 _WRITABLE_BY_ANYONE = 0o002
 
