@@ -8,9 +8,12 @@ opened like any other store, and must keep what had been promised by that moment
 from __future__ import annotations
 
 import itertools
+import json
 from contextlib import contextmanager
 from functools import cache
 from unittest.mock import patch
+
+from backports import zstd
 
 from holdfast import Holdfast, library
 from holdfast._config import configuration
@@ -52,8 +55,8 @@ _salts = itertools.count()
 class Promise:
     """The events of one log that were promised to survive, and whether it is to be in the trash."""
 
-    def __init__(self, events, *, deleted=False, dropped=False):
-        self.first = events[0]
+    def __init__(self, id, events, *, deleted=False, dropped=False):
+        self.first = (id, events[0])
         self.events = frozenset(() if dropped else events)
         self.deleted = deleted
         self.dropped = dropped
@@ -107,7 +110,7 @@ class Run:
         self.lives = {}
         """By id: the events of the session that has it now."""
         self.histories = {}
-        """By the first event of a log: what its events are, and what they were before a repair."""
+        """By id and first event: what a log's events are, and what they were before a repair."""
         self.lost = set()
         """Payloads that were not there at the start: no flush can promise them."""
         dropped = {promise.first for promise in told if promise.dropped}
@@ -124,7 +127,7 @@ class Run:
     def begin(self, id, events):
         self.lives[id] = list(events)
         if events:
-            self.histories.setdefault(events[0], []).append(self.lives[id])
+            self.histories.setdefault((id, events[0]), []).append(self.lives[id])
 
     def heard(self, id, item):
         """The library records an event."""
@@ -139,12 +142,12 @@ class Run:
 
     def appended(self, id="a"):
         """The library returned from an append: a kill must not undo it."""
-        self.disk.acknowledge(Promise(self.lives[id]))
+        self.disk.acknowledge(Promise(id, self.lives[id]))
 
     def flushed(self, id="a", *, deleted=False):
         """The library returned from a flush or more: power loss must not undo it."""
         if self.lives.get(id):
-            promise = Promise(self.lives[id], deleted=deleted)
+            promise = Promise(id, self.lives[id], deleted=deleted)
             self.disk.acknowledge(promise, survives_power_loss=True)
 
     def kill(self):
@@ -154,7 +157,7 @@ class Run:
         self.world = World(self.disk, self.heard)
 
     def do(self, name):
-        OPERATIONS[name](self)
+        (OPERATIONS | FORMS)[name](self)
         return self
 
     def end(self):
@@ -265,8 +268,54 @@ def drop(run):
     run.session("b").user("not for long")
     run.world.close_session("b")
     run.flushed("b")
-    run.disk.acknowledge(Promise(run.lives["b"], dropped=True), survives_power_loss=True)
+    run.disk.acknowledge(Promise("b", run.lives["b"], dropped=True), survives_power_loss=True)
     run.world.hf.store.drop("sessions/b")
+
+
+def fork(run):
+    """A branch, which then goes its own way; the second one is a branch of the first."""
+    store = run.world.hf.store
+    parent, child = ("c", "d") if store.exists("sessions/c") else ("a", "c")
+    run.session(parent).user("before they part")
+    run.appended(parent)
+    run.begin(child, run.lives[parent])  # a crash may leave it before anyone was told
+    size = store.log(f"sessions/{parent}").size()
+    store.branch(f"sessions/{parent}", f"sessions/{child}", size)
+    run.flushed(child)
+    for id in (parent, child):
+        run.session(id).user("on its own")
+        run.appended(id)
+
+
+def change_form(run, id, change):
+    run.world.close_session(id)
+    if run.world.hf.store.exists(f"sessions/{id}"):
+        getattr(run.world.hf.store, change)(f"sessions/{id}")
+        run.flushed(id)
+
+
+def archive(run):
+    """The newest branch, or the session itself, is archived."""
+    found = [id for id in ("d", "c", "a") if run.world.hf.exists(id)]
+    change_form(run, (found or ["a"])[0], "archive")
+
+
+def unarchive(run):
+    for id in ("a", "c", "d"):
+        change_form(run, id, "unarchive")
+
+
+def detach(run):
+    for id in ("c", "d"):
+        change_form(run, id, "detach")
+
+
+def go_on(run):
+    """Every session there is gets another line."""
+    for id in run.world.ids():
+        run.session(id).user("it goes on")
+        run.session(id).flush()
+        run.flushed(id)
 
 
 def tear(run):
@@ -287,6 +336,9 @@ OPERATIONS = {
         *(delete, undelete, repair, reopen, flush, killed, rival, drop),
     )
 }
+
+
+FORMS = {operation.__name__: operation for operation in (fork, archive, unarchive, detach, go_on)}
 
 
 @cache
@@ -360,7 +412,7 @@ class Findings:
     def __init__(self):
         self.problems = []
         self.missing_blobs = {}
-        """By the first event of a log."""
+        """By id and first event of a log."""
 
 
 class Checker:
@@ -397,12 +449,13 @@ class Checker:
         return texts
 
     def _logs(self, state):
-        """Every log of the state, read: by its first event, where it is and what it has."""
-        for path in state.paths:
-            if path.endswith("/events.jsonl"):
-                events = self._parse(state.content(path))
-                if events:
-                    yield events[0], (path, events)
+        """Every log of the state, read: by id and first event, where it is and what it has."""
+        folders = {path.rpartition("/")[0] for path in state.paths if is_of_a_log(path)}
+        for folder in folders:
+            events = self._parse(log_content(state.content, folder))
+            if events:
+                id = folder.rpartition("/")[2].rpartition(".")[2]
+                yield (id, events[0]), (folder, events)
 
     def _broken_promises(self, run, state, logs):
         kept = {}
@@ -487,10 +540,10 @@ class Checker:
     def _report_problems(self, world, run, id, events, found):
         report = world.hf.verify(id)
         if report.missing_blobs:
-            found.missing_blobs[events[0]] = report.missing_blobs
+            found.missing_blobs[id, events[0]] = report.missing_blobs
         if report.events != len(events):
             yield f"verify counts {report.events} events of {len(events)}"
-        if events != self._parse(read_file(world.disk, f"{ROOT}/sessions/{id}/events.jsonl")):
+        if events != self._parse(read_log(world.disk, id)):
             yield "the library reads other events than the log holds"
         if report.gaps and run.repair == "raise":
             yield f"verify finds damage: {report.gaps}"
@@ -519,20 +572,54 @@ class Checker:
         report = world.hf.verify(id)
         if report.gaps or report.torn_bytes:
             yield "the log is not whole after an append"
-        content = read_file(world.disk, f"{ROOT}/sessions/{id}/events.jsonl")
+        content = read_log(world.disk, id)
         world.session(id)
         world.close_session(id)
-        if read_file(world.disk, f"{ROOT}/sessions/{id}/events.jsonl") != content:
+        if read_log(world.disk, id) != content:
             yield "opening a session again changes its log"
 
 
-def read_file(disk, path):
-    """The bytes of a file of a recording disk, as programs see them."""
+def is_of_a_log(path):
+    """Whether a file is part of a log that can be seen."""
+    above, _, name = path.rpartition("/")
+    return name in ("events.jsonl", "events.jsonl.zst", "base.json") and "/." not in above
+
+
+def log_content(content, folder):
+    """The bytes of a log by what the format page says, not by the code that is being tested."""
+    plain = content(f"{folder}/events.jsonl")
+    if plain is not None:
+        return plain
+    packed = content(f"{folder}/events.jsonl.zst")
+    if packed is not None:
+        try:
+            return zstd.decompress(packed)
+        except zstd.ZstdError:
+            return b""  # no events: whatever was promised is missed
+    try:
+        sizes = json.loads(content(f"{folder}/base.json"))["bytes"]
+    except ValueError:
+        return b""
+    names = ["base.jsonl", *(f"base.{number}.jsonl" for number in range(2, len(sizes) + 1))]
+    parts = [
+        (content(f"{folder}/{name}") or b"")[:size] for name, size in zip(names, sizes, strict=True)
+    ]
+    return b"".join(parts) + (content(f"{folder}/own.jsonl") or b"")
+
+
+def read_log(disk, id):
+    """The bytes of a session's log on a recording disk, as programs see them."""
     image = disk.image()
-    inode = 1
-    for name in path.strip("/").split("/"):
-        inode = image.entries[inode][name]
-    return image.contents[inode]
+
+    def content(path):
+        inode = 1
+        for name in path.strip("/").split("/"):
+            inode = image.entries[inode].get(name)
+            if inode is None:
+                return None
+        return image.contents[inode]
+
+    return log_content(content, f"{ROOT}/sessions/{id}")
 
 
 def recovery(run, state):

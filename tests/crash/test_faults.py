@@ -53,6 +53,8 @@ OPERATIONS = {**OPERATIONS, "tear": tear, "find": find}
 class FaultyRun(Run):
     """A run whose process sees the faults, and goes on after each error as a user would."""
 
+    operations = OPERATIONS
+
     def __init__(self, image, known=None, **fault):
         disk = SimDisk(image)
         self.faulty = FaultyDisk(disk, **fault)
@@ -71,7 +73,7 @@ class FaultyRun(Run):
         for step in steps:
             try:
                 self.world = self.world or World(self.faulty, self.heard)
-                OPERATIONS[step](self)
+                self.operations[step](self)
             except expected as error:
                 self.errors.append(error)
                 if self.world is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from unittest.mock import patch
 
 import pytest
@@ -10,8 +10,11 @@ from crash_campaign import Checker, repeatable, run_workload
 
 from holdfast.model import LineReader
 from holdfast.session._writer import Writer
+from holdfast.storage import _file_forms, _file_log, files
 from holdfast.storage._file_documents import FileDocuments
-from holdfast.storage._file_log import LOG_NAME, FileLog
+from holdfast.storage._file_forms import FileForms, write_all
+from holdfast.storage._file_log import FileLog
+from holdfast.storage._file_parts import LOG_NAME, OpenLog
 from holdfast.storage._tree import Tree
 from holdfast.storage.files import FileStore
 from holdfast.testing import SimDisk
@@ -56,7 +59,7 @@ def replace_in_place(log, chunks, epoch):
         new = list(chunks)
         log._disk.truncate(descriptor, 0)
         for chunk in new:
-            log._write_rest(descriptor, memoryview(chunk))
+            write_all(log._disk, descriptor, memoryview(chunk))
         log._disk.sync(descriptor)
         log._disk.close(descriptor)
 
@@ -76,7 +79,43 @@ def cut_without_keeping(log, offset, epoch):
     log._size = log._synced = offset
 
 
+def write_unsynced(disk, name, directory, chunks, write=_file_forms.write_file):
+    with patch.object(type(disk), "sync", nothing):
+        write(disk, name, directory, chunks)
+
+
+def sweep_first(forms, directory, opened, size, write=FileForms._write_plain):
+    forms._sweep(directory, "")
+    write(forms, directory, opened, size)
+
+
+def link_in_sight(tree, target):
+    """A branch that is put together where it can be seen."""
+    with tree.opened(target, create=True):
+        return nullcontext(target)
+
+
 BUGS = {
+    "branched lines not synced": (
+        [(OpenLog, "sync", nothing)],
+        [("existing", ("fork",))],
+    ),
+    "branch made in sight": (
+        [
+            (files, "making", link_in_sight),
+            (FileStore, "_make_room", nothing),
+            (FileStore, "_rename", nothing),
+        ],
+        [("existing", ("fork",))],
+    ),
+    "archive not synced before the log goes": (
+        [(_file_forms, "write_file", write_unsynced)],
+        [("existing", ("archive",))],
+    ),
+    "branch removed before its copy is there": (
+        [(FileForms, "_write_plain", sweep_first)],
+        [("existing", ("fork", "detach"))],
+    ),
     "no sync of directories": (
         [(Tree, "sync", nothing)],
         [("empty", ("append", "flush")), ("empty", ("tool",))],
@@ -90,7 +129,7 @@ BUGS = {
         [("existing", ("append",))],
     ),
     "short write ignored": (
-        [(FileLog, "_write_rest", nothing)],
+        [(_file_log, "write_all", nothing)],
         [("existing", ("append", "append"))],
     ),
     "checksum not checked": (

@@ -1,0 +1,154 @@
+"""Crashes and faults while a log takes another form: branched, detached, archived, taken out."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from crash_campaign import (
+    FORMS,
+    OPERATIONS,
+    Checker,
+    empty_image,
+    existing_image,
+    recovery,
+    repeatable,
+    run_workload,
+)
+from test_faults import WRITING_CALLS, FaultyRun
+
+from holdfast.errors import HoldfastError
+
+FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
+WORKLOADS = (
+    *(("fork",), ("fork", "fork"), ("fork", "detach"), ("fork", "archive"), ("fork", "go_on")),
+    *(("fork", "delete"), ("fork", "killed"), ("blob", "fork"), ("archive", "fork")),
+    *(("archive",), ("archive", "append"), ("archive", "unarchive"), ("archive", "delete")),
+    *(("archive", "killed"), ("blob", "archive")),
+)
+STEPS = (
+    *("append", "blob", "fork", "go_on", "archive", "go_on", "detach", "fork", "archive"),
+    *("killed", "detach", "unarchive", "archive", "go_on", "append"),
+)
+
+
+@pytest.fixture(scope="module")
+def checker():
+    """One for all: a state of the disk that was opened once need not be opened again."""
+    return Checker(stride=1 if FULL else 96)
+
+
+def violations(checker, base, operations, modes=("power", "kill"), **options):
+    run, skip = run_workload(base, operations)
+    with repeatable():
+        for mode in modes:
+            for text, state in checker.check(run, mode, skip=skip, **options):
+                yield f"{base} {operations} {mode} {state!r}: {text}"
+
+
+@pytest.mark.req("S2-104")
+@pytest.mark.parametrize("operations", WORKLOADS, ids=" ".join)
+def test_crash_in_another_form(checker, operations):
+    """Whenever it stops: each log is whole in the one form or the other, and goes on."""
+    step = 1 if FULL else 16
+    assert list(violations(checker, "existing", operations, step=step)) == []
+
+
+@pytest.mark.parametrize("operations", [("fork",), ("blob", "fork"), ("fork", "detach")])
+def test_crash_in_another_form_of_a_young_session(checker, operations):
+    """The same when the session itself was never flushed."""
+    assert list(violations(checker, "empty", operations, step=16)) == []
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [("fork",), ("fork", "detach"), ("fork", "archive"), ("archive",), ("archive", "append")],
+)
+def test_names_of_forms_in_any_combination(checker, operations):
+    """The same when unsynced names reach the disk in any combination rather than in order."""
+    found = violations(checker, "existing", operations, ["power"], subsets=True, step=64)
+    assert list(found) == []
+
+
+@pytest.mark.parametrize("operations", [("fork",), ("fork", "detach"), ("archive", "append")])
+def test_crash_in_recovery_of_forms(checker, operations):
+    """A crash during the recovery from such a crash loses nothing either."""
+    run, skip = run_workload("existing", operations)
+    with repeatable():
+        states = run.disk.crash_states("power", settled=("lock",), step=200)
+        chosen = list({s.key: s for s in states if s.after > skip}.values())
+        for state in chosen if FULL else chosen[:: max(1, len(chosen) // 5)]:
+            again = recovery(run, state)
+            for mode in ("power", "kill"):
+                found = checker.check(again, mode, step=64)
+                texts = [f"{state!r} then {mode} {nested!r}: {text}" for text, nested in found]
+                assert texts == []
+
+
+class FormRun(FaultyRun):
+    """A faulty run that knows the forms."""
+
+    operations = OPERATIONS | FORMS
+
+
+def run_with(checker, expected=HoldfastError, **fault):
+    """Run the steps with one fault; how often it fired. Fails if anything is broken after it."""
+    with repeatable():
+        run = FormRun(empty_image(), **fault)
+        run.go(STEPS, expected)
+        told = f"{fault}: {run.errors!r}"
+        for state, all_blobs in zip(run.disk.end_states(), (True, False), strict=False):
+            assert checker.violations(run, state, all_blobs=all_blobs) == [], told
+    return run.faulty.fired
+
+
+def test_no_fault_is_no_error_in_forms():
+    """Without a fault the steps run through, so that what follows fails by its faults only."""
+    with repeatable():
+        run = FormRun(existing_image())
+        run.go(STEPS, ())
+    assert run.errors == []
+    assert run.faulty.counts["link"] >= 3
+
+
+@pytest.mark.parametrize("name", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("call", [*WRITING_CALLS, "scan", "read_at", "open_read"])
+def test_call_fails_in_another_form(checker, call, name):
+    """Each use of each call fails once: a documented error, no damage, and nothing is lost."""
+    stride = 1 if FULL or call not in ("read_at", "open_lock", "lock", "write") else 5
+    nth = 1 if name == "EIO" else 1 + stride // 2
+    while run_with(checker, call=call, nth=nth, errno=getattr(errno, name)):
+        nth += stride
+    assert nth > stride
+
+
+@pytest.mark.parametrize("name", ["EMLINK", "EXDEV", "EPERM", "EOPNOTSUPP"])
+def test_no_second_names(checker, name):
+    """Where files can have no second name a branch is a copy, and nobody notices."""
+    with repeatable():
+        run = FormRun(
+            empty_image(), call="link", nth=1, errno=getattr(errno, name), persistent=True
+        )
+        run.go(STEPS, ())
+        assert run.errors == []
+        for state in run.disk.end_states():
+            assert checker.violations(run, state) == []
+    assert run.faulty.fired > 2
+
+
+def test_disk_fails_for_good_in_another_form(checker):
+    """From some call on nothing works any more: errors, and afterwards nothing is lost."""
+    nth = 1
+    while run_with(checker, nth=nth, errno=errno.EIO, persistent=True):
+        nth += 1 if FULL else 97
+    assert nth > 500
+
+
+def test_interrupted_in_another_form(checker):
+    """A key press that interrupts any call leaves nothing half done."""
+    nth = 1
+    expected = (HoldfastError, KeyboardInterrupt)
+    while run_with(checker, expected, nth=nth, interrupt=KeyboardInterrupt):
+        nth += 1 if FULL else 31
+    assert nth > 500
