@@ -9,8 +9,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from glob import glob
 from pathlib import Path
 from uuid import uuid4
@@ -143,3 +146,100 @@ def postgres_server():
 def postgres_url(postgres_server):
     """A schema that nobody used before."""
     return f"{postgres_server.url}?schema=t{uuid4().hex}"
+
+
+class BucketServer:
+    """A server that speaks S3, with one bucket that is there."""
+
+    def __init__(self, command: list[str], port: int, folder: Path) -> None:
+        self.port = port
+        self._command = command
+        self._folder = folder
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, seconds: float = 60) -> None:
+        with (self._folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
+            )
+        until = time.monotonic() + seconds
+        while not self._make_bucket():
+            assert self.process.poll() is None, (self._folder / "log").read_text()[-2000:]
+            assert time.monotonic() < until, "the server does not answer"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def url(self, prefix: str) -> str:
+        options = "region=us-east-1&access_key_id=any&secret_access_key=thing"
+        return f"s3://sessions/{prefix}?endpoint=http://127.0.0.1:{self.port}&{options}"
+
+    def _make_bucket(self) -> bool:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/sessions", method="PUT", data=b""
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.status == 200
+        except urllib.error.HTTPError as error:
+            return error.code == 409  # it is there already
+        except OSError:
+            return False
+
+
+@pytest.fixture(scope="session")
+def moto_server():
+    """The quick server: an emulation in memory."""
+    yield from _bucket_server("moto_server", lambda port, _: ["-H", "127.0.0.1", "-p", str(port)])
+
+
+@pytest.fixture(scope="session")
+def rclone_server():
+    """A server that ignores preconditions."""
+    yield from _bucket_server(
+        "rclone", lambda port, data: ["serve", "s3", "--addr", f"127.0.0.1:{port}", data]
+    )
+
+
+@pytest.fixture(scope="session")
+def seaweed_server():
+    """A real server that keeps its objects on disk."""
+
+    def arguments(port, data):
+        others = {name: free_port() for name in ("master", "volume", "filer")}
+        return [
+            "server",
+            f"-dir={data}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-s3",
+            f"-s3.port={port}",
+            f"-s3.port.grpc={free_port()}",
+            *(f"-{name}.port={number}" for name, number in others.items()),
+            *(f"-{name}.port.grpc={free_port()}" for name in others),
+            "-volume.max=20",
+            "-master.volumeSizeLimitMB=64",
+        ]
+
+    yield from _bucket_server("weed", arguments)
+
+
+def _bucket_server(name, arguments):
+    pytest.importorskip("obstore", reason="obstore is not installed")
+    found = Path(sys.executable).with_name(name)
+    if not found.exists():
+        pytest.skip(f"{name} is not installed")
+    with tempfile.TemporaryDirectory(prefix=f"holdfast-{name}-") as folder:
+        data = Path(folder) / "data"
+        data.mkdir()
+        port = free_port()
+        server = BucketServer([str(found), *arguments(port, str(data))], port, Path(folder))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

@@ -21,7 +21,8 @@ _named_memory: dict[str, MemoryStore] = {}
 def open_store(where: str | os.PathLike[str]) -> Store:
     """The store at a URL or at a plain path, which is that of a directory of files.
 
-    URLs are ``none:``, ``memory:``, ``file:///path``, ``sqlite:///file`` and ``postgresql://…``.
+    URLs are ``none:``, ``memory:``, ``file:///path``, ``sqlite:///file``, ``postgresql://…`` and
+    ``s3://bucket/prefix`` (``gs://``, ``az://``).
 
     ``memory:`` is a new store each time, ``memory:name`` the same one within the process.
     Raises UsageError for a URL that no backend serves.
@@ -46,12 +47,16 @@ def open_store(where: str | os.PathLike[str]) -> Store:
         from holdfast.storage.postgres import PostgresStore
 
         return PostgresStore(text)
+    if scheme in ("s3", "gs", "az"):
+        from holdfast.storage.s3 import ObjectStore
+
+        return ObjectStore(text)
     if scheme == "file":
         return FileStore(_file_path(text))
     raise UsageError(
         f"no store serves {scheme!r} addresses",
-        remedy="Use none:, memory:, file:///path, sqlite:///file, postgresql://host/db or the path"
-        " of a directory.",
+        remedy="Use none:, memory:, file:///path, sqlite:///file, postgresql://host/db,"
+        " s3://bucket/prefix or the path of a directory.",
     )
 
 
