@@ -58,6 +58,8 @@ def test_a_snapshot_arrives_whole(kit):
     told = kit.one(READER, kit.source("rec-1.json", snapshot()))
     assert told.counts() == (1, 2, 2, 3, 2)
     assert [block["type"] for block in told.said()[0]] == ["text", "text", "image"]
+    kinds = [d.type for d in told.drafts if d.type.startswith("tool")]
+    assert kinds == ["tool_call"] * 3 + ["tool_result"] * 2
     assert told.of("tool_call")[1].data["params"] == {"cmd": "x"}
     assert told.of("tool_result")[0].data["result"] == "a lion"
     assert told.of("tool_result")[1].data["result"] == {"code": 1}

@@ -195,3 +195,11 @@ def test_a_log_without_its_head_is_still_read(one):
     assert told.counts() == (1, 2, 1, 1, 1)
     assert told.foreign.foreign_id == "session-x"
     assert len(told.foreign.problems) == 1
+
+
+def test_parallel_calls_stay_together(one):
+    """Both come before the first result, as the model made them in one answer."""
+    calls = [call(id, result=[response(id, "read_file", output=id)]) for id in ("c1", "c2")]
+    told = one([HEAD, message("u", "user", "Go"), message("g", "gemini", "", toolCalls=calls)])
+    kinds = [d.type for d in told.drafts if d.type.startswith("tool")]
+    assert kinds == ["tool_call", "tool_call", "tool_result", "tool_result"]

@@ -193,3 +193,19 @@ def test_what_was_undone_is_set_aside(one):
 def test_other_files_are_not_claimed(kit, data):
     """The content decides."""
     assert not READER.claims(kit.source("opencode.db", data))
+
+
+def test_parallel_calls_stay_together(one):
+    """Both come before the first result, as the model made them in one answer."""
+    found = messages()
+    ended = {
+        "status": "completed",
+        "input": {},
+        "output": "b",
+        "time": {"start": AT, "end": AT + 9},
+    }
+    found[1][1].insert(3, tool("prt_4b", "c2", **ended))
+    told = one(found)
+    kinds = [d.type for d in told.drafts if d.type.startswith("tool")]
+    assert kinds == ["tool_call", "tool_call", "tool_result", "tool_result"]
+    assert AT + 9 in {d.timestamp for d in told.of("tool_result")}

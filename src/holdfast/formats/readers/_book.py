@@ -70,10 +70,18 @@ class Entry:
         }
         self.add("tool_call", call, f"call/{id}")
 
-    def result(self, id: Any, result: Any, *, is_error: bool = False) -> None:
-        """What came of it. Told again, it is left out."""
+    def result(
+        self, id: Any, result: Any, *, is_error: bool = False, stamp: int | None = None
+    ) -> None:
+        """What came of it, and when if not at the entry's time. Told again, it is left out.
+
+        Results of parallel calls come after the last of the calls: else they would part them.
+        """
         data: dict[str, Any] = {"toolCallId": str(id), "result": _result(result)}
+        count = len(self.drafts)
         self.add("tool_result", data | ({"is_error": True} if is_error else {}), f"result/{id}")
+        for draft in self.drafts[count:]:
+            draft.timestamp = stamp or draft.timestamp
 
     def usage(self, figures: dict[str, Any], model: Any = None, key: str | None = None) -> None:
         """What a request cost."""

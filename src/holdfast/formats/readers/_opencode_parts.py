@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.formats._foreign import read_time
 from holdfast.formats.readers._book import Entry
 from holdfast.formats.readers._shape import (
     data_url_block,
@@ -14,7 +15,7 @@ from holdfast.formats.readers._shape import (
     text,
 )
 
-__all__ = ["tell_part", "tell_usage"]
+__all__ = ["tell_part", "tell_result", "tell_usage"]
 
 Record = dict[str, Any]
 
@@ -31,7 +32,7 @@ def tell_part(about: Record, part: Record, entry: Entry) -> None:
     elif kind == "reasoning":
         entry.thinking(text(part.get("text")), _signature(part))
     elif kind == "tool":
-        _tell_tool(part, entry)
+        entry.call(_call_id(part), part.get("tool"), mapping(part.get("state")).get("input"))
     elif kind == "file" and is_user:
         block = data_url_block(part.get("url"))
         entry.user([block] if block else [])
@@ -48,18 +49,24 @@ def _tell_text(about: Record, part: Record, entry: Entry, *, is_user: bool) -> N
         entry.assistant(words, model)
 
 
-def _tell_tool(part: Record, entry: Entry) -> None:
+def _call_id(part: Record) -> str:
+    return first_text(part.get("callID"), part.get("id")) or "unknown"
+
+
+def tell_result(part: Record, entry: Entry) -> None:
+    """What came of a call, once it has ended."""
     state = mapping(part.get("state"))
-    id = first_text(part.get("callID"), part.get("id")) or entry.key
-    entry.call(id, part.get("tool"), state.get("input"))
+    id = _call_id(part)
+    stamp = read_time(mapping(state.get("time")).get("end"))
     if state.get("status") == "completed":
         pictures = [data_url_block(mapping(a).get("url")) for a in items(state.get("attachments"))]
         shown = [block for block in pictures if block]
         output = state.get("output")
         words = {"type": "text", "text": output}
-        entry.result(id, [words, *shown] if shown and isinstance(output, str) else output)
+        result = [words, *shown] if shown and isinstance(output, str) else output
+        entry.result(id, result, stamp=stamp)
     elif state.get("status") == "error":
-        entry.result(id, state.get("error"), is_error=True)
+        entry.result(id, state.get("error"), is_error=True, stamp=stamp)
 
 
 def _signature(part: Record) -> Any:

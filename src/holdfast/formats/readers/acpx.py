@@ -128,8 +128,11 @@ def _picture(image: Any) -> Record | None:
 
 def _tell_agent(agent: Record, entry: Entry) -> None:
     results = mapping(agent.get("tool_results"))
+    called: list[str] = []
     for part in map(mapping, items(agent.get("content"))):
         thought, call = mapping(part.get("Thinking")), mapping(part.get("ToolUse"))
+        if not call:
+            _tell_results(called, results, entry)
         if isinstance(part.get("Text"), str):
             entry.assistant(part["Text"])
         elif thought:
@@ -141,12 +144,19 @@ def _tell_agent(agent: Record, entry: Entry) -> None:
             params = call.get("input")
             raw = json_value(call.get("raw_input"))
             entry.call(id, call.get("name"), raw if params is None else params)
-            _tell_result(id, mapping(results.get(id)), entry)
+            called.append(id)
+    _tell_results(called, results, entry)
+
+
+def _tell_results(called: list[str], results: Record, entry: Entry) -> None:
+    """The results of calls that were made together."""
+    for id in called:
+        if isinstance(results.get(id), dict):
+            _tell_result(id, results[id], entry)
+    called.clear()
 
 
 def _tell_result(id: str, result: Record, entry: Entry) -> None:
-    if not result:
-        return
     content = mapping(result.get("content"))
     picture = _picture(content["Image"]) if "Image" in content else None
     words = first_text(content.get("Text"))

@@ -194,26 +194,23 @@ class _Chat:
         if said_by_user(parts) and not self.book.claim(f"{entry.key}/content"):
             parts = [part for part in parts if "functionCall" in part]
         tell_model_parts(parts, model, self._pairing, entry)
-        for call in calls:
-            self._tell_call(call, entry)
+        named = [(self._pairing.call_id(call), call) for call in calls]
+        for id, call in named:
+            entry.call(id, call.get("name"), call.get("args"))
+        for id, call in named:
+            self._tell_result(id, call, entry)
         figures = rename_figures(message.get("tokens"), _USAGE)
         entry.usage(figures, model, f"{entry.key}/usage")
 
-    def _tell_call(self, call: Record, entry: Entry) -> None:
-        id = self._pairing.call_id(call)
-        entry.call(id, call.get("name"), call.get("args"))
+    def _tell_result(self, id: str, call: Record, entry: Entry) -> None:
         failed = text(call.get("status")) in _FAILED
-        result = call.get("result")
-        if result is None:
-            return
-        named = {"id": id, "name": call.get("name")}
-        if not any(mapping(part).get("functionResponse") for part in parts_of(result)):
-            entry.result(id, block_text(parts_of(result)) or result, is_error=failed)
-        for part in parts_of(result):
-            response = mapping(part.get("functionResponse"))
-            if response:
-                own = {"functionResponse": response | named}
-                tell_responses(own, self._pairing, entry, is_error=True if failed else None)
+        parts = parts_of(call.get("result"))
+        responses = [mapping(part.get("functionResponse")) for part in parts]
+        for response in filter(None, responses):
+            own = {"functionResponse": response | {"id": id}}
+            tell_responses(own, self._pairing, entry, is_error=True if failed else None)
+        if parts and not any(responses):
+            entry.result(id, block_text(parts) or call["result"], is_error=failed)
 
     def _rewind(self, id: str) -> None:
         """That message and all after it were taken back; an unknown one takes back everything."""

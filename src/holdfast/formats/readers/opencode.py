@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._book import Book
+from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
-from holdfast.formats.readers._opencode_parts import tell_part, tell_usage
+from holdfast.formats.readers._opencode_parts import tell_part, tell_result, tell_usage
 from holdfast.formats.readers._shape import first_text, items, json_value, mapping, text
 
 __all__ = ["READER", "Opencode"]
@@ -179,6 +179,7 @@ def _tell_message(book: Book, about: Record, parts: list[Record], run: str | Non
     time = mapping(about.get("time"))
     created = read_time(time.get("created")) or read_time(about.get("$created"))
     is_hidden = about.get("summary") is True
+    called: list[Record] = []  # together: their results come after the last of the calls
     for part in parts:
         started = mapping(part.get("time")).get("start")
         state_time = mapping(mapping(part.get("state")).get("time"))
@@ -187,11 +188,22 @@ def _tell_message(book: Book, about: Record, parts: list[Record], run: str | Non
             if is_hidden:
                 entry.kind = "compaction"
             else:
+                if part.get("type") == "tool":
+                    called.append(part)
+                else:
+                    _tell_results(called, entry)
                 tell_part(about, part, entry)
     ended = read_time(time.get("completed")) or created
     with book.entry(_bare(about), ended, text(about.get("id")) or None, run) as entry:
         entry.kind = "message"
+        _tell_results(called, entry)
         tell_usage(about, entry)
+
+
+def _tell_results(called: list[Record], entry: Entry) -> None:
+    for part in called:
+        tell_result(part, entry)
+    called.clear()
 
 
 def _bare(record: Record) -> Any:
