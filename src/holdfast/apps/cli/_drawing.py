@@ -117,10 +117,9 @@ def _bounds(days: Mapping[str, int]) -> list[int]:
 def _shade(
     days: Mapping[str, int], monday: dt.date, weekday: int, last: dt.date, bounds: Sequence[int]
 ) -> str:
-    day = monday + dt.timedelta(days=weekday) if monday < dt.date.max - dt.timedelta(7) else monday
-    if day > last:
+    if (last - monday).days < weekday:
         return " "
-    count = days.get(day.isoformat(), 0)
+    count = days.get((monday + dt.timedelta(days=weekday)).isoformat(), 0)
     if count <= 0:
         return _SHADES[0]
-    return _SHADES[1 + sum(count > bound for bound in bounds)]
+    return _SHADES[1 + sum(count >= bound for bound in bounds)]
