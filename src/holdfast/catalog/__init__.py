@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
     from holdfast.catalog._catching_up import Progress
     from holdfast.catalog._feeder import Feeder
-    from holdfast.catalog._filter import Filter, Page
+    from holdfast.catalog._filter import EVERYTHING, Filter, Page
     from holdfast.catalog._hits import Asked, Hit, scan_logs, search_index
     from holdfast.catalog._retention import (
         Decision,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for: a program that only records needs none of it.
 _LAZY = {
+    "EVERYTHING": "_filter",
     "Asked": "_hits",
     "Hit": "_hits",
     "ROLES": "_words",
@@ -66,6 +67,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "EVERYTHING",
     "ROLES",
     "Asked",
     "Catalog",

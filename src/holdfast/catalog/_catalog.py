@@ -14,7 +14,6 @@ import msgspec
 from holdfast.catalog._catching_up import PREFIX, Progress, catch_up, read_on
 from holdfast.catalog._filter import Filter, Page, read_cursor
 from holdfast.catalog._index import NEVER_READ, Index, IndexDamaged, Kept, shown
-from holdfast.catalog._look import look
 from holdfast.catalog._opening import open_in_memory, open_index
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import SessionMetadata
@@ -110,12 +109,14 @@ class Catalog:
         if entry is None:
             raise NotFound(f"there is no session {id}", session_id=id)
         kept = self._kept(id)
-        if kept is None or kept.row.etag != entry.etag:
-            folder = "" if kept is None else kept.row.folder
+        if kept is None or kept.row.trace.etag != entry.etag:
+            from holdfast.catalog._look import look
+
+            folder = "" if kept is None else kept.row.trace.folder
             while True:
                 update = look(self._store, entry, kept, folder)
                 kept = Kept(update.row, update.state, update.tally)
-                if kept.row.etag != NEVER_READ:
+                if kept.row.trace.etag != NEVER_READ:
                     break
         return shown(kept.row, os.uname().nodename)
 
@@ -249,4 +250,5 @@ class Catalog:
 
 def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:
     """What can be wrong with an index."""
-    return (IndexDamaged, *more, *sqlite_errors())
+    # Texts of a damaged file need not be texts, not even those of its errors.
+    return (IndexDamaged, UnicodeError, *more, *sqlite_errors())

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.catalog._index import NEVER_READ, Index, Kept, Update
-from holdfast.catalog._look import STEP_BYTES, look
+from holdfast.catalog._index import NEVER_READ, Index, Kept, Row, Update
 from holdfast.errors import Forbidden, Unavailable
 from holdfast.storage import Changes, Entry, Store
 
@@ -16,6 +15,7 @@ __all__ = ["PREFIX", "CatchUp", "Progress", "Work", "catch_up", "read_on"]
 
 PREFIX = "sessions/"
 _BATCH_SESSIONS = 500
+_BATCH_BYTES = 8 << 20
 _ROUNDS_MAX = 5
 
 Progress = Callable[[int, int], None]
@@ -129,16 +129,18 @@ class CatchUp:
         self._flush()
 
     def _read(self, entry: Entry, folder: str | None, *, rebooted: bool) -> None:
+        from holdfast.catalog._look import look
+
         while True:
             kept = self._index.get(_id(entry.key))
-            if kept is not None and kept.row.etag == entry.etag:
-                if folder is not None and kept.row.folder != folder:
+            if kept is not None and kept.row.trace.etag == entry.etag:
+                if folder is not None and kept.row.trace.folder != folder:
                     self._add(_in_folder(kept, folder))
                 return
-            folder = kept.row.folder if folder is None and kept is not None else folder
+            folder = kept.row.trace.folder if folder is None and kept is not None else folder
             update = look(self._store, entry, kept, folder or "", rebooted=rebooted)
             self._add(update)
-            if update.row.etag != NEVER_READ:
+            if update.row.trace.etag != NEVER_READ:
                 self.sessions += 1
                 return
             self._flush()
@@ -147,7 +149,7 @@ class CatchUp:
         self._waiting.append(update)
         self._waiting_bytes += sum(len(event.raw) for event in update.events)
         self.events += len(update.events)
-        if len(self._waiting) >= _BATCH_SESSIONS or self._waiting_bytes >= STEP_BYTES:
+        if len(self._waiting) >= _BATCH_SESSIONS or self._waiting_bytes >= _BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -165,19 +167,21 @@ def catch_up(store: Store, index: Index, progress: Progress | None = None) -> Ca
 
 def read_on(store: Store, index: Index, ids: Iterable[str]) -> None:
     """Bring some sessions up to date, at most one step each. Others may do the same."""
+    from holdfast.catalog._look import look
+
     for id in ids:
         entry = store.entry(PREFIX + id)
         kept = index.get(id)
         if entry is None:
             continue
-        if kept is None or kept.row.etag != entry.etag:
-            folder = "" if kept is None else kept.row.folder
+        if kept is None or kept.row.trace.etag != entry.etag:
+            folder = "" if kept is None else kept.row.trace.folder
             index.write([look(store, entry, kept, folder)])
 
 
 def _in_folder(kept: Kept, folder: str) -> Update:
     """The same row in another folder."""
-    row = msgspec.structs.replace(kept.row, folder=folder)
+    row = Row(kept.row.meta, msgspec.structs.replace(kept.row.trace, folder=folder))
     return Update(row=row, state=kept.state, tally=kept.tally, version=kept.version)
 
 

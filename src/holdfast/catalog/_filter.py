@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 
-__all__ = ["Filter", "Page", "Place", "read_cursor", "write_cursor"]
+__all__ = ["EVERYTHING", "Filter", "Page", "Place", "read_cursor", "write_cursor"]
 
 Place = tuple[int, str]
 """Where a session stands in a list: (updated_at, id), newest first."""
@@ -47,10 +47,22 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Page(list[SessionMetadata]):
-    """Some sessions, newest first; ``next`` is the cursor of those that follow, None at the end."""
+EVERYTHING = Filter()
+"""The filter that asks for nothing in particular; there is only this one."""
 
-    next: str | None = None
+
+class Page(list[SessionMetadata]):
+    """Some sessions, newest first."""
+
+    has_more = False
+    """Whether others follow."""
+
+    @property
+    def next(self) -> str | None:
+        """The cursor of the sessions that follow; None at the end."""
+        if not self or not self.has_more:
+            return None
+        return write_cursor((self[-1].updated_at, self[-1].session_id))
 
 
 def write_cursor(place: Place) -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.catalog._filter import Filter, Page, Place, write_cursor
+from holdfast.catalog._filter import Filter, Page, Place
 from holdfast.model import START, Event, Position, SessionMetadata
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Index", "IndexDamaged", "Kept", "Row", "Update", "make_page", "shown"]
+__all__ = ["Index", "IndexDamaged", "Kept", "Row", "Trace", "Update", "make_page", "shown"]
 
 NEVER_READ = ""
 
@@ -24,11 +24,9 @@ class IndexDamaged(Exception):
     """What the index gave is not what was put into it."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that the index knows of a session, and of the log from which it knows it."""
+class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the index knows of the log from which it knows a session."""
 
-    meta: SessionMetadata
-    """As the log alone tells it: whether a writer lives is for the moment of asking."""
     etag: str = NEVER_READ
     """Of the log when it was read to its end; empty as long as there is more to read."""
     folder: str = ""
@@ -44,6 +42,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     closed: bool = True
     pid: int | None = None
     host: str | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no process can change what is shown of the session without changing its log."""
+        return self.closed and not self.cut_short
+
+
+class Row(msgspec.Struct, frozen=True):
+    """All that the index knows of a session."""
+
+    meta: SessionMetadata
+    """As the log alone tells it: whether a writer lives is for the moment of asking."""
+    trace: Trace
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -133,11 +144,12 @@ class Index(ABC):
 
 def shown(row: Row, host: str) -> SessionMetadata:
     """A row as a list shows it now, on this machine."""
-    meta = row.meta
-    alive = not row.closed and row.host == host and _is_running(row.pid)
-    if alive:
+    meta, trace = row.meta, row.trace
+    if trace.is_settled:
+        return meta
+    if not trace.closed and trace.host == host and _is_running(trace.pid):
         return msgspec.structs.replace(meta, open=True)
-    if row.cut_short and meta.status != "interrupted":
+    if trace.cut_short and meta.status != "interrupted":
         return msgspec.structs.replace(meta, status="interrupted")
     return meta
 
@@ -145,8 +157,7 @@ def shown(row: Row, host: str) -> SessionMetadata:
 def make_page(rows: Sequence[SessionMetadata], limit: int | None) -> Page:
     """One page of rows, of which there may be one more than fit on it."""
     page = Page(rows if limit is None else rows[:limit])
-    if page and len(rows) > len(page):
-        page.next = write_cursor((page[-1].updated_at, page[-1].session_id))
+    page.has_more = len(rows) > len(page)
     return page
 
 

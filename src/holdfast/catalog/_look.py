@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.catalog._derived import tallied
-from holdfast.catalog._index import NEVER_READ, Kept, Row, Update
+from holdfast.catalog._index import NEVER_READ, Kept, Row, Trace, Update
 from holdfast.catalog._tally import Tally
 from holdfast.errors import HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
 from holdfast.model import START, Event, LineReader, Position, SessionMetadata
@@ -24,9 +24,9 @@ from holdfast.replay import (
 from holdfast.session import resolve_blobs
 from holdfast.storage import Entry, Log, Store
 
-__all__ = ["STEP_BYTES", "look"]
+__all__ = ["look"]
 
-STEP_BYTES = 8 << 20
+_STEP_BYTES = 8 << 20
 """So much of a log is read at once; a longer one takes several looks."""
 
 # The end of a line: eight digits, quote, brace, newline.
@@ -73,8 +73,10 @@ class _Reading:
     def closed_book(self, state: str) -> Update:
         """The row of a log that cannot be read here."""
         meta = SessionMetadata(session_id=self._id, size_bytes=self._entry.size, state=state)
-        row = Row(meta=meta, etag=self._entry.etag, folder=self._folder, lost=self._lost)
-        return Update(row=row, state=b"", tally=b"", whole=True, version=self._version())
+        trace = Trace(etag=self._entry.etag, folder=self._folder, lost=self._lost)
+        return Update(
+            row=Row(meta, trace), state=b"", tally=b"", whole=True, version=self._version()
+        )
 
     def update(self) -> Update:
         """Read on, at most one step."""
@@ -83,7 +85,7 @@ class _Reading:
         state, tally = _kept_state(base)
         if state is None:
             base = None
-        known = base.row if base is not None else None
+        known = base.row.trace if base is not None else None
         reader = LineReader(
             known.position if known else START, chained=known.chained if known else None
         )
@@ -97,11 +99,13 @@ class _Reading:
             events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
         counted = tallied(tally, events)
         damaged = bool(reader.gaps) or (known is not None and known.damaged)
-        meta = self._describe(state, damaged=damaged or bool(self._lost))
-        row = Row(
-            meta=msgspec.structs.replace(
-                meta, model=counted.model, auto_tags=counted.auto_tags, cost=counted.cost
-            ),
+        meta = msgspec.structs.replace(
+            self._describe(state, damaged=damaged or bool(self._lost)),
+            model=counted.model,
+            auto_tags=counted.auto_tags,
+            cost=counted.cost,
+        )
+        trace = Trace(
             etag=self._entry.etag if ended else NEVER_READ,
             folder=self._folder,
             generation=log.generation(),
@@ -113,7 +117,7 @@ class _Reading:
             **_writer(state),
         )
         return Update(
-            row=row,
+            row=Row(meta, trace),
             state=_slim(state).to_json(),
             tally=counted.data,
             events=events,
@@ -129,7 +133,7 @@ class _Reading:
         kept = self._kept
         if kept is None or not kept.state:
             return None
-        row, size = kept.row, log.size()
+        row, size = kept.row.trace, log.size()
         same = row.generation == log.generation()
         self._lost = row.lost if same else 0
         if size < row.position.offset:
@@ -147,11 +151,11 @@ class _Reading:
         if before is None or self._shorter is None:
             return
         if before.log == state.log or not state.event_count:
-            self._lost = max(self._lost, self._shorter.row.position.seq)
+            self._lost = max(self._lost, self._shorter.row.trace.position.seq)
 
-    def _excused(self, row: Row) -> bool:
+    def _excused(self, trace: Trace) -> bool:
         """Whether power loss explains that the log is shorter: nobody had synced it yet."""
-        return self._rebooted and not row.closed
+        return self._rebooted and not trace.closed
 
     def _describe(self, state: State, *, damaged: bool) -> SessionMetadata:
         return SessionMetadata(
@@ -200,7 +204,7 @@ def _read_step(log: Log, reader: LineReader) -> tuple[list[Event], bool, bool]:
         events += reader.feed(chunk)
         size += len(chunk)
         # What follows damage is known only at the end of the log.
-        if size >= STEP_BYTES and events and not reader.damaged:
+        if size >= _STEP_BYTES and events and not reader.damaged:
             return events, False, has_blobs
     events += reader.finish()
     return events, True, has_blobs

@@ -32,11 +32,11 @@ class PlainIndex(Index):
 
     def known(self) -> dict[str, tuple[str, str]]:
         """Of every entry."""
-        return {id: (kept.row.etag, kept.row.folder) for id, kept in self._rows.items()}
+        return {id: (kept.row.trace.etag, kept.row.trace.folder) for id, kept in self._rows.items()}
 
     def folders(self) -> dict[str, str]:
         """Of every entry."""
-        return {id: kept.row.folder for id, kept in self._rows.items()}
+        return {id: kept.row.trace.folder for id, kept in self._rows.items()}
 
     def write(
         self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None

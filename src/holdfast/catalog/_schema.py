@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.catalog import _derived
-
 if TYPE_CHECKING:
     import sqlite3
 
@@ -30,8 +28,11 @@ _TABLES = (
         parent BLOB,
         status TEXT NOT NULL,
         archived INTEGER NOT NULL,
+        settled INTEGER NOT NULL,
         data BLOB NOT NULL,
-        crc INTEGER NOT NULL
+        crc INTEGER NOT NULL,
+        trace BLOB NOT NULL,
+        trace_crc INTEGER NOT NULL
     )
     """,
     "CREATE UNIQUE INDEX by_id ON sessions (id)",
@@ -67,6 +68,8 @@ def has_schema(connection: sqlite3.Connection) -> bool:
 
 def create_schema(connection: sqlite3.Connection) -> None:
     """Make the tables, within the caller's transaction."""
+    from holdfast.catalog import _derived
+
     for statement in _TABLES:
         connection.execute(statement)
     _derived.create_tables(connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.catalog._filter import Filter, Place
@@ -11,13 +12,17 @@ __all__ = ["selection"]
 _INT64_MAX = (1 << 63) - 1
 
 
-def selection(wanted: Filter, after: Place | None) -> tuple[str, list[Any]]:
-    """The statement and its values: (updated, id, data, crc) of at least the rows that fit.
+def selection(
+    wanted: Filter, after: Place | None, tags: Sequence[str] | None = None
+) -> tuple[str, list[Any]]:
+    """The statement and its values: what a page needs of at least the rows that fit.
+
+    ``tags`` are those of the filter in the order in which they are best looked at.
 
     In the order of a list, by an index of the table. What the database cannot know, such as
     whether a writer lives, is for the caller to look at.
     """
-    tags = sorted(wanted.tags)
+    tags = sorted(wanted.tags) if tags is None else tags
     conditions: list[str] = []
     values: list[Any] = []
 
@@ -55,7 +60,7 @@ def selection(wanted: Filter, after: Place | None) -> tuple[str, list[Any]]:
     if after is not None:
         demand(f"({order}.updated, {order}.id) < (?, ?)", *after)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    columns = "s.updated, s.id, s.data, s.crc"
+    columns = "s.updated, s.id, s.data, s.crc, s.settled"
     newest_first = f"{order}.updated DESC, {order}.id DESC"
     query = f"SELECT {columns} FROM {source}{where} ORDER BY {newest_first}"  # noqa: S608 - ours
     return query, values

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog import _derived
-from holdfast.catalog._filter import Filter, Page, Place
-from holdfast.catalog._index import Index, IndexDamaged, Kept, Row, Update, make_page, shown
+from holdfast.catalog._filter import EVERYTHING, Filter, Page, Place
+from holdfast.catalog._index import Index, IndexDamaged, Kept, Row, Trace, Update, make_page, shown
 from holdfast.catalog._schema import create_schema, drop_schema, has_schema
 from holdfast.catalog._selection import selection
 from holdfast.model import SessionMetadata, fold_id
@@ -28,9 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["SqliteIndex", "read_row"]
 
 _INT64_MAX = (1 << 63) - 1
+_STATUS_ROWS = 200
+_COLUMNS = "s.id, s.data, s.crc, s.trace, s.trace_crc"
+
+_NEWEST = f"{selection(EVERYTHING, None)[0]} LIMIT ?"
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Row).decode
+_decode_meta = msgspec.json.Decoder(SessionMetadata).decode
+_decode_all = msgspec.json.Decoder(list[SessionMetadata]).decode
+_decode_trace = msgspec.json.Decoder(Trace).decode
+_members = msgspec.structs.asdict
+_id_of = attrgetter("session_id")
+_updated_of = attrgetter("updated_at")
+
+
+class _Stored(SessionMetadata, frozen=True, kw_only=True, omit_defaults=True):
+    """What a list shows, without what most sessions have in common."""
 
 
 class _Sum(msgspec.Struct, array_like=True):
@@ -60,21 +73,22 @@ class SqliteIndex(Index):
     def get(self, id: str) -> Kept | None:
         """From both tables, each verified."""
         found = self.connection.execute(
-            "SELECT s.row, s.data, s.crc, f.state, f.tally, f.crc FROM sessions s"
-            " LEFT JOIN folds f USING (row) WHERE s.id = ?",
+            f"SELECT {_COLUMNS}, s.row, f.state, f.tally, f.crc FROM sessions s"  # noqa: S608
+            " LEFT JOIN folds f ON f.row = s.row"
+            " WHERE s.id = ?",
             (id,),
         ).fetchone()
         if found is None:
             return None
-        number, data, crc, state, tally, fold_crc = found
-        row = read_row(id, data, crc)
+        *columns, number, state, tally, fold_crc = found
+        row = _read_whole(*columns)
         if not isinstance(state, bytes) or _fold_crc(number, state, tally) != fold_crc:
             raise IndexDamaged(f"what is kept of session {id}")
-        return Kept(row, state, tally, number, crc)
+        return Kept(row, state, tally, number, _version(columns[2], columns[4]))
 
     def known(self) -> dict[str, tuple[str, str]]:
         """One pass over the table."""
-        return {row.meta.session_id: (row.etag, row.folder) for row in self._all()}
+        return {row.meta.session_id: (row.trace.etag, row.trace.folder) for row in self._all()}
 
     def folders(self) -> dict[str, str]:
         """By an index that holds nothing else."""
@@ -105,21 +119,14 @@ class SqliteIndex(Index):
         """By the best table index for a limit, else by looking at every row."""
         if limit is None:
             return make_page(self._chosen(wanted, after), None)
-        query, values = selection(wanted, after)
-        rows: list[SessionMetadata] = []
-        last: Place | None = None
-        for updated, id, data, crc in self.connection.execute(query, values):
-            if len(rows) > limit:
-                break
-            row = read_row(id, data, crc)
-            place = (_clamped(row.meta.updated_at), id)
-            if place[0] != updated or (last is not None and place >= last):
-                raise IndexDamaged("the order of the sessions")
-            last = place
-            meta = shown(row, self._host)
-            if wanted.admits(meta):
-                rows.append(meta)
-        return make_page(rows, limit)
+        if wanted.status is not None:
+            return make_page(self._by_status(wanted, limit, after), limit)
+        if wanted is EVERYTHING and after is None:
+            rows = self.connection.execute(_NEWEST, (limit + 1,)).fetchall()
+        else:
+            query, values = selection(wanted, after, self._rarest_first(wanted.tags))
+            rows = self.connection.execute(f"{query} LIMIT ?", (*values, limit + 1)).fetchall()
+        return make_page(self._read_page(rows, wanted), limit)
 
     def ids(self, prefix: str) -> list[str]:
         """By the folded ids."""
@@ -133,6 +140,8 @@ class SqliteIndex(Index):
 
     def is_worn(self) -> bool:
         """As the search says."""
+        from holdfast.catalog import _derived
+
         return _derived.is_worn(self.connection)
 
     def clear(self) -> None:
@@ -165,12 +174,13 @@ class SqliteIndex(Index):
         row = update.row
         meta = row.meta
         execute = self.connection.execute
-        found = execute("SELECT row, crc FROM sessions WHERE id = ?", (meta.session_id,)).fetchone()
-        number, version = found or (None, 0)
+        found = execute(
+            "SELECT row, crc, trace_crc FROM sessions WHERE id = ?", (meta.session_id,)
+        ).fetchone()
+        number, version = (found[0], _version(*found[1:])) if found else (None, 0)
         if version != update.version:
             return False
-        data = _encode(row)
-        crc = _row_crc(meta.session_id, data)
+        data, trace = _encode(_Stored(**_members(meta))), _encode(row.trace)
         columns = (
             _clamped(meta.updated_at),
             _key(meta.agent_id),
@@ -178,14 +188,18 @@ class SqliteIndex(Index):
             _key(meta.parent),
             meta.status,
             meta.archived,
-            row.folder,
+            row.trace.folder,
+            row.trace.is_settled,
             data,
-            crc,
+            crc32(data),
+            trace,
+            crc32(trace),
         )
         if number is None:
             added = execute(
                 "INSERT INTO sessions (id, folded, updated, agent, model, parent, status, archived,"
-                " folder, data, crc) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " folder, settled, data, crc, trace, trace_crc)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (meta.session_id, fold_id(meta.session_id), *columns),
             )
             number = added.lastrowid or 0
@@ -193,15 +207,18 @@ class SqliteIndex(Index):
         else:
             execute(
                 "UPDATE sessions SET updated = ?, agent = ?, model = ?, parent = ?, status = ?,"
-                " archived = ?, folder = ?, data = ?, crc = ? WHERE row = ?",
+                " archived = ?, folder = ?, settled = ?, data = ?, crc = ?, trace = ?,"
+                " trace_crc = ? WHERE row = ?",
                 (*columns, number),
             )
             execute("DELETE FROM labels WHERE row = ?", (number,))
-        total.crc ^= version ^ crc
+        total.crc ^= version ^ _version(crc32(data), crc32(trace))
         self._put_rest(number, update)
         return True
 
     def _put_rest(self, number: int, update: Update) -> None:
+        from holdfast.catalog import _derived
+
         meta = update.row.meta
         fold_crc = _fold_crc(number, update.state, update.tally)
         self.connection.execute(
@@ -217,28 +234,82 @@ class SqliteIndex(Index):
             _derived.add(self.connection, number, update.events)
 
     def _remove(self, id: str, total: _Sum) -> None:
+        from holdfast.catalog import _derived
+
         execute = self.connection.execute
-        found = execute("SELECT row, crc FROM sessions WHERE id = ?", (id,)).fetchone()
+        query = "SELECT row, crc, trace_crc FROM sessions WHERE id = ?"
+        found = execute(query, (id,)).fetchone()
         if found is None:
             return
-        number, crc = found
+        number, *crcs = found
         for table in ("sessions", "labels", "folds"):
             execute(f"DELETE FROM {table} WHERE row = ?", (number,))  # noqa: S608 - names of ours
         _derived.forget(self.connection, number)
         total.count -= 1
-        total.crc ^= crc
+        total.crc ^= _version(*crcs)
 
     # -- reading -------------------------------------------------------------------------------
+
+    def _read_page(self, rows: list[Any], wanted: Filter) -> list[SessionMetadata]:
+        """The sessions of these rows, all verified and decoded with one call each."""
+        if not rows:
+            return []
+        updated, ids, data, crcs, settled = zip(*rows, strict=True)
+        try:
+            if tuple(map(crc32, data)) != crcs:
+                raise IndexDamaged("the rows of sessions")
+            found = _decode_all(b"[%b]" % b",".join(data))
+        except (TypeError, ValueError) as error:
+            raise IndexDamaged("the rows of sessions") from error
+        if tuple(map(_id_of, found)) != ids or tuple(map(_updated_of, found)) != updated:
+            self._check_places(found, updated, ids)
+        if sorted(updated, reverse=True) != [*updated]:
+            raise IndexDamaged("the order of sessions")
+        if not all(settled):
+            found = [
+                meta if is_settled else self._shown(meta)
+                for meta, is_settled in zip(found, settled, strict=True)
+            ]
+        return found if wanted is EVERYTHING else list(filter(wanted.admits, found))
+
+    def _check_places(self, found: list[SessionMetadata], updated: Any, ids: Any) -> None:
+        """The same, for times that do not fit a column."""
+        if [_place(meta) for meta in found] != list(zip(updated, ids, strict=True)):
+            raise IndexDamaged("the order of sessions")
+
+    def _shown(self, meta: SessionMetadata) -> SessionMetadata:
+        query = f"SELECT {_COLUMNS} FROM sessions s WHERE s.id = ?"  # noqa: S608 - our own words
+        row = self.connection.execute(query, (meta.session_id,)).fetchone()
+        return meta if row is None else shown(_read_whole(*row), self._host)
+
+    def _by_status(self, wanted: Filter, limit: int, after: Place | None) -> list[SessionMetadata]:
+        """Row by row, as only a look at processes tells which fit."""
+        query, values = selection(wanted, after, self._rarest_first(wanted.tags))
+        found: list[SessionMetadata] = []
+        rows = self.connection.execute(query, values).fetchall()
+        for start in range(0, len(rows), _STATUS_ROWS):
+            found += self._read_page(rows[start : start + _STATUS_ROWS], wanted)
+            if len(found) > limit:
+                break
+        return found[: limit + 1]
+
+    def _rarest_first(self, tags: Collection[str]) -> list[str]:
+        """Few rows are then looked at for the other tags."""
+        if len(tags) < 2:
+            return list(tags)
+        query = "SELECT count(*) FROM (SELECT 1 FROM labels WHERE tag = ? LIMIT 10000)"
+        counts = {tag: self.connection.execute(query, (_key(tag),)).fetchone()[0] for tag in tags}
+        return sorted(tags, key=lambda tag: (counts[tag], tag))
 
     def _all(self) -> Iterator[Row]:
         """Every row. Raises IndexDamaged at the end if they are not all there."""
         total = _Sum()
         # Not by a table index: what is damaged in one must not hide a row.
-        query = "SELECT id, data, crc FROM sessions NOT INDEXED"
-        for id, data, crc in self.connection.execute(query):
-            yield read_row(id, data, crc)
+        query = f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"  # noqa: S608 - our own words
+        for columns in self.connection.execute(query):
+            yield _read_whole(*columns)
             total.count += 1
-            total.crc ^= crc
+            total.crc ^= _version(columns[2], columns[4])
         if total != self._total():
             raise IndexDamaged("the number of sessions")
 
@@ -255,29 +326,46 @@ class SqliteIndex(Index):
     def _fact(self, name: str) -> bytes:
         query = "SELECT value, crc FROM facts WHERE name = ?"
         found = self.connection.execute(query, (name,)).fetchone()
-        if found is None or not isinstance(found[0], bytes) or _row_crc(name, found[0]) != found[1]:
+        if (
+            found is None
+            or not isinstance(found[0], bytes)
+            or _fact_crc(name, found[0]) != found[1]
+        ):
             raise IndexDamaged(f"the fact {name}")
         return found[0]
 
     def _set_fact(self, name: str, value: bytes) -> None:
         self.connection.execute(
             "INSERT OR REPLACE INTO facts (name, value, crc) VALUES (?, ?, ?)",
-            (name, value, _row_crc(name, value)),
+            (name, value, _fact_crc(name, value)),
         )
 
 
-def read_row(id: str, data: Any, crc: Any) -> Row:
-    """The row of a session. Raises IndexDamaged if it is not as written."""
-    if type(id) is str and type(data) is bytes and _row_crc(id, data) == crc:
-        row = _decode(data)
-        if row.meta.session_id == id:
-            return row
+def read_row(id: Any, data: Any, crc: Any) -> Row:
+    """What a list shows of a session, from the columns of that name.
+
+    Raises IndexDamaged if it is not as written.
+    """
+    if type(data) is bytes and crc32(data) == crc:
+        meta = _decode_meta(data)
+        if meta.session_id == id:
+            return Row(meta, Trace())
     raise IndexDamaged("the row of a session")
 
 
-def _row_crc(name: str, data: bytes) -> int:
+def _read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:
+    if type(trace) is bytes and crc32(trace) == trace_crc:
+        return Row(read_row(id, data, crc).meta, _decode_trace(trace))
+    raise IndexDamaged("the row of a session")
+
+
+def _fact_crc(name: str, data: bytes) -> int:
+    return crc32(data, crc32(name.encode()))
+
+
+def _version(crc: int, trace_crc: int) -> int:
     # Never 0, which stands for a row that is not there.
-    return crc32(data, crc32(name.encode("utf-8", "surrogatepass"))) or 1
+    return (crc << 32 | trace_crc) or 1
 
 
 def _fold_crc(number: int, state: bytes, tally: bytes) -> int:

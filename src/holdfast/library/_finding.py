@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "filter_of"]
 
+_NOTHING = (None,) * 7
 _STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
@@ -114,8 +115,10 @@ def filter_of(
     archived: bool | None = None,
 ) -> Filter:
     """What a list is asked for. Raises UsageError for what no session can be."""
-    from holdfast.catalog import Filter
+    from holdfast.catalog import EVERYTHING, Filter
 
+    if not tags and (since, until, agent_id, model, status, parent, archived) == _NOTHING:
+        return EVERYTHING
     if isinstance(tags, str):
         raise UsageError("tags are a list of texts, not one text", remedy=f"Give [{tags!r}].")
     if status is not None and status not in _STATUSES:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,6 +62,7 @@ class Touched:
         self._tree = tree
         self._disk = tree.disk
         self._boot: str | None = None
+        self._last: tuple[Node | None, str, int] | None = None
 
     def note(self, key: str, *, held: bool) -> None:
         """Say that a lease was taken or given back. What the disk says against it is not told.
@@ -79,9 +81,13 @@ class Touched:
         """What may have changed in a folder of keys since the mark."""
         old = _read_mark(mark)
         with translation("looking for what has changed"):
-            self._boot = self._disk.boot_id() if self._boot is None else self._boot
-            folder = self._folder(check_prefix(prefix))
-            seen = self._read(old)
+            if self._boot is None:
+                self._boot = self._disk.boot_id()
+            folder, file = self._glance(_checked(prefix))
+            seen = self._known_already(old, file) or self._read(old)
+        self._last = (file, seen.file, seen.size)
+        if old is not None and self._is_as_before(old, seen, folder):
+            return Changes(mark, frozenset(), listed=False)
         before = old.held if old is not None and seen.resumed else {}
         touched, held = _replay(seen.lines, before)
         alive = {key: who for key, who in held.items() if _may_live(who)}
@@ -95,6 +101,12 @@ class Touched:
             return Changes(_encode(new), None, listed=True)
         return Changes(_encode(new), keys, listed=moved or old.fresh)
 
+    def _is_as_before(self, old: _Mark, seen: _Seen, folder: Node | None) -> bool:
+        """Whether nothing at all happened: what is asked most, so it is answered first."""
+        quiet = seen.resumed and not seen.lines and not old.held and not old.fresh
+        place = (0, 0) if folder is None else (folder.inode, folder.modified)
+        return quiet and place == (old.inode, old.folder)
+
     def _mark(self, seen: _Seen, folder: Node | None, held: dict[str, str]) -> _Mark:
         time_ns = 0 if folder is None else folder.modified
         return _Mark(
@@ -107,9 +119,28 @@ class Touched:
             held=held,
         )
 
-    def _folder(self, parts: tuple[str, ...]) -> Node | None:
+    def _glance(self, parts: tuple[str, ...]) -> tuple[Node | None, Node | None]:
+        """The folder of the keys, and the file."""
+        with self._tree.opened(()) as root:
+            if root is None:
+                return None, None
+            file = self._disk.node_at(_NAME, root)
+            if len(parts) == 1:
+                return self._disk.node_at(parts[0], root), file
         with self._tree.opened(parts[:-1]) as above:
-            return None if above is None else self._disk.node_at(parts[-1], above)
+            return None if above is None else self._disk.node_at(parts[-1], above), file
+
+    def _known_already(self, old: _Mark | None, file: Node | None) -> _Seen | None:
+        """What reading would give, if the file is as it was when it was read last."""
+        if file is None:
+            return _Seen(resumed=old is not None and not old.file and old.boot == self._boot)
+        last = self._last
+        if old is None or last is None or last[0] is None:
+            return None
+        same = (last[0].inode, last[0].size) == (file.inode, file.size) and last[2] == file.size
+        if same and (old.file, old.size, old.boot) == (last[1], last[2], self._boot):
+            return _Seen(old.file, old.size, [], resumed=True)
+        return None
 
     def _read(self, old: _Mark | None) -> _Seen:
         """The lines after those that the mark knows, or all of them if it is of another file."""
@@ -169,6 +200,7 @@ class Touched:
         self._disk.rename(_NEW_NAME, root, _NAME, root)
 
 
+_checked = lru_cache(maxsize=16)(check_prefix)
 _encode_mark = msgspec.json.Encoder().encode
 _decode_mark = msgspec.json.Decoder(_Mark).decode
 
