@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
 from holdfast.errors import NotFound, Unavailable, UsageError
-from holdfast.storage import documents_beside, find_log, read_file
+from holdfast.storage import FileStore, documents_beside, find_log, read_file
 from holdfast.storage.disk import Disk
 
 
@@ -102,3 +103,42 @@ def test_payloads_beside_a_log(log):
     documents = documents_beside(str(log))
     assert documents.get("blobs/x")[0] == b"payload"
     assert documents.get("blobs/y") is None
+
+
+@pytest.fixture
+def forms(tmp_path):
+    """The folders of a branch without and with lines of its own, and of an archived session."""
+    store = FileStore(tmp_path / "store")
+    for key, line in (("sessions/a", b"1\n2\n"), ("sessions/b", b""), ("sessions/c", b"3\n")):
+        if key != "sessions/a":
+            store.branch("sessions/a", key, 4)
+        if line:
+            lease, log = store.lease(key), store.log(key)
+            log.append(line, 0, 1, lease.acquire("me", 0))
+            log.close()
+            lease.release()
+    store.archive("sessions/a")
+    store.close()
+    return tmp_path / "store" / "sessions"
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"), [("a", b"1\n2\n"), ("b", b"1\n2\n"), ("c", b"1\n2\n3\n")]
+)
+def test_other_forms_of_a_log(forms, name, whole):
+    """A copied folder is read whatever form its log has."""
+    shutil.copytree(forms / name, forms / "copy")
+    assert b"".join(read_file(find_log(forms / "copy"))) == whole
+
+
+def test_any_archive_by_its_name(forms):
+    """An archive that a person named is unpacked under another name too."""
+    other = shutil.copy(forms / "a" / "events.jsonl.zst", forms / "old.jsonl.zst")
+    assert b"".join(read_file(find_log(other))) == b"1\n2\n"
+
+
+def test_a_base_that_is_none(tmp_path):
+    """A file that happens to be called base.json is read as it is, also beside a log."""
+    (tmp_path / "base.json").write_bytes(b"line\n")
+    (tmp_path / "events.jsonl").write_bytes(b"log\n")
+    assert b"".join(read_file(find_log(tmp_path / "base.json"))) == b"line\n"

@@ -87,14 +87,17 @@ class Archive:
         self._file_size = file_size
         claimed, self.modified = self._head()
         table = self._table()
-        self.has_table = table is not None
-        self.damaged = table is None
-        """Whether something was missing so far."""
-        self.frames = self._walk(claimed) if table is None else table
-        last = self.frames[-1] if self.frames else Frame(0, 0, 0, 0)
-        self.size = last.start + last.size
+        if table is None or claimed not in (None, _end(table)):
+            # One of the two is damaged, if not both: what can be unpacked decides.
+            self.frames = self._walk(claimed)
+            self.has_table = table is not None and _end(table) == _end(self.frames)
+        else:
+            self.frames, self.has_table = table, True
+        self.size = _end(self.frames)
         if not self.has_table:
             self.size = max(self.size, claimed or 0)
+        self.damaged = not self.has_table
+        """Whether something was missing so far."""
 
     def check(self) -> None:
         """Raise TooLarge if unpacking it would give more than is ever unpacked."""
@@ -243,6 +246,11 @@ class Archive:
                 break
             offset += len(data) - kept
         return self._file_size
+
+
+def _end(frames: list[Frame]) -> int:
+    """How long the log is that some frames give."""
+    return frames[-1].start + frames[-1].size if frames else 0
 
 
 def checksum(chunks: Iterable[bytes]) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from holdfast.storage._file_parts import (
     OpenLog,
     base_part_name,
     open_parts,
-    read_file,
+    read_file_part,
 )
 from holdfast.storage._tree import Tree, let_go, remove_tree
 from holdfast.storage.base import BLOBS, is_document_name
@@ -135,7 +135,7 @@ class _Heir:
         except OSError as error:
             if error.errno not in _CANNOT_LINK:
                 raise
-            chunks = read_file(self._disk, descriptor, 0, count)
+            chunks = read_file_part(self._disk, descriptor, 0, count)
             write_file(self._disk, new_name, self._below, chunks)
             return True
         made = self._disk.node_at(new_name, self._below)

@@ -41,7 +41,7 @@ __all__ = [
     "look",
     "open_archive",
     "open_parts",
-    "read_file",
+    "read_file_part",
 ]
 
 LOG_NAME = "events.jsonl"
@@ -196,7 +196,7 @@ class OpenLog:
         offset = self.found.size - sum(part.size for part, _ in self.files)
         for part, descriptor in self.files:
             stop = None if part.is_last else part.size
-            yield from read_file(self._disk, descriptor, max(0, start - offset), stop)
+            yield from read_file_part(self._disk, descriptor, max(0, start - offset), stop)
             offset += part.size
 
     def sync(self) -> None:
@@ -269,7 +269,7 @@ def _read_base(disk: Disk, directory: int) -> Base | None:
         let_go(disk, descriptor)
 
 
-def read_file(disk: Disk, descriptor: int, start: int, stop: int | None) -> Iterator[bytes]:
+def read_file_part(disk: Disk, descriptor: int, start: int, stop: int | None) -> Iterator[bytes]:
     """The bytes of a file between two offsets, or to its end, in chunks."""
     while stop is None or start < stop:
         wanted = CHUNK_BYTES if stop is None else min(CHUNK_BYTES, stop - start)
