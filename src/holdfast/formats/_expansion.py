@@ -9,12 +9,17 @@ from typing import Any
 from holdfast.errors import InvalidData, TooLarge
 from holdfast.formats._bounds import Bounds
 
-__all__ = ["expanded"]
+__all__ = ["expanded", "is_compressed"]
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _STEP_BYTES = 256 * 1024
 _WINDOW_LOG_MAX = 25  # 32 MiB: what every decoder must be able to hold is 8 MiB
+
+
+def is_compressed(head: bytes) -> bool:
+    """Whether bytes begin like gzip or zstd."""
+    return head.startswith((_GZIP, _ZSTD))
 
 
 def expanded(chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:

@@ -9,20 +9,23 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidData, NotFound, TooLarge
 from holdfast.formats._bounds import Bounds, check_name, decode_document
-from holdfast.formats._expansion import expanded
-from holdfast.model import decode_json
+from holdfast.formats._expansion import expanded, is_compressed
 
 if TYPE_CHECKING:
     from holdfast.storage import ForeignDatabase
 
 __all__ = ["File", "MemoryFile", "Source"]
 
+T = TypeVar("T")
 HEAD_BYTES = 64 * 1024
 _CHUNK_BYTES = 1024 * 1024
+_HEADS_KEPT = 256
+_MADE_KEPT = 32
+_DIGEST_BYTES_MAX = 256 * 1024 * 1024
 
 
 class File(Protocol):
@@ -57,6 +60,21 @@ class MemoryFile:
             yield self._data[start : start + chunk_bytes]
 
 
+class _Shared:
+    """What a source and its parts know together: many readers look at the same few files."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+        self.heads: dict[str, bytes] = {}
+        self.known: tuple[str, Any] = ("", None)
+        self.made: dict[tuple[str, str], Any] = {}
+        self.refusal: HoldfastError | None = None
+
+    def refuse(self, error: HoldfastError) -> None:
+        """Keep the first reason for which a file was refused."""
+        self.refusal = self.refusal or error
+
+
 Beside = Callable[[str], File | None]
 
 
@@ -76,7 +94,7 @@ class Source:
         beside: Beside | None = None,
         folder: str = "",
         bounds: Bounds | None = None,
-        used: set[str] | None = None,
+        shared: _Shared | None = None,
         way: str = "",
     ) -> None:
         self.name = name
@@ -89,11 +107,9 @@ class Source:
             for path, file in files.items()
         }
         self._beside = beside
-        self._used = set() if used is None else used
+        self._shared = shared or _Shared()
         self._way = way
         self._found: dict[str, File | None] = {}
-        self._heads: dict[str, bytes] = {}
-        self._known: tuple[str, Any] = ("", None)
 
     @classmethod
     def of_bytes(cls, name: str, data: bytes, bounds: Bounds | None = None) -> Source:
@@ -118,15 +134,44 @@ class Source:
 
     def is_used(self) -> bool:
         """Whether a reader has read all of it already, as a part of something larger."""
-        return all(self._way + name in self._used for name in self._files)
+        return all(self._way + name in self._shared.used for name in self._files)
+
+    @property
+    def refusal(self) -> HoldfastError | None:
+        """Why the first of its files that could not be read was refused; None if all could be."""
+        return self._shared.refusal
+
+    def check(self) -> None:
+        """Expand a source that is one compressed file to its end, and keep nothing of it.
+
+        Raises TooLarge and InvalidData as reading does.
+        """
+        for file in self._files.values() if self.is_file else ():
+            if is_compressed(next(file.chunks(_CHUNK_BYTES), b"")):
+                for _ in expanded(file.chunks(_CHUNK_BYTES), self.bounds):
+                    pass
 
     def head(self, name: str, size: int = HEAD_BYTES) -> bytes:
         """The first bytes of a file, as many as there are; empty if it cannot be expanded."""
         if size > HEAD_BYTES:
             return self._begin(name, size)
-        if name not in self._heads:
-            self._heads[name] = self._begin(name, HEAD_BYTES)
-        return self._heads[name][:size]
+        heads, key = self._shared.heads, self._way + name
+        if key not in heads:
+            if len(heads) >= _HEADS_KEPT:
+                heads.clear()
+            heads[key] = self._begin(name, HEAD_BYTES)
+        return heads[key][:size]
+
+    def remember(self, what: str, name: str, make: Callable[[], T]) -> T:
+        """What ``make`` gives for a file, made once: many readers ask the same of it."""
+        key = what, self._way + name
+        made = self._shared.made
+        if key not in made:
+            if len(made) >= _MADE_KEPT:
+                made.clear()
+            made[key] = make()
+        found: T = made[key]
+        return found
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """A whole file. Raises TooLarge above ``limit``, InvalidData if it is cut short."""
@@ -161,8 +206,9 @@ class Source:
         """The lines of a log that are not blank, without their newline, within bounds.
 
         What cannot be read ends the log there and is told in ``problems``; without a list to tell
-        it in, it is raised: TooLarge or InvalidData.
+        it in, it is raised: TooLarge or InvalidData. A log of too many lines is always refused.
         """
+        self._count_lines(name)
         try:
             yield from self._lines(name)
         except (TooLarge, InvalidData) as error:
@@ -208,7 +254,7 @@ class Source:
             beside=beside,
             folder=posixpath.basename(folder) or (self.folder if self.is_file else self.name),
             bounds=self.bounds,
-            used=self._used,
+            shared=self._shared,
             way=self._way + name.removesuffix(own),
         )
 
@@ -226,7 +272,7 @@ class Source:
             files,
             folder=above,
             bounds=self.bounds,
-            used=self._used,
+            shared=self._shared,
             way=f"{self._way}{head}",
         )
 
@@ -238,10 +284,15 @@ class Source:
             self.only(name) for name in sorted(files)
         ]
 
-    def digest(self) -> str:
-        """SHA-256 of a source that is one file, as it is; of a folder, of its names and sizes."""
+    def digest(self) -> str | None:
+        """SHA-256 of a source that is one file, as it is; of a folder, of its names and sizes.
+
+        None for a file so large that it is not worth the time.
+        """
         found = sha256()
         if self.is_file:
+            if self.size(self.name) > _DIGEST_BYTES_MAX:
+                return None
             for chunk in self._file(self.name).chunks(_CHUNK_BYTES):
                 found.update(chunk)
         else:
@@ -255,17 +306,22 @@ class Source:
 
     def _decoded(self, name: str) -> Any:
         """The value of a JSON file, or the error that says why there is none; kept for the next."""
-        if self._known[0] != name:
+        key = self._way + name
+        if self._shared.known[0] != key:
+            self._shared.known = "", None  # two of them need not be in memory at once
             try:
                 data = self._read(name, self.bounds.document_bytes_max)
-                self._known = name, decode_document(data, self.bounds)
+                self._shared.known = key, decode_document(data, self.bounds)
             except (InvalidData, TooLarge) as error:
-                self._known = name, error
-        return self._known[1]
+                self._shared.refuse(error)
+                self._shared.known = key, error
+        return self._shared.known[1]
 
     def _read(self, name: str, most: int) -> bytes:
+        file = self._file(name)
         parts, total = [], 0
-        for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
+        # In one piece where that is possible, so that it is in memory once.
+        for chunk in expanded(file.chunks(max(min(file.size, most) + 1, 16)), self.bounds):
             total += len(chunk)
             if total > most:
                 raise TooLarge(
@@ -277,19 +333,20 @@ class Source:
         return b"".join(parts)
 
     def _begin(self, name: str, size: int) -> bytes:
-        found = b""
+        found, total = [], 0
         try:
             for chunk in expanded(self._file(name).chunks(size), self.bounds):
-                found += chunk
-                if len(found) >= size:
+                found.append(chunk)
+                total += len(chunk)
+                if total >= size:
                     break
-        except (InvalidData, TooLarge):
-            pass
-        return found[:size]
+        except (InvalidData, TooLarge) as error:
+            self._shared.refuse(error)
+        return b"".join(found)[:size]
 
     def _lines(self, name: str) -> Iterator[bytes]:
         self._use(name)
-        rest, total, count = bytearray(), 0, 0
+        rest, total = bytearray(), 0
         for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
             total += len(chunk)
             if total > self.bounds.log_bytes_max:
@@ -301,18 +358,30 @@ class Source:
             rest += last
             if len(rest) > self.bounds.line_bytes_max:
                 raise TooLarge(f"a line has more than {self.bounds.line_bytes_max:,} bytes")
-            for line in whole:
-                stripped = line.strip()
-                if stripped:
-                    count += 1
-                    yield stripped
-            if count > self.bounds.lines_max:
-                raise TooLarge(f"the log has more than {self.bounds.lines_max:,} lines")
+            yield from (stripped for line in whole if (stripped := line.strip()))
         if rest.strip():
             yield bytes(rest).strip()
 
+    def _count_lines(self, name: str) -> None:
+        """Raise TooLarge for a log of too many lines, before the first of them is kept."""
+        count = since = 0
+        try:
+            for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
+                lines = chunk.count(b"\n")
+                count, since = count + lines, 0 if lines else since + len(chunk)
+                if count > self.bounds.lines_max or since > self.bounds.line_bytes_max:
+                    break
+        except (InvalidData, TooLarge):
+            return  # told when it is read
+        if count > self.bounds.lines_max:
+            raise TooLarge(
+                f"{name} has more than {self.bounds.lines_max:,} lines",
+                remedy="Split the file; nothing of it was recorded.",
+                limit="lines_max",
+            )
+
     def _use(self, name: str) -> None:
-        self._used.add(self._way + name)
+        self._shared.used.add(self._way + name)
 
     def _file(self, name: str) -> File:
         found = self._find(name)
@@ -336,7 +405,7 @@ def _is_first_of_many(head: bytes) -> bool:
     if not rest.strip():
         return False
     try:
-        decode_json(line)
-    except InvalidData:
+        decode_document(line, Bounds())
+    except (InvalidData, TooLarge):
         return False
     return True

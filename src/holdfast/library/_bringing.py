@@ -33,7 +33,7 @@ class Origin(msgspec.Struct, frozen=True):
     """Where a session comes from: the name of the file, never its way there, and its digest."""
 
     name: str
-    sha256: str
+    sha256: str | None
     modified: int = 0
 
 
@@ -87,7 +87,20 @@ def bring(
 
 def _drafts(foreign: Foreign, known: State | None) -> Iterator[Draft]:
     yield Draft("link", {"kind": foreign.tool, "id": foreign.foreign_id}, key="i.link")
-    yield from fit_drafts(_described(foreign, known))
+    fitted = (_numbered(draft, known) for draft in fit_drafts(_described(foreign, known)))
+    yield from (draft for draft in fitted if draft is not None)
+
+
+def _numbered(draft: Draft, known: State | None) -> Draft | None:
+    """The draft; one that takes events back by their keys has their numbers instead.
+
+    None if none of them is here: what was left behind before the first import was never said here.
+    """
+    if draft.type != "retracted" or "keys" not in draft.data:
+        return draft
+    here = known.keys if known is not None else {}
+    seqs = sorted(here[key] for key in draft.data["keys"] if key in here)
+    return Draft("retracted", {"seqs": seqs}, draft.timestamp, key=draft.key) if seqs else None
 
 
 def _described(foreign: Foreign, known: State | None) -> Foreign:

@@ -51,25 +51,26 @@ class ImportRun:
         count = len(self.report.sessions) + len(self.report.errors)
         name = _name_of(path)
         try:
-            self._take(_source(path, self.report, bounds or Bounds()))
+            source = self._take(_source(path, self.report, bounds or Bounds()))
+            if len(self.report.sessions) + len(self.report.errors) == count:
+                _explain(source)
         except (UsageError, NotFound):
             raise
         except HoldfastError as error:
             self._fail(name, error)
-        if len(self.report.sessions) + len(self.report.errors) == count:
-            remedy = "Name the format if you know it: `holdfast import --format`."
-            told = f"{name} holds no session of a tool that is known"
-            self._fail(name, InvalidData(told, remedy=remedy))
 
-    def _take(self, source: Source) -> None:
+    def _take(self, source: Source) -> Source:
+        """Import a source; the source that was looked at, which for an archive is its inside."""
         if self._is_bundle(source):
             self._unpack(source)
-            return
-        for reader, part in _claimed(open_archive(source), self._format):
+            return source
+        opened = open_archive(source)
+        for reader, part in _claimed(opened, self._format):
             if reader is None:
                 self._unpack(part)
             else:
                 self._read(reader, part)
+        return opened
 
     def _is_bundle(self, source: Source) -> bool:
         if self._format == BUNDLE:
@@ -132,6 +133,17 @@ class ImportRun:
     def _fail(self, name: str, error: HoldfastError) -> None:
         self.report.errors.append(error)
         self.report.skipped.append(Skipped(name, str(error)))
+
+
+def _explain(source: Source) -> None:
+    """Raise what stands in the way of a source that nothing came of."""
+    source.check()
+    if source.refusal is not None:
+        raise source.refusal
+    raise InvalidData(
+        f"{source.name} holds no session of a tool that is known",
+        remedy="Name the format if you know it: `holdfast import --format`.",
+    )
 
 
 def is_bundle_file(source: Source) -> bool:

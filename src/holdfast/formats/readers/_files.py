@@ -51,6 +51,10 @@ def _candidates(source: Source, ending: str) -> list[str]:
 
 def first_records(source: Source, name: str) -> list[dict[str, Any]]:
     """The objects that a JSONL file begins with; none if it does not begin as one."""
+    return source.remember("first records", name, lambda: _first_records(source, name))
+
+
+def _first_records(source: Source, name: str) -> list[dict[str, Any]]:
     head = source.head(name, _HEAD_BYTES)
     if not head.lstrip().startswith(b"{"):
         return []

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.errors import HoldfastError
+from holdfast.formats._bounds import decode_document
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
 
@@ -49,12 +51,9 @@ _LINES_SEEN = 3
 
 
 def _first_lines(source: Source) -> Iterator[Any]:
-    from holdfast.errors import HoldfastError
-    from holdfast.model import decode_json
-
     for line in source.head(source.name).split(b"\n")[:_LINES_SEEN]:
         try:
-            yield decode_json(line)
+            yield decode_document(line, source.bounds)
         except HoldfastError:
             continue
 
