@@ -93,6 +93,8 @@ def _fit(draft: Draft, tool: str) -> Draft:
     data = fit_value(draft.data)
     if draft.type == "metadata":
         data = {name: value for name, value in data.items() if name not in _RESERVED_METADATA}
+    if draft.type == "retracted" and isinstance(data.get("keys"), list):
+        data["keys"] = [_key(Draft("", {}, key=str(key))) for key in data["keys"]]
     kept = Draft(draft.type, data, run=draft.run, key=draft.key)
     if draft.type not in ALLOWED_TYPES or _is_too_large(draft.type, data):
         told = {"direction": "imported", "tool": tool, "type": _fit_text(draft.type[:80])}

@@ -13,6 +13,8 @@ from holdfast.formats.readers._shape import block_text, items, mapping
 __all__ = ["Book", "Entry"]
 
 _TALK = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result"})
+_LEFT_BEHIND = ("branch-", "rewound-", "rolled-back-", "reverted")
+"""How the runs are named that a person went back from."""
 
 
 class Entry:
@@ -169,10 +171,25 @@ class Book:
             if draft.run is None and draft.type in _TALK:
                 draft.run = run
 
+    def _taken_back(self) -> list[Draft]:
+        """Take back, of what was left behind, what an earlier import had in the main run.
+
+        There it had the same key; here it gets another one, and is recorded anew in its own run.
+        """
+        keys = []
+        for draft in self.drafts:
+            run = draft.run or ""
+            if draft.type in _TALK and draft.key and run.startswith(_LEFT_BEHIND):
+                keys.append(draft.key)
+                draft.key = f"{draft.key}@{run}"
+        if not keys:
+            return []
+        return [Draft("retracted", {"keys": keys}, self._last_stamp, key=f"back/{_digest(keys)}")]
+
     def foreign(self, foreign_id: str, **details: Any) -> Foreign:
         """The session as it is written down so far."""
         details.setdefault("created_at", self.first_stamp)
-        drafts = _main_first(self.drafts)
+        drafts = [*_main_first(self.drafts), *self._taken_back()]
         return Foreign(self.tool, foreign_id, drafts, problems=self.problems, **details)
 
 
