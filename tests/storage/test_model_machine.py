@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
@@ -15,10 +16,12 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from holdfast.errors import Conflict, Locked, NotFound, UsageError
-from holdfast.storage import MUST_NOT_EXIST, FileStore, MemoryStore, NoStore
+from holdfast.storage import MUST_NOT_EXIST, FileStore, MemoryStore, NoStore, open_store
+from holdfast.storage.sqlite import SQLiteStore
 from holdfast.testing import DeferredStore, SimDisk
 
 KEYS = ("sessions/a", "sessions/b", "trash/a")
@@ -361,3 +364,55 @@ class TestFiles(FilesMachine.TestCase):
     """The file store behaves as the model, whatever is done to it."""
 
     settings = settings(max_examples=50, stateful_step_count=40)
+
+
+class SQLiteMachine(Machine):
+    def make(self):
+        self.place = tempfile.mkdtemp()
+        return SQLiteStore(f"{self.place}/store.db")
+
+    def reopened(self):
+        self.store.close()
+        return SQLiteStore(self.store.path)
+
+    def teardown(self):
+        super().teardown()
+        shutil.rmtree(getattr(self, "place", ""), ignore_errors=True)
+
+
+class TestSQLite(SQLiteMachine.TestCase):
+    """The SQLite store behaves as the model, whatever is done to it."""
+
+    settings = settings(max_examples=50, stateful_step_count=40)
+
+
+class RemoteMachine(Machine):
+    clears_beginnings = True
+
+    def reopened(self):
+        self.store.close()
+        return open_store(self.store.url)
+
+
+def test_postgres_behaves_as_the_model(postgres_server):
+    """The PostgreSQL store behaves as the model, whatever is done to it."""
+
+    class PostgresMachine(RemoteMachine):
+        def make(self):
+            return open_store(f"{postgres_server.url}?schema=m{uuid4().hex}")
+
+    run_state_machine_as_test(
+        PostgresMachine, settings=settings(max_examples=8, stateful_step_count=30)
+    )
+
+
+def test_a_bucket_behaves_as_the_model(moto_server):
+    """The store in a bucket behaves as the model, whatever is done to it."""
+
+    class BucketMachine(RemoteMachine):
+        def make(self):
+            return open_store(moto_server.url(uuid4().hex))
+
+    run_state_machine_as_test(
+        BucketMachine, settings=settings(max_examples=4, stateful_step_count=20)
+    )

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["open_store"]
 
+ENTRY_POINTS = "holdfast.stores"
+"""Where packages name their stores: the scheme of an address, and what makes a store of one."""
+
 _SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
 _named_memory: dict[str, MemoryStore] = {}
 
@@ -22,7 +25,7 @@ def open_store(where: str | os.PathLike[str]) -> Store:
     """The store at a URL or at a plain path, which is that of a directory of files.
 
     URLs are ``none:``, ``memory:``, ``file:///path``, ``sqlite:///file``, ``postgresql://…`` and
-    ``s3://bucket/prefix`` (``gs://``, ``az://``).
+    ``s3://bucket/prefix`` (``gs://``, ``az://``); installed packages may add others.
 
     ``memory:`` is a new store each time, ``memory:name`` the same one within the process.
     Raises UsageError for a URL that no backend serves.
@@ -53,10 +56,23 @@ def open_store(where: str | os.PathLike[str]) -> Store:
         return ObjectStore(text)
     if scheme == "file":
         return FileStore(_file_path(text))
+    return _installed(scheme, text)
+
+
+def _installed(scheme: str, url: str) -> Store:
+    """A store of another package, which names itself by an entry point."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name == scheme:
+            store = point.load()(url)
+            if not isinstance(store, Store):
+                raise UsageError(f"what is installed for {scheme!r} addresses is not a Store")
+            return store
     raise UsageError(
         f"no store serves {scheme!r} addresses",
         remedy="Use none:, memory:, file:///path, sqlite:///file, postgresql://host/db,"
-        " s3://bucket/prefix or the path of a directory.",
+        " s3://bucket/prefix or the path of a directory; others are installed as packages.",
     )
 
 
