@@ -355,12 +355,19 @@ class Source:
             if whole:
                 whole[0] = bytes(rest) + whole[0]
                 rest.clear()
+            for line in whole:
+                self._check_line(line)
+                stripped = line.strip()
+                if stripped:
+                    yield stripped
             rest += last
-            if len(rest) > self.bounds.line_bytes_max:
-                raise TooLarge(f"a line has more than {self.bounds.line_bytes_max:,} bytes")
-            yield from (stripped for line in whole if (stripped := line.strip()))
+            self._check_line(rest)
         if rest.strip():
             yield bytes(rest).strip()
+
+    def _check_line(self, line: bytes | bytearray) -> None:
+        if len(line) > self.bounds.line_bytes_max:
+            raise TooLarge(f"a line has more than {self.bounds.line_bytes_max:,} bytes")
 
     def _count_lines(self, name: str) -> None:
         """Raise TooLarge for a log of too many lines, before the first of them is kept."""

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["ForeignDatabase", "copy_database"]
 
 _FOREIGN_STEPS = 1_000
-_FOREIGN_STEPS_MAX = 200_000
+_FOREIGN_STEPS_MIN = 10_000
+_BYTES_PER_STEP = 1_024
 
 
 class ForeignDatabase:
@@ -73,7 +74,8 @@ def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
     except _unreadable() as error:
         connection.close()
         raise InvalidData(f"not a SQLite database that can be read: {error}") from error
-    steps = iter(range(_FOREIGN_STEPS_MAX))
+    # Enough to look at every row some times over, and no more.
+    steps = iter(range(_FOREIGN_STEPS_MIN + len(database) // _BYTES_PER_STEP))
     connection.set_progress_handler(lambda: next(steps, None) is None, _FOREIGN_STEPS)
     connection.row_factory = _named
     connection.text_factory = _text
