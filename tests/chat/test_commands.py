@@ -11,7 +11,7 @@ def test_help_lists_every_command_and_no_other(run):
     """Each command is listed; those that do not exist yet are not."""
     out = run("chat", text="/help\n").out
     assert all(f"/{name}" in out for name in COMMANDS)
-    assert "/fork" not in out
+    assert "/merge" not in out
     assert "/export" not in out
 
 
@@ -32,6 +32,19 @@ def test_load_and_new_switch(run, hf):
     assert done.out.splitlines() == ["1: you said two", "2: you said more", "1: you said fresh"]
     assert "Restored session first" in done.err
     assert len(hf.list()) == 3
+
+
+def test_fork_goes_on_in_a_copy(run, hf):
+    """/fork leaves the session as it is and goes on in a fork, from now or from an event."""
+    said = "one\n/fork\ntwo\n/fork x\n/fork 999\n"
+    done = run("chat", "--new", "--session", "first", text=said)
+    assert done.out.splitlines() == ["1: you said one", "2: you said two"]
+    assert "takes the number of an event" in done.err
+    assert "no event 999" in done.err
+    [made] = hf.lineage("first").children
+    history = hf.session(made, read_only=True).history
+    assert [turn["content"] for turn in history][::2] == ["one", "two"]
+    assert "two" not in str(hf.recover("first").messages)
 
 
 def test_a_session_that_cannot_be_loaded_leaves_the_chat_as_it_was(run, hf):

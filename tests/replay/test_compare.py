@@ -185,6 +185,21 @@ def test_a_turn_is_what_follows_a_question():
     assert split_turns(log(("user", {"content": "a"}, "r"), ("user", {"content": "b"}, "r")))[1]
 
 
+def test_what_leads_up_to_a_turn_is_part_of_it():
+    """A system message or the start of an agent is no turn by itself."""
+    turns = split_turns(
+        log(
+            ("system", {"content": "Be brief."}),
+            ("agent_start", {"agent": "x"}, "r"),
+            ("turn_start", {}, "r"),
+            ("user", {"content": "a"}, "r"),
+            ("turn_end", {}, "r"),
+            ("user", {"content": "b"}),
+        )
+    )
+    assert [turn.view().user for turn in turns] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [("a", "a"), ([{"text": "a"}, {"text": 1}, "x", {"text": "b"}], "a\nb"), (None, "")],

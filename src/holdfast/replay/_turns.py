@@ -23,6 +23,7 @@ NOT_IN_TURNS = frozenset(
 )
 """What is state or the session's own life: it stands between turns, wherever it was recorded."""
 
+_WORDS = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result", "delta"})
 _FILES = frozenset({"path", "file", "file_path", "filepath", "filename", "notebook_path"})
 _FILE_LISTS = frozenset({"paths", "files", "file_paths"})
 _SHOWN_CHARS_MAX = 2_000
@@ -47,12 +48,20 @@ class TurnView(msgspec.Struct, frozen=True, kw_only=True):
 class Turn:
     """One turn: its events, without state and the session's own life."""
 
-    __slots__ = ("events", "number", "run")
+    __slots__ = ("events", "has_words", "number", "run")
 
     def __init__(self, number: int, first: Event) -> None:
         self.number = number
         self.run = first.run
         self.events = [first]
+        self.has_words = first.type in _WORDS
+
+    def take(self, event: Event, *, is_start: bool) -> None:
+        """Add the next event; what came before the first words only led up to them."""
+        if is_start and not self.has_words:
+            self.run = event.run
+        self.events.append(event)
+        self.has_words = self.has_words or event.type in _WORDS
 
     @property
     def first(self) -> int:
@@ -98,10 +107,10 @@ def split_turns(events: Iterable[Event]) -> list[Turn]:
         if event.type in NOT_IN_TURNS:
             continue
         starts = event.type == "turn_start" or (event.type == "user" and _is_own(turns, event))
-        if not turns or (starts and not is_open):
+        if not turns or (starts and not is_open and turns[-1].has_words):
             turns.append(Turn(len(turns) + 1, event))
         else:
-            turns[-1].events.append(event)
+            turns[-1].take(event, is_start=starts)
         if event.run == turns[-1].run and event.type in ("turn_start", "turn_end"):
             is_open = event.type == "turn_start"
     return turns

@@ -34,6 +34,12 @@ SECTIONS = {
         "export": "Write a session as a document, a bundle, or for another tool.",
         "import": "Bring in sessions of other tools, bundles and message lists.",
     },
+    "Branch": {
+        "fork": "Make a new session from any point of another.",
+        "compare": "Show two sessions side by side.",
+        "merge": "Put what two sessions did into a new one.",
+        "restore": "Go back to an earlier moment of a session.",
+    },
     "Care": {
         "title": "Show or set the title of a session.",
         "tag": "Show, add or remove the tags of a session.",
@@ -45,6 +51,7 @@ SECTIONS = {
         "delete": "Put sessions into the trash.",
         "undelete": "Bring sessions back from the trash.",
         "config": "Show, check or find the configuration.",
+        "reindex": "Make the catalogue anew from the logs.",
         "doctor": "Say where the store is, how it is, and what is missing.",
     },
 }

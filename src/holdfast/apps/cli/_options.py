@@ -9,7 +9,7 @@ import click
 
 from holdfast.apps.cli._app import App
 
-__all__ = ["json_option", "session_argument", "sessions_argument", "store_option"]
+__all__ = ["complete_id", "json_option", "session_argument", "sessions_argument", "store_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,13 +34,13 @@ def json_option(function: F) -> F:
 
 def session_argument(function: F) -> F:
     """``ID``: a session's id, the beginning of one, or ``-`` for the newest."""
-    return click.argument("id", metavar="ID", shell_complete=_complete_id)(function)
+    return click.argument("id", metavar="ID", shell_complete=complete_id)(function)
 
 
 def sessions_argument(*, required: bool = True) -> Callable[[F], F]:
     """``ID...``: the same, several times."""
     return click.argument(
-        "ids", metavar="ID...", nargs=-1, required=required, shell_complete=_complete_id
+        "ids", metavar="ID...", nargs=-1, required=required, shell_complete=complete_id
     )
 
 
@@ -50,7 +50,7 @@ def _use_store(ctx: click.Context, _: click.Parameter, value: str | None) -> Non
         app.place = value
 
 
-def _complete_id(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_id(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The ids that begin like this, for the shell."""
     from holdfast.apps.cli._choosing import session_ids
     from holdfast.errors import HoldfastError

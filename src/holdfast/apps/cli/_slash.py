@@ -99,6 +99,18 @@ def _new(chat: Chat, _: str) -> None:
     chat.talker.tell_session()
 
 
+def _fork(chat: Chat, rest: str) -> None:
+    """Go on in a fork; with a number, from that event on."""
+    if rest and not rest.isdecimal():
+        raise UsageError(
+            "/fork takes the number of an event, or nothing for now",
+            remedy="`holdfast show ID --events` shows the numbers.",
+        )
+    made = chat.app.library.fork(_session(chat).id, int(rest) if rest else None)
+    chat.talker.switch(made)
+    chat.greet()
+
+
 def _title(chat: Chat, rest: str) -> None:
     session = _session(chat)
     if rest:
@@ -186,6 +198,7 @@ COMMANDS: dict[str, Command] = {
     "list": Command("", "your sessions, newest first", _list),
     "load": Command("ID", "go on with another session", _load),
     "new": Command("", "begin a new session", _new),
+    "fork": Command("[SEQ]", "go on in a copy of this session, from here or from an event", _fork),
     "title": Command("[TEXT]", "show or set the title", _title),
     "tag": Command("[TAG -TAG]", "show, add or take away tags", _tag),
     "info": Command("", "what this session is", _info),

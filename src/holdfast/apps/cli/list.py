@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.cli._tree import forest
 from holdfast.apps.cli._when import When
 from holdfast.apps.cli._words import ago, counted, short
 from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
+
+if TYPE_CHECKING:
+    from holdfast.catalog import Page
 
 __all__ = ["command"]
 
@@ -23,7 +29,9 @@ _COLUMNS = (
     Column("TITLE", flexible=True),
     Column("MSGS", right=True, spared=True),
     Column("TOKENS", right=True, optional=True, spared=True),
+    Column("COST", right=True, optional=True, spared=True),
     Column("TAGS", flexible=True, optional=True, spared=True),
+    Column("TOPICS", flexible=True, optional=True, spared=True),
     Column("STATE", optional=True),
 )
 _STYLES = {
@@ -34,7 +42,9 @@ _STYLES = {
     "too_new": "bad",
     "unreadable": "bad",
     "sealed": "warning",
+    "archived": "faint",
 }
+_STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
 @click.command(
@@ -45,6 +55,8 @@ Examples:
   holdfast list
   holdfast list --tag travel --since 3d
   holdfast list --since 2026-05-01 --until 2026-05-31 --limit 0
+  holdfast list --status interrupted
+  holdfast list --watch
   holdfast list --json | jq -r '.sessions[].session_id'
 """,
 )
@@ -56,10 +68,22 @@ Examples:
     metavar="N",
     help="At most so many; 0 for all.",
 )
+@click.option("--all", "everything", is_flag=True, help="The same as --limit 0.")
+@click.option("--after", metavar="CURSOR", help="The page after this one: `next` of --json.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only with this tag; repeatable.")
 @click.option("--since", type=When(), metavar="WHEN", help="Changed since: 2026-05-01, 3d, 2h.")
 @click.option("--until", type=When(end=True), metavar="WHEN", help="Changed until then.")
 @click.option("--agent", metavar="ID", help="Only sessions of this agent.")
+@click.option("--model", metavar="NAME", help="Only sessions that this model answered last.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Only sessions of this status.")
+@click.option("--parent", metavar="ID", help="Only forks of this session.")
+@click.option(
+    "--archived/--not-archived",
+    default=None,
+    help="Only archived sessions, or only others; without it both.",
+)
+@click.option("--watch", is_flag=True, help="Show changes as they happen, until Ctrl-C.")
+@click.option("--tree", is_flag=True, help="Forks below the sessions that they came from.")
 @json_option
 @store_option
 @click.pass_obj
@@ -68,52 +92,84 @@ def command(
     /,
     *,
     limit: int,
+    everything: bool,
+    after: str | None,
     tags: tuple[str, ...],
     since: datetime | None,
     until: datetime | None,
     agent: str | None,
+    watch: bool,
+    tree: bool,
     as_json: bool,
+    **more: Any,
 ) -> None:
     """List the sessions, newest first.
 
     The state is told where it matters: running, waiting, interrupted, damaged, unreadable, sealed,
-    or written by a newer version.
+    or written by a newer version. Topics are what the catalogue calls a session by its content.
+    With --watch and --json, or into a pipe, each change is a line: added, changed or removed.
     """
-    rows = app.library.list(limit or None, tags, since, until, agent)
+    shown = None if everything or not limit else limit
+
+    def ask() -> Page:
+        return app.library.list(shown, tags, since, until, agent, after=after, **more)
+
+    if watch:
+        from holdfast.apps.cli._watching import watch_sessions
+
+        watch_sessions(app, ask, lambda rows: _print(app, rows, tree=tree), as_json=as_json)
+        return
+    rows = ask()
     if as_json:
-        app.out.json({"sessions": rows})
+        app.out.json({"sessions": rows, "next": rows.next})
         return
     if rows:
-        now = now_ms()
-        app.out.table(_COLUMNS, [_cells(row, now) for row in rows])
-    filtered = bool(tags or since or until or agent)
-    _tell_rest(app, len(rows), limit, filtered=filtered)
+        _print(app, rows, tree=tree)
+    narrowed = [tags, since, until, agent, after, *more.values()]
+    _tell_rest(app, rows, filtered=any(value not in (None, ()) for value in narrowed))
 
 
-def _cells(row: SessionMetadata, now: int) -> list[Piece]:
+def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:
+    now = now_ms()
+    marked = forest(rows) if tree else (("", row) for row in rows)
+    app.out.table(_COLUMNS, [_cells(row, now, mark) for mark, row in marked])
+
+
+def _cells(row: SessionMetadata, now: int, mark: str = "") -> list[Piece]:
     state = row.status if row.state == "ok" else row.state
+    if state == "idle" and row.archived:
+        state = "archived"
     return [
-        Span(row.session_id, "name"),
+        Span(mark + row.session_id, "name"),
         Span(ago(row.updated_at, now), "faint"),
         row.title or "",
         str(row.message_count),
         short(row.total_tokens) if row.total_tokens else "",
-        Span(", ".join(row.tags), "faint"),
+        "" if row.cost is None else _price(row.cost),
+        ", ".join(row.tags),
+        Span(", ".join(row.auto_tags), "faint"),
         Span("" if state == "idle" else state.replace("_", " "), _STYLES.get(state, "")),
     ]
 
 
-def _tell_rest(app: App, shown: int, limit: int, *, filtered: bool) -> None:
+def _price(cost: float) -> str:
+    """``$1.23``; below a cent as much as is needed to see something."""
+    return f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
+
+
+def _tell_rest(app: App, rows: Page, *, filtered: bool) -> None:
     """Where nothing or not everything is shown, say why."""
     if filtered:
-        if not shown:
+        if not rows:
             app.err.line(f"No session in {app.where} fits.")
+        elif rows.has_more and app.out.is_terminal:
+            app.err.line(Span("and more; all with --all", "faint"))
         return
-    if not shown:
+    if not rows:
         app.err.line(f"There are no sessions in {app.where} yet.")
         app.err.line(Span("  They appear with the first event that a program records:", "faint"))
         app.err.line(Span('  holdfast.open().session("my-session").user("Hello")', "faint"))
         return
-    more = sum(1 for _ in app.library.store.entries()) - shown if shown == limit else 0
-    if more > 0 and app.out.is_terminal:
-        app.err.line(Span(f"and {counted(more, 'older session')}; all with --limit 0", "faint"))
+    if rows.has_more and app.out.is_terminal:
+        more = app.library.catalog_health().sessions - len(rows)
+        app.err.line(Span(f"and {counted(more, 'older session')}; all with --all", "faint"))

@@ -1,0 +1,188 @@
+"""``holdfast compare``: two sessions side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._branching import two_sessions
+from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.cli._transcript import readable
+from holdfast.apps.cli._words import counted
+
+if TYPE_CHECKING:
+    from holdfast.replay import Change, Comparison, Side, ToolUse, TurnPair, TurnView
+
+__all__ = ["command"]
+
+_TURNS = (
+    Column("", right=True),
+    Column("A", flexible=True),
+    Column("", right=True),
+    Column("B", flexible=True),
+)
+_USES = (Column("NAME", flexible=True), Column("A", flexible=True), Column("B", flexible=True))
+_CHANGES = (
+    Column("WHAT", flexible=True),
+    Column("A", flexible=True),
+    Column("B", flexible=True),
+    Column("", optional=True),
+)
+_TEXT_CHARS = 300
+
+
+@click.command(
+    "compare",
+    short_help="Show two sessions side by side.",
+    epilog="""\b
+Examples:
+  holdfast compare trip-planner 01jx
+  holdfast compare trip-planner 01jx --json | jq .changes
+""",
+)
+@two_sessions
+@json_option
+@store_option
+@click.pass_obj
+def command(app: App, /, *, a: str, b: str, as_json: bool) -> None:
+    """Show where two sessions parted, and what became of each.
+
+    Turns that ask the same stand side by side. Numbers in front are those that `holdfast merge
+    --turns` takes.
+    """
+    found = app.library.compare(choose(app.library, a), choose(app.library, b))
+    if as_json:
+        app.out.json(found)
+        return
+    _print_sides(app, found)
+    if found.same:
+        app.out.line("Nothing differs.")
+    _print_turns(app, found.turns)
+    _print_uses(app, found)
+    _print_changes(app, found.changes)
+
+
+def _print_sides(app: App, found: Comparison) -> None:
+    for name, side in (("A", found.a), ("B", found.b)):
+        app.out.line(
+            Span(f"{name}  ", "strong"),
+            Span(side.session_id, "name"),
+            f"  {side.title or '(no title)'}",
+            Span(f"  {_figures(side)}", "faint"),
+            hang=3,
+        )
+    ancestor = found.ancestor
+    if ancestor is None:
+        app.out.line(Span("   They have no event in common.", "faint"))
+        return
+    app.out.line(
+        Span("   In common: events up to ", "faint"),
+        str(ancestor.seq),
+        Span(f" of {ancestor.session_id}, {counted(ancestor.turns, 'turn')}", "faint"),
+        hang=3,
+    )
+
+
+def _figures(side: Side) -> str:
+    told = [counted(side.turns, "turn"), f"{side.tokens:,} tokens"]
+    if side.cost is not None:
+        told.append(f"${side.cost:.4f}")
+    return ", ".join(told) + " since"
+
+
+def _heading(app: App, text: str) -> None:
+    app.out.line()
+    app.out.line(Span(text, "strong"))
+
+
+def _print_turns(app: App, turns: list[TurnPair]) -> None:
+    if turns:
+        _heading(app, "Turns")
+        rows = [row for pair in turns for row in _turn_rows(pair)]
+        app.out.table(_TURNS, rows)
+
+
+def _turn_rows(pair: TurnPair) -> list[list[Piece]]:
+    """What was asked, what was done and what was answered, one below the other."""
+    a, b = _turn_cells(pair.a), _turn_cells(pair.b)
+    style = "user" if pair.same_question else "warning"
+    rows: list[list[Piece]] = []
+    for line in range(3):
+        left, right = a[line], b[line]
+        if left or right:
+            first = line == 0
+            rows.append(
+                [
+                    Span(_number(pair.a) if first else "", "faint"),
+                    Span(left, style if first else _LINE_STYLES[line]),
+                    Span(_number(pair.b) if first else "", "faint"),
+                    Span(right, style if first else _LINE_STYLES[line]),
+                ]
+            )
+    return rows
+
+
+_LINE_STYLES = ("", "tool", "")
+
+
+def _number(turn: TurnView | None) -> str:
+    return "" if turn is None else str(turn.number)
+
+
+def _turn_cells(turn: TurnView | None) -> tuple[str, str, str]:
+    if turn is None:
+        return "", "", ""
+    tools = f"→ {', '.join(dict.fromkeys(turn.tools))}" if turn.tools else ""
+    return turn.user[:_TEXT_CHARS] or "(goes on)", tools, turn.answer[:_TEXT_CHARS]
+
+
+def _print_uses(app: App, found: Comparison) -> None:
+    if found.tools:
+        _heading(app, "Tools")
+        app.out.table(_USES, [_tool_cells(use) for use in found.tools])
+    if found.files:
+        _heading(app, "Files")
+        rows: list[list[Piece]] = [
+            [Span(use.path, "name"), ", ".join(use.a), ", ".join(use.b)] for use in found.files
+        ]
+        app.out.table(_USES, rows)
+
+
+def _tool_cells(use: ToolUse) -> list[Piece]:
+    return [Span(use.tool, "tool"), _calls(use.a, use.a_failed), _calls(use.b, use.b_failed)]
+
+
+def _calls(count: int, failed: int) -> str:
+    if not count:
+        return ""
+    return counted(count, "call") + (f", {failed} failed" if failed else "")
+
+
+def _print_changes(app: App, changes: list[Change]) -> None:
+    if not changes:
+        return
+    _heading(app, "Memory, variables and todos")
+    rows: list[list[Piece]] = [
+        [
+            Span(f"{one.kind} {one.name}", "name"),
+            Span(_value(one.a, one.a_did), _did_style(one.a_did)),
+            Span(_value(one.b, one.b_did), _did_style(one.b_did)),
+            Span("conflict" if one.conflict else "", "warning"),
+        ]
+        for one in changes
+    ]
+    app.out.table(_CHANGES, rows)
+
+
+def _value(value: Any, did: str) -> str:
+    if did == "removed":
+        return "(removed)"
+    return "" if value is None and did == "kept" else readable(value)[:_TEXT_CHARS]
+
+
+def _did_style(did: str) -> str:
+    return {"set": "good", "removed": "bad"}.get(did, "faint")

@@ -1,0 +1,148 @@
+"""``holdfast merge``: what two sessions did, in a new one."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._branching import new_options, two_sessions
+from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._transcript import readable
+from holdfast.apps.cli._words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.replay import Clash, MergeReport
+
+__all__ = ["command"]
+
+_ANSWERS = {"o": "ours", "t": "theirs", "b": "both"}
+_VALUE_CHARS = 200
+
+
+class _Turns(click.ParamType[list[int] | str]):
+    """``all``, ``summary``, or numbers as in ``1,3``."""
+
+    name = "turns"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int] | str:
+        text = str(value)
+        if text in ("all", "summary"):
+            return text
+        try:
+            return [int(number) for number in text.split(",")]
+        except ValueError:
+            self.fail(f"{text[:40]!a} is none of all, summary and numbers such as 1,3", param, ctx)
+
+
+@click.command(
+    "merge",
+    short_help="Put what two sessions did into a new one.",
+    epilog="""\b
+Examples:
+  holdfast merge trip-planner 01jx
+  holdfast merge trip-planner 01jx --turns 1,3 --policy theirs
+  holdfast merge trip-planner 01jx --turns summary
+""",
+)
+@two_sessions
+@click.option(
+    "--turns",
+    type=_Turns(),
+    default="all",
+    show_default=True,
+    metavar="WHICH",
+    help="all, summary, or numbers as `holdfast compare` shows them: 1,3.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(["ours", "theirs", "both", "ask"]),
+    default="ours",
+    show_default=True,
+    help="Whose value counts where both changed the same.",
+)
+@new_options
+@json_option
+@store_option
+@click.pass_obj
+def command(
+    app: App,
+    /,
+    *,
+    a: str,
+    b: str,
+    turns: list[int] | str,
+    policy: str,
+    new_id: str | None,
+    title: str | None,
+    as_json: bool,
+) -> None:
+    """Make a new session from A, with the turns of B since they parted.
+
+    Memory, variables and todos are merged; what both changed is listed. A and B stay as they are.
+    """
+    ours, theirs = choose(app.library, a), choose(app.library, b)
+    made = app.library.merge(
+        ours,
+        theirs,
+        turns=turns,
+        policy=policy,
+        ask=_asker(app) if policy == "ask" else None,
+        new_id=new_id,
+        title=title,
+    )
+    report = app.library.merge_report(made)
+    assert report is not None
+    if as_json:
+        app.out.json({"session_id": made, "report": msgspec.to_builtins(report)})
+        return
+    app.out.line(
+        "merged ", Span(theirs, "name"), " and ", Span(ours, "name"), " into ", Span(made, "name")
+    )
+    _tell(app, report)
+
+
+def _tell(app: App, report: MergeReport) -> None:
+    many = counted(report.merged_turns, "turn")
+    app.out.line(
+        f"  {many} of {report.session}{' in a summary' if report.turns == 'summary' else ''}"
+    )
+    for name in report.taken:
+        app.out.line("  taken over: ", name)
+    for clash in report.conflicts:
+        app.out.line(
+            Span("  conflict: ", "warning"), f"{clash.kind} {clash.name}", f" ({clash.taken} taken)"
+        )
+
+
+def _asker(app: App) -> Callable[[Clash], str] | None:
+    """Asks at the terminal; None where nobody is there to be asked."""
+    if not (sys.stdin.isatty() and app.err.is_terminal):
+        return None
+
+    def ask(clash: Clash) -> str:
+        app.err.line(Span(f"Both changed the {clash.kind} ", "warning"), Span(clash.name, "name"))
+        app.err.line("  ours    ", _shown(clash.ours))
+        app.err.line("  theirs  ", _shown(clash.theirs))
+        answer = click.prompt(
+            "[o]urs, [t]heirs or [b]oth",
+            type=click.Choice(list(_ANSWERS)),
+            show_choices=False,
+            err=True,
+        )
+        return _ANSWERS[answer]
+
+    return ask
+
+
+def _shown(value: object) -> str:
+    return "(removed)" if value is None else readable(value)[:_VALUE_CHARS]
