@@ -105,6 +105,13 @@ class Catalog:
 
     def info(self, id: str) -> SessionMetadata:
         """One session, as its log is now. Raises NotFound."""
+        return shown(self._looked_at(id).row, os.uname().nodename)
+
+    def vanished(self, id: str) -> int:
+        """How many events the index has seen that the session's log has lost. Raises NotFound."""
+        return self._looked_at(id).row.trace.lost
+
+    def _looked_at(self, id: str) -> Kept:
         entry = self._store.entry(PREFIX + id)
         if entry is None:
             raise NotFound(f"there is no session {id}", session_id=id)
@@ -118,7 +125,7 @@ class Catalog:
                 kept = Kept(update.row, update.state, update.tally)
                 if kept.row.trace.etag != NEVER_READ:
                     break
-        return shown(kept.row, os.uname().nodename)
+        return kept
 
     def catch_up(self) -> None:
         """See to it that the index knows what the logs say now."""
@@ -130,6 +137,7 @@ class Catalog:
         with self._guard():
             self._spare_until = 0.0
             self._remake()
+            self._mended -= 1  # that was asked for
             index = self._opened()
             done = catch_up(self._store, index, progress)
         return Reindexed(done.sessions, done.events, done.bytes, time.monotonic() - started)

@@ -36,7 +36,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     chained: bool = False
     damaged: bool = False
     lost: int = 0
-    """How many events the index knew before the log became shorter; 0 if it never did."""
+    """How many events the index knew that the log has lost since."""
     cut_short: bool = False
     """Whether the log ends in mid-turn."""
     closed: bool = True

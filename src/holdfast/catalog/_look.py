@@ -94,7 +94,7 @@ class _Reading:
         if known is None and events and events[0].type == "session_start":
             check_format(events[0])
         state = fold.fold(events)
-        self._compare(state)
+        self._compare(state, ended=ended)
         if has_blobs:
             events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
         counted = tallied(tally, events)
@@ -145,13 +145,14 @@ class _Reading:
             return None  # written anew at the same length: any byte may be another
         return kept if _fits(row.position, log) else None
 
-    def _compare(self, state: State) -> None:
+    def _compare(self, state: State, *, ended: bool) -> None:
         """Note that events are missing, if this is the log that was longer before."""
         before, _ = _kept_state(self._shorter)
         if before is None or self._shorter is None:
             return
         if before.log == state.log or not state.event_count:
-            self._lost = max(self._lost, self._shorter.row.trace.position.seq)
+            missing = self._shorter.row.trace.position.seq - state.seq - 1
+            self._lost += missing if ended and missing > 0 else 1
 
     def _excused(self, trace: Trace) -> bool:
         """Whether power loss explains that the log is shorter: nobody had synced it yet."""

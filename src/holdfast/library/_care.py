@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from holdfast.library._finding import Finding
 from holdfast.library._ground import LEASE_MS
-from holdfast.library._reading import Reading, of_known_format
+from holdfast.library._reading import of_known_format
 from holdfast.model import Notice
 from holdfast.session import read_range
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Care"]
 
 
-class Care(Reading):
+class Care(Finding):
     """What can be done for one session's bytes."""
 
     def verify(self, id: str) -> Report:
@@ -24,7 +27,11 @@ class Care(Reading):
         from holdfast.session import verify_log
 
         key = self._stored(id)
-        return verify_log(id, self._store.log(key), self._store.documents(key))
+        report = verify_log(id, self._store.log(key), self._store.documents(key))
+        vanished = self._catalog.vanished(id)
+        if not vanished:
+            return report
+        return msgspec.structs.replace(report, ok=False, vanished=vanished)
 
     def repair(self, id: str) -> list[Gap]:
         """Write a whole log in the place of a damaged one; what was missing from it.

@@ -43,6 +43,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     gaps: list[Gap] = []
     snapshots: dict[int, bool] = {}
     missing_blobs: list[str] = []
+    vanished: int = 0
+    """How many events at the end are missing that the catalogue has seen in this very log."""
     checksummed: bool = True
     """False for a plain log, whose lines can only be parsed, not verified."""
 
@@ -225,6 +227,12 @@ def _explain(report: Report) -> Iterator[str]:
         yield (
             f"The last {report.torn_bytes:,} bytes are an unfinished write, as a crash leaves it;"
             " nothing that was acknowledged is in them. The next writer sets them aside."
+        )
+    if report.vanished:
+        yield (
+            f"The last {report.vanished:,} events that the catalogue has seen here are missing:"
+            " the log is shorter than it was. If that is as it should be, accept it with"
+            " `holdfast reindex`."
         )
     for name in report.missing_blobs:
         yield f"The payload {name[:12]}… is missing or damaged; its event is there without it."

@@ -23,7 +23,9 @@ def choose(library: Holdfast, given: str) -> str:
         return _newest(library)
     if is_id(given) and library.exists(given):
         return given
-    return pick(given, session_ids(library), f"no session {given}")
+    missing = f"no session {given}"
+    begin = library.session_ids(given) if given else []
+    return pick(given, begin or session_ids(library), missing)
 
 
 def choose_deleted(library: Holdfast, given: str) -> str:
@@ -36,7 +38,7 @@ def choose_deleted(library: Holdfast, given: str) -> str:
 
 
 def session_ids(library: Holdfast) -> list[str]:
-    """Every session's id, newest first."""
+    """Every session's id, newest first, by a look at the store itself."""
     entries = sorted(library.store.entries(), key=lambda entry: entry.modified, reverse=True)
     return [entry.key.rpartition("/")[2] for entry in entries]
 
@@ -55,10 +57,10 @@ def pick(given: str, ids: list[str], missing: str) -> str:
 
 
 def _newest(library: Holdfast) -> str:
-    ids = session_ids(library)
-    if not ids:
+    newest = library.list(1)
+    if not newest:
         raise NotFound("there are no sessions yet")
-    return ids[0]
+    return newest[0].session_id
 
 
 def _deleted_id(key: str) -> str:

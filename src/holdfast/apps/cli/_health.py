@@ -116,6 +116,7 @@ def _check_sessions(library: Holdfast) -> Iterator[Check]:
     entries = list(library.store.entries())
     kept = sum(entry.size for entry in entries)
     yield Check("sessions", GOOD, f"{len(entries):,}, {size(kept)}" if entries else "none yet")
+    yield _check_catalogue(library)
     rows = library.list(_SAMPLE)
     if rows:
         broken = [row for row in rows if row.state in ("damaged", "unreadable")]
@@ -127,6 +128,22 @@ def _check_sessions(library: Holdfast) -> Iterator[Check]:
     trash = list(library.store.entries("trash/"))
     if trash:
         yield Check("trash", GOOD, f"{counted(len(trash), 'session')}; back with holdfast undelete")
+
+
+def _check_catalogue(library: Holdfast) -> Check:
+    """How finding works; nothing that is wrong here can lose anything."""
+    health = library.catalog_health()
+    known = counted(health.sessions, "session")
+    if health.place is None and library.store.catalog_place() is not None and health.trouble:
+        return Check(
+            "catalogue",
+            WARNING,
+            f"in memory for now: {health.trouble}",
+            "Lists and searches are right, and slower. Mend the rights, or close what locks it.",
+        )
+    where = "in memory" if health.place is None else os.path.basename(health.place)
+    mended = ", made anew just now" if health.mended else ""
+    return Check("catalogue", GOOD, f"{known}, {where}{mended}")
 
 
 def _check_sample(broken: list[SessionMetadata], looked_at: int) -> Check:
