@@ -34,6 +34,8 @@ def better(): ...
 
 #### /ask is it good?
 
+#### is it good?
+
 Yes.
 
 # aider chat started at 2025-10-06 09:30:00
@@ -67,7 +69,7 @@ def read(kit):
 def test_each_chat_is_a_session(read):
     """Turns, cost, model, version and the time it was started."""
     first, second = read()
-    assert first.said() == ["Rename the function\nand its tests", "/ask is it good?"]
+    assert first.said() == ["Rename the function\nand its tests", "is it good?"]
     assert first.said("assistant")[1] == "Yes."
     assert first.said("assistant")[0].endswith("# not a heading\ndef better(): ...\n```")
     usage = first.of("usage")[0].data
@@ -115,3 +117,17 @@ def test_odd_figures_and_broken_bytes(read):
 def test_other_documents_are_not_claimed(kit):
     """A heading that is not aider's is none."""
     assert not READER.claims(kit.source("README.md", b"# About\n\n#### Use\n"))
+
+
+def test_a_command_that_is_not_repeated_is_a_turn(read):
+    """Earlier versions wrote it only as it was typed."""
+    (told,) = read("# aider chat started at 2025-10-05 14:00:00\n\n#### /ask why?\n\nSo.\n")
+    assert told.said() == ["/ask why?"]
+
+
+def test_a_chat_whose_heading_was_cut_off_arrives(read):
+    """Without a time, as the first of the sessions."""
+    first, *others = read("#### Hi\n\nHello.\n\n" + HISTORY)
+    assert (first.said(), first.foreign.created_at) == (["Hi"], None)
+    assert len(others) == 2
+    assert read("> Aider v0.1\n#### Hi\n")[0].said() == ["Hi"]

@@ -50,7 +50,7 @@ def cwd_in(item: Item) -> str | None:
 
 def tell_item(item: Item, model: str | None, entry: Entry) -> None:
     """What one item says."""
-    kind = text(item.get("type"))
+    kind = text(item.get("type")) or ("message" if "role" in item else "")
     if kind == "message":
         _tell_message(item, model, entry)
     elif kind == "reasoning":

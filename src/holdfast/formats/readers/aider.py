@@ -17,6 +17,7 @@ from holdfast.formats.readers._shape import first_text
 
 __all__ = ["READER", "Aider"]
 
+_NAME = ".aider.chat.history.md"
 _START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 _TOKENS = re.compile(r"> Tokens: ([\d.,]+[kM]?) sent,(?:.*?) ([\d.,]+[kM]?) received\.?")
 _COST = re.compile(r"Cost: \$(\d{1,12}(?:\.\d{1,12})?) message")
@@ -54,7 +55,10 @@ class Aider:
 
 
 def _is_mine(source: Source, name: str) -> bool:
-    return any(map(_START.fullmatch, _text(source.head(name)).split("\n")))
+    lines = _text(source.head(name)).split("\n")
+    if any(map(_START.fullmatch, lines)):
+        return True
+    return name.endswith(_NAME) and any(line.startswith("#### ") for line in lines)
 
 
 def _read_history(source: Source, name: str) -> Iterator[Foreign]:
@@ -65,26 +69,30 @@ def _read_history(source: Source, name: str) -> Iterator[Foreign]:
         problems.append(f"{name}: bytes that are no text were replaced")
     inputs = _Inputs(source, posixpath.join(posixpath.dirname(name), ".aider.input.history"))
     starts = [number for number, line in enumerate(lines) if _START.fullmatch(line)]
+    if any(line.strip() for line in lines[: starts[0] if starts else None]):
+        starts.insert(0, 0)  # the heading of the first chat was cut off
     told: set[str] = set()
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         yield _read_chat(lines[start:end], inputs, told, list(problems))
 
 
 def _read_chat(lines: list[str], inputs: _Inputs, told: set[str], problems: list[str]) -> Foreign:
-    started = _START.fullmatch(lines[0])
-    assert started is not None
-    stamp = read_time(started[1])
+    heading = _START.fullmatch(lines[0])
+    started = heading[1] if heading else "undated"
+    stamp = read_time(started)
     book = Book(Aider.tool, problems)
     model = _found(_MODEL, lines)
-    with book.entry(lines[0], stamp, "start") as entry:
-        entry.kind = "start"
-    for number, piece in enumerate(_pieces(lines[1:])):
+    if heading:
+        with book.entry(lines[0], stamp, "start") as entry:
+            entry.kind = "start"
+    pieces = _pieces(lines[1:] if heading else lines)
+    for number, piece in enumerate(pieces):
         raw = "\n".join(piece.lines)
         at = inputs.time_of(_said(piece), stamp) if piece.kind == "user" else None
         with book.entry(raw, at, f"piece/{number}") as entry:
-            _tell(piece, model, entry)
+            _tell(piece, pieces[number + 1 : number + 2], model, entry)
     return book.foreign(
-        _identity(started[1], lines, told),
+        _identity(started, lines, told),
         created_at=stamp,
         version=_found(_VERSION, lines),
     )
@@ -92,7 +100,8 @@ def _read_chat(lines: list[str], inputs: _Inputs, told: set[str], problems: list
 
 def _identity(started: str, lines: list[str], told: set[str]) -> str:
     """A name for a chat that has none: its time, and the command that it was started with."""
-    command = first_text(*(line for line in lines[1:8] if line.startswith("> "))) or ""
+    first = lines[0] if started == "undated" else ""
+    command = first_text(*(line for line in lines[1:8] if line.startswith("> "))) or first
     digest = hashlib.sha256(command.encode()).hexdigest()[:8]
     own = f"{started.replace(' ', 'T')}-{digest}"
     while own in told:
@@ -101,37 +110,39 @@ def _identity(started: str, lines: list[str], told: set[str]) -> str:
     return own
 
 
-def _pieces(lines: list[str]) -> Iterator[_Piece]:
-    """Runs of lines of one kind; blank ones belong to the answer that they are in."""
-    kind, kept = "", list[str]()
+def _pieces(lines: list[str]) -> list[_Piece]:
+    """Runs of lines of one kind; a blank line ends what a person typed and is part of an answer."""
+    found: list[_Piece] = []
+    open_kind = ""
     for line in lines:
-        own = (
-            "user"
-            if line.startswith("#### ")
-            else "notice"
-            if line.startswith("> ")
-            else "assistant"
-        )
-        if not line.strip() and kind != "assistant":
+        kind = _kind_of(line)
+        if not line.strip() and open_kind != "assistant":
+            open_kind = "" if open_kind == "user" else open_kind
             continue
-        if own != kind and kept:
-            yield _Piece(kind, kept)
-            kept = []
-        kind = own
-        kept.append(line)
-    if kept:
-        yield _Piece(kind, kept)
+        if kind != open_kind:
+            found.append(_Piece(kind, []))
+        found[-1].lines.append(line)
+        open_kind = kind
+    return found
+
+
+def _kind_of(line: str) -> str:
+    if line.startswith("#### "):
+        return "user"
+    return "notice" if line.startswith("> ") else "assistant"
 
 
 def _said(piece: _Piece) -> str:
     return "\n".join(line.removeprefix("#### ").rstrip() for line in piece.lines).strip()
 
 
-def _tell(piece: _Piece, model: str | None, entry: Entry) -> None:
+def _tell(piece: _Piece, after: list[_Piece], model: str | None, entry: Entry) -> None:
     entry.kind = piece.kind
     if piece.kind == "user":
         said = _said(piece)
-        if _PRIVATE.match(said):
+        # A command such as /ask comes once more without its name, as the model gets it.
+        again = [_said(other) for other in after if other.kind == "user"]
+        if _PRIVATE.match(said) or (said.startswith("/") and said.partition(" ")[2] in again):
             entry.kind = "command"
         elif said != "<blank>":
             entry.user(said)

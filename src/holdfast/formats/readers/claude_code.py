@@ -73,7 +73,7 @@ def _is_mine(source: Source, name: str) -> bool:
 def _is_record(record: Record) -> bool:
     kind = text(record.get("type"))
     if kind in _TALK:
-        return {"role", "content"} <= mapping(record.get("message")).keys()
+        return "content" in mapping(record.get("message"))
     if kind == "summary":
         return "leafUuid" in record
     return kind in _OWN_TYPES and ("sessionId" in record or "messageId" in record)

@@ -22,8 +22,8 @@ Message = tuple[Record, list[Record]]
 
 _UNTITLED = re.compile(r"(?:New|Child) session - \d{4}-")
 _STORED_SESSION = re.compile(r"(?:^|/)session/(?:info|[^/]+)/(ses_[^/]+)\.json$")
-_STORED_MESSAGE = re.compile(r"(?:^|/)message/(ses_[^/]+)/(msg_[^/]+)\.json$")
-_STORED_PART = re.compile(r"(?:^|/)part/(?:ses_[^/]+/)?(msg_[^/]+)/(prt_[^/]+)\.json$")
+_STORED_MESSAGE = re.compile(r"(?:^|/)message/(ses_[^/]+)/([^/]+)\.json$")
+_STORED_PART = re.compile(r"(?:^|/)part/(?:ses_[^/]+/)?([^/]+)/([^/]+)\.json$")
 
 
 class Opencode:
