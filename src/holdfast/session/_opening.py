@@ -30,7 +30,7 @@ _DURABILITIES = ("barriers", "always", "os")
 _RESUMES = ("auto", "always", "never")
 _SALT_BYTES = 16
 _ESCAPED_BYTES_MAX = 6  # of one byte in JSON
-LEASE_MS = 30_000
+_LEASE_MS_MIN = 100
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +47,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     autosave_ms: int = 30_000
     snapshot_ms: int = 300_000
+    lease_ms: int = 30_000
+    """On stores whose leases run out: how long after its last sign a writer may be replaced."""
     limits: Limits = Limits()
     clock: Clock = now_ms
 
@@ -54,6 +56,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("durability", self.durability, _DURABILITIES)
         _one_of("repair", self.repair, ("raise", "auto"))
         _one_of("resume", self.resume, _RESUMES)
+        if self.lease_ms < _LEASE_MS_MIN:
+            raise UsageError(f"lease_ms must be at least {_LEASE_MS_MIN}, not {self.lease_ms}")
         if self.agent_id is not None:
             check_id(self.agent_id, what="agent id")
         check_title(self.title, self.limits)
@@ -197,7 +201,7 @@ class Opening:
             )
 
     def _hold(self) -> None:
-        self.epoch = self._lease.acquire(self.session_id, LEASE_MS)
+        self.epoch = self._lease.acquire(self.session_id, self.options.lease_ms)
         self._held = True
 
     def _hold_late(self) -> None:
