@@ -7,7 +7,7 @@ from holdfast.formats._bounds import Bounds
 from holdfast.formats._bundle import Bundle, BundledSession, is_bundle, read_bundle, write_bundle
 from holdfast.formats._fitting import fit_drafts, fit_value
 from holdfast.formats._foreign import Draft, Foreign, Reader, frame, read_time, session_id_of
-from holdfast.formats._readers import READERS, claims, reader_for, reader_of, readers
+from holdfast.formats._readers import READERS, all_readers, claims, reader_for, reader_of
 from holdfast.formats._recorded import ExportOptions, Recorded
 from holdfast.formats._source import File, MemoryFile, Source
 from holdfast.formats._writers import FORMATS, Format, format_of
@@ -27,6 +27,7 @@ __all__ = [
     "Reader",
     "Recorded",
     "Source",
+    "all_readers",
     "claims",
     "fit_drafts",
     "fit_value",
@@ -40,7 +41,6 @@ __all__ = [
     "read_time",
     "reader_for",
     "reader_of",
-    "readers",
     "session_id_of",
     "write_bundle",
 ]

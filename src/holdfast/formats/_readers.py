@@ -8,7 +8,7 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.formats._foreign import Reader
 from holdfast.formats._source import Source
 
-__all__ = ["READERS", "claims", "reader_for", "reader_of", "readers"]
+__all__ = ["READERS", "all_readers", "claims", "reader_for", "reader_of"]
 
 # Modules of `formats/readers/`, each with its READER; the particular before the general.
 READERS: tuple[str, ...] = (
@@ -33,7 +33,7 @@ READERS: tuple[str, ...] = (
 GENERAL = "messages"
 
 
-def readers() -> tuple[Reader, ...]:
+def all_readers() -> tuple[Reader, ...]:
     """Every reader, loaded now."""
     return tuple(reader_of(name) for name in READERS)
 

@@ -71,7 +71,8 @@ class _Shared:
         self.refusal: HoldfastError | None = None
 
     def refuse(self, error: HoldfastError) -> None:
-        """Keep the first reason for which a file was refused."""
+        """Keep the first reason for which a file was refused, but not what it was about."""
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         self.refusal = self.refusal or error
 
 

@@ -131,6 +131,8 @@ class ImportRun:
         self.report.sessions.append(row)
 
     def _fail(self, name: str, error: HoldfastError) -> None:
+        # What it was raised over, perhaps a large file, is not to stay in memory with the report.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         self.report.errors.append(error)
         self.report.skipped.append(Skipped(name, str(error)))
 

@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Iterable
 
-from holdfast.formats import Reader, reader_of, readers
+from holdfast.formats import Reader, all_readers, reader_of
 from holdfast.library._importing import Place
 
 __all__ = ["Sign", "find_places", "signs"]
@@ -17,7 +17,7 @@ Sign = tuple[int, int]
 
 def find_places(tool: str | None = None) -> list[Place]:
     """Every place that exists, each once, in the order of the readers."""
-    chosen = readers() if tool is None else (reader_of(tool),)
+    chosen = all_readers() if tool is None else (reader_of(tool),)
     found: dict[tuple[str, str], Place] = {}
     for reader in chosen:
         for pattern in reader.places:
