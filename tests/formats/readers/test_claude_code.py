@@ -165,6 +165,7 @@ def test_meta_and_synthetic_records_are_no_turns(one):
     """Neither expanded skills nor stand-ins for a failed answer are conversation."""
     writer = conversation()
     writer.user("Base directory for this skill: /x", isMeta=True)
+    writer.user("A task has ended", origin={"kind": "task-notification"})
     writer.assistant(text("No response requested."), id="m", model="<synthetic>")
     writer.assistant(text("API Error: 529"), id="n", isApiErrorMessage=True)
     assert one(writer).counts() == (1, 2, 1, 1, 1)

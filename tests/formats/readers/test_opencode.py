@@ -167,7 +167,7 @@ def test_pictures_of_people_and_tools(one):
     state = {"status": "completed", "input": {}, "output": "seen", "attachments": shown}
     found[1][1].append(tool("prt_7", "c2", **state))
     told = one(found)
-    assert told.said()[1][0]["type"] == "image"
+    assert [block["type"] for block in told.said()[0]] == ["text", "image"]
     assert [b["type"] for b in told.of("tool_result")[1].data["result"]] == ["text", "image"]
 
 
@@ -209,3 +209,35 @@ def test_parallel_calls_stay_together(one):
     kinds = [d.type for d in told.drafts if d.type.startswith("tool")]
     assert kinds == ["tool_call", "tool_call", "tool_result", "tool_result"]
     assert AT + 9 in {d.timestamp for d in told.of("tool_result")}
+
+
+def test_messages_of_the_newer_tables(kit):
+    """Where the older ones are empty, these are read."""
+    script = (
+        SCHEMA + "CREATE TABLE session_message (id TEXT, session_id TEXT, type TEXT, seq INTEGER,"
+        " time_created INTEGER, data TEXT);"
+    )
+    done = {"status": "completed", "input": {"f": 1}, "content": [{"type": "text", "text": "x"}]}
+    failed = {"status": "error", "input": {}, "content": [], "error": {"message": "denied"}}
+    picture = {"uri": "data:image/png;base64,aGk=", "mime": "image/png"}
+    content = [
+        {"type": "reasoning", "text": "Hm", "providerMetadata": {"a": {"signature": "c2ln"}}},
+        {"type": "text", "id": "t", "text": "I look."},
+        {"type": "tool", "id": "c1", "name": "read", "state": done, "time": {"completed": AT + 5}},
+        {"type": "tool", "id": "c2", "name": "bash", "state": failed},
+    ]
+    used = {"model": {"id": "m-2"}, "tokens": {"input": 3, "output": 1}}
+    rows = [
+        ("msg_1", "ses_1", "user", 1, AT + 1, {"text": "Where?", "files": [picture]}),
+        ("msg_2", "ses_1", "assistant", 2, AT + 2, {"content": content} | used),
+        ("msg_3", "ses_1", "compaction", 3, AT + 3, {"summary": "In short"}),
+    ]
+    rows = [(*row[:5], json.dumps(row[5])) for row in rows]
+    session = ("ses_1", None, "/home/kim/site", "The footer", "2.0.0", None, AT)
+    data = kit.database(script, {"session": [session], "session_message": rows})
+    told = kit.one(READER, kit.source("opencode.db", data))
+    assert told.counts() == (1, 1, 1, 2, 2)
+    assert told.said()[0][0] == {"type": "text", "text": "Where?"}
+    assert [d.data["result"] for d in told.of("tool_result")] == ["x", "denied"]
+    assert told.of("usage")[0].data["model"] == "m-2"
+    assert told.of("user")[0].timestamp == AT + 1

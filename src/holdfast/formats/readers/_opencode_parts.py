@@ -15,7 +15,7 @@ from holdfast.formats.readers._shape import (
     text,
 )
 
-__all__ = ["tell_part", "tell_result", "tell_usage"]
+__all__ = ["said_by_user", "tell_part", "tell_result", "tell_usage"]
 
 Record = dict[str, Any]
 
@@ -26,27 +26,34 @@ _CACHE = {"read": "cache_read_tokens", "write": "cache_write_tokens"}
 def tell_part(about: Record, part: Record, entry: Entry) -> None:
     """What one part of a message says."""
     kind = entry.kind = text(part.get("type")) or None
-    is_user = about.get("role") == "user"
     if kind == "text":
-        _tell_text(about, part, entry, is_user=is_user)
+        _tell_text(about, part, entry)
     elif kind == "reasoning":
         entry.thinking(text(part.get("text")), _signature(part))
     elif kind == "tool":
         entry.call(_call_id(part), part.get("tool"), mapping(part.get("state")).get("input"))
-    elif kind == "file" and is_user:
-        block = data_url_block(part.get("url"))
-        entry.user([block] if block else [])
 
 
-def _tell_text(about: Record, part: Record, entry: Entry, *, is_user: bool) -> None:
-    words = part.get("text")
-    if part.get("synthetic") is True or part.get("ignored") is True:
+def said_by_user(part: Record) -> Record | None:
+    """What a part of a user's message says: words or a picture; None if it is not the user's."""
+    if part.get("type") == "file":
+        return data_url_block(part.get("url"))
+    is_said = part.get("type") == "text" and not _is_added(part)
+    words = text(part.get("text"))
+    return {"type": "text", "text": words} if is_said and words.strip() else None
+
+
+def _is_added(part: Record) -> bool:
+    """Whether the tool put it there itself."""
+    return part.get("synthetic") is True or part.get("ignored") is True
+
+
+def _tell_text(about: Record, part: Record, entry: Entry) -> None:
+    if _is_added(part):
         entry.kind = "synthetic"
-    elif is_user:
-        entry.user(words)
-    else:
-        model = first_text(about.get("modelID"), mapping(about.get("model")).get("modelID"))
-        entry.assistant(words, model)
+        return
+    model = first_text(about.get("modelID"), mapping(about.get("model")).get("modelID"))
+    entry.assistant(part.get("text"), model)
 
 
 def _call_id(part: Record) -> str:

@@ -179,7 +179,7 @@ class _Transcript:
                 entry.result(block.get("tool_use_id"), block.get("content"), is_error=failed)
         if record.get("isCompactSummary") is True:
             self._book.tell_summary(content, entry)
-        elif record.get("isMeta") is True or record.get("isVisibleInTranscriptOnly") is True:
+        elif _is_from_the_tool(record):
             entry.kind = "meta"
         else:
             self._tell_words(number, content, entry)
@@ -223,6 +223,13 @@ class _Transcript:
         if not id or self._last_of_message.get(id) == number:
             figures = rename_figures(message.get("usage"), _USAGE)
             entry.usage(figures, model, f"usage/{id or entry.key}")
+
+
+def _is_from_the_tool(record: Record) -> bool:
+    """Whether the tool itself says this in the user's place, by its own account."""
+    marked = ("isMeta", "isVisibleInTranscriptOnly", "isSynthetic")
+    origin = text(mapping(record.get("origin")).get("kind"))
+    return any(record.get(mark) is True for mark in marked) or origin not in {"", "human"}
 
 
 def _node(record: Record) -> Node:

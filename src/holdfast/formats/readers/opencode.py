@@ -11,7 +11,13 @@ from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
-from holdfast.formats.readers._opencode_parts import tell_part, tell_result, tell_usage
+from holdfast.formats.readers._opencode_parts import (
+    said_by_user,
+    tell_part,
+    tell_result,
+    tell_usage,
+)
+from holdfast.formats.readers._opencode_v2 import older_form
 from holdfast.formats.readers._shape import first_text, items, json_value, mapping, text
 
 __all__ = ["READER", "Opencode"]
@@ -79,8 +85,14 @@ def _read_database(source: Source, name: str) -> Iterator[Foreign]:
         sessions = whole_rows(database, "session", "id", name, problems)
         messages = whole_rows(database, "message", "id", name, problems)
         parts = whole_rows(database, "part", "id", name, problems)
+        newer = (
+            whole_rows(database, "session_message", "seq", name, problems)
+            if "session_message" in database.tables()
+            else []
+        )
     by_message = _group(parts, "message_id")
     by_session = _group(messages, "session_id")
+    by_session_newer = _group(newer, "session_id")
     for session in sessions:
         found = [
             (
@@ -88,7 +100,7 @@ def _read_database(source: Source, name: str) -> Iterator[Foreign]:
                 [_with_data(part) for part in by_message.get(text(row.get("id")), [])],
             )
             for row in by_session.get(text(session.get("id")), [])
-        ]
+        ] or [older_form(row) for row in by_session_newer.get(text(session.get("id")), [])]
         yield _foreign(_info(session), found, list(problems))
 
 
@@ -180,13 +192,20 @@ def _tell_message(book: Book, about: Record, parts: list[Record], run: str | Non
     created = read_time(time.get("created")) or read_time(about.get("$created"))
     is_hidden = about.get("summary") is True
     called: list[Record] = []  # together: their results come after the last of the calls
+    is_user = about.get("role") == "user"
+    said = [block for part in parts if (block := said_by_user(part))] if is_user else []
     for part in parts:
         started = mapping(part.get("time")).get("start")
         state_time = mapping(mapping(part.get("state")).get("time"))
         stamp = read_time(started or state_time.get("start")) or created
         with book.entry(_bare(part), stamp, text(part.get("id")) or None, run) as entry:
+            entry.kind = text(part.get("type")) or None
             if is_hidden:
                 entry.kind = "compaction"
+            elif is_user:
+                if said_by_user(part):  # the first of them carries what all of them say
+                    entry.user(said)
+                    said = []
             else:
                 if part.get("type") == "tool":
                     called.append(part)
