@@ -113,6 +113,22 @@ def test_what_the_index_is_asked():
     assert read_query("*q").index_match(lambda *_: []) == '""'
 
 
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("->", b"->"),
+        ("++", b"++"),
+        ("x ==", b"=="),
+        ("foo", None),
+        ("++ OR --", None),
+        ('"\\\\"', None),
+    ],
+)
+def test_bytes_that_every_fitting_line_has(query, hint):
+    """Only signs that JSON writes plainly, or by code, are looked for in the bytes of a line."""
+    assert read_query(query).raw_hint == hint
+
+
 @pytest.fixture(scope="module")
 def table():
     """An index of a few texts."""

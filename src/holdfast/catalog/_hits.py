@@ -98,8 +98,9 @@ def search_index(connection: sqlite3.Connection, store: Store, asked: Asked) -> 
     Raises IndexDamaged or an error of the database where the index is damaged.
     """
     sessions = _Sessions(connection)
-    recaller = Recaller(store, sessions.key)
-    finds = search(connection, read_query(asked.query), asked.scope(), recaller, asked.limit)
+    query = read_query(asked.query)
+    recaller = Recaller(store, sessions.key, query.raw_hint)
+    finds = search(connection, query, asked.scope(), recaller, asked.limit)
     return [_hit(find, sessions.meta(find.session)) for find in finds]
 
 

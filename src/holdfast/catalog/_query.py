@@ -132,6 +132,15 @@ class Query:
         ]
         return f"({expression}) NOT {_any_of(unwanted)}" if unwanted else expression
 
+    @cached_property
+    def raw_hint(self) -> bytes | None:
+        """Bytes of the line of every event that fits, unless its JSON has escapes by code."""
+        for group in self.groups:
+            literal = group[0].literal if len(group) == 1 else None
+            if literal is not None and _is_plain_sign(literal):
+                return literal.encode()
+        return None
+
     def spans(self, text: str) -> list[Span] | None:
         """Where the terms are in a folded text, in order; None if the text does not fit."""
         if any(pattern.search(text) for pattern in self._unwanted):
@@ -151,6 +160,10 @@ class Query:
     @cached_property
     def _unwanted(self) -> list[re.Pattern[str]]:
         return [re.compile(term.pattern()) for term in self.excluded]
+
+
+# Signs that have no case, and that JSON writes as they are or as \uXXXX.
+_is_plain_sign = re.compile(r"[!#$%&()*+,\-.:;<=>?@\[\]^_`{|}~]+\Z").match
 
 
 def read_query(typed: str) -> Query:

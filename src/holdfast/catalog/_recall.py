@@ -48,11 +48,17 @@ class _Part(NamedTuple):
 
 
 class Recaller:
-    """Reads events of many sessions. ``key`` gives the key of a session by its row."""
+    """Reads events of many sessions. ``key`` gives the key of a session by its row.
 
-    def __init__(self, store: Store, key: Callable[[int], str | None]) -> None:
+    A line of ours without the bytes ``hint`` is passed over before it is decoded.
+    """
+
+    def __init__(
+        self, store: Store, key: Callable[[int], str | None], hint: bytes | None = None
+    ) -> None:
         self._store = store
         self._key = key
+        self._hint = hint
         self._part = _Part(-1, 0, b"")
 
     def recall(self, found: Found) -> Recalled | None:
@@ -83,6 +89,8 @@ class Recaller:
         line = self._line(log, found)
         if line is not None:
             before, line = line[:_END_BYTES], line[_END_BYTES:]
+            if self._hint is not None and not _may_hold(line, self._hint):
+                return None
             event = _verified(before, line)
             if event is not None and event.seq == found.seq:
                 return event
@@ -104,6 +112,11 @@ class Recaller:
             if line is not None or not _begins(data, needle):
                 return line
         return None
+
+
+def _may_hold(line: bytes, hint: bytes) -> bool:
+    """Whether a line can have these signs in its text: plainly, escaped, or beside the log."""
+    return hint in line or b"\\u" in line or _BLOB_MARK in line
 
 
 def _begins(data: bytes, needle: bytes) -> bool:

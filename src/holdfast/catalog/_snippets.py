@@ -85,4 +85,6 @@ def _window(text: str, spans: list[Span], chars: int) -> Span:
 
 
 def _clean(text: str) -> str:
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text  # as most are
     return neutralise_line(_SPACE.sub(" ", text))
