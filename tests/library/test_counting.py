@@ -80,10 +80,16 @@ def test_own_prices(store_root):
 
 
 def test_automatic_tags_switched_off(store_root):
-    """With the setting off there are none in the statistics."""
+    """With the setting off there are none: in statistics, lists and filters."""
     with holdfast.open(store_root, config={"catalog": {"auto_tags": False}}) as library:
         work(library, "a")
-        assert library.stats().topics == []
+        library.tag("a", "mine")
+        assert [one.tag for one in library.stats().topics] == ["mine"]
+        assert (library.info("a").auto_tags, library.list()[0].auto_tags) == ((), ())
+        assert library.list(tags=["devops"]) == []
+        assert len(library.list(tags=["mine"], limit=1)) == 1
+    with holdfast.open(store_root) as library:
+        assert len(library.list(tags=["devops"])) == 1
 
 
 def test_timeline(library):

@@ -63,6 +63,8 @@ class Catalog:
     """
 
     def __init__(self, store: Store) -> None:
+        self.auto_tags = True
+        """Whether automatic tags are shown and found: for who asks to say, not for the index."""
         self._store = store
         self._place = store.catalog_place()
         self._lock = threading.RLock()
@@ -79,7 +81,12 @@ class Catalog:
     def page(self, wanted: Filter, limit: int | None = None, after: str | None = None) -> Page:
         """The sessions that fit, newest first. Raises UsageError for a cursor that is none."""
         place = None if after is None else read_cursor(after)
-        return self._answer(lambda index: index.page(wanted, limit, place))
+        if self.auto_tags:
+            return self._answer(lambda index: index.page(wanted, limit, place))
+        own = msgspec.structs.replace(wanted, auto_tags=False)
+        page = self._answer(lambda index: index.page(own, limit, place))
+        page[:] = map(_without_auto_tags, page)
+        return page
 
     def ids(self, prefix: str = "") -> list[str]:
         """The ids that begin with ``prefix``, case aside."""
@@ -105,7 +112,8 @@ class Catalog:
 
     def info(self, id: str) -> SessionMetadata:
         """One session, as its log is now. Raises NotFound."""
-        return shown(self._looked_at(id).row, os.uname().nodename)
+        found = shown(self._looked_at(id).row, os.uname().nodename)
+        return found if self.auto_tags else _without_auto_tags(found)
 
     def vanished(self, id: str) -> int:
         """How many events the index has seen that the session's log has lost. Raises NotFound."""
@@ -254,6 +262,10 @@ class Catalog:
                 index.close()
             except sqlite_errors() as error:
                 self._trouble = str(error)
+
+
+def _without_auto_tags(row: SessionMetadata) -> SessionMetadata:
+    return msgspec.structs.replace(row, auto_tags=())
 
 
 def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:

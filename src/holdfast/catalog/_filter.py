@@ -32,11 +32,13 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None = None
     parent: str | None = None
     archived: bool | None = None
+    auto_tags: bool = True
+    """Whether automatic tags count for ``tags``."""
 
     def admits(self, row: SessionMetadata) -> bool:
         """Whether a session is asked for."""
         return (
-            (not self.tags or self.tags <= {*row.tags, *row.auto_tags})
+            (not self.tags or self.tags.issubset(self._tags_of(row)))
             and (self.since is None or row.updated_at >= self.since)
             and (self.until is None or row.updated_at <= self.until)
             and self.agent_id in (None, row.agent_id)
@@ -45,6 +47,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             and self.parent in (None, row.parent)
             and self.archived in (None, row.archived)
         )
+
+    def _tags_of(self, row: SessionMetadata) -> tuple[str, ...]:
+        return (*row.tags, *row.auto_tags) if self.auto_tags else row.tags
 
 
 EVERYTHING = Filter()

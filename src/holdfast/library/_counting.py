@@ -58,10 +58,10 @@ class Counting(Finding):
             model=model,
             by=by,
         )
-        calendar, prices, auto_tags = Calendar(tz), self._prices, self._auto_tags
-        return self._catalog.ask(
+        calendar, prices, catalog = Calendar(tz), self._prices, self._catalog
+        return catalog.ask(
             lambda connection: count_index(
-                connection, wanted, prices, calendar, auto_tags=auto_tags
+                connection, wanted, prices, calendar, auto_tags=catalog.auto_tags
             )
         )
 
@@ -70,11 +70,6 @@ class Counting(Finding):
         from holdfast.catalog._timeline import timeline_of
 
         return timeline_of(id, self.events(id), self._prices)
-
-    @property
-    def _auto_tags(self) -> bool:
-        """Whether sessions are tagged by their content: the setting ``catalog.auto_tags``."""
-        return bool(self._settings.configuration.get("catalog.auto_tags", True))
 
     @cached_property
     def _prices(self) -> Prices:

@@ -37,7 +37,10 @@ class Finding(Reading):
             if library is not None:
                 library._housekeep()  # noqa: SLF001 - of this very object
 
-        return Feeder(self._store, chore=chore)
+        feeder = Feeder(self._store, chore=chore)
+        auto_tags = self._settings.configuration.get("catalog.auto_tags", True)
+        feeder.catalog.auto_tags = bool(auto_tags)
+        return feeder
 
     @property
     def _catalog(self) -> Catalog:
