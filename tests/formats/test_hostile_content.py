@@ -104,7 +104,7 @@ def export(events, format, title=None):
     metadata = SessionMetadata(session_id="s", title=title, message_count=len(events))
     recorded = Recorded(
         metadata=metadata,
-        state=State(),
+        state=State,
         events=lambda: iter(events),
         lines=lambda: iter(()),
         recover=None,
@@ -197,6 +197,36 @@ def test_generated_sessions(chunk):
         check_markdown(export(events, "markdown", title), marks)
         check_html(export(events, "html", title), marks)
         assert not FORBIDDEN.search(export(events, "text", title))
+
+
+REPEATED = [
+    *PIECES,
+    "`a",
+    "`|",
+    "](",
+    "](  ",
+    "[a](  javascript",
+    "\\`",
+    "> ",
+    "- ",
+    "&#x",
+    "~~~~ ",
+]
+
+
+@pytest.mark.parametrize("piece", REPEATED)
+def test_much_of_the_same(piece):
+    """A hundred thousand characters of anything take no more than their share of time."""
+    text = piece * (100_000 // max(1, len(piece)))
+    events = [_event(0, "user", {"content": text}), _event(1, "assistant", {"content": text[::-1]})]
+    for format in ("markdown", "html", "text"):
+        assert len(export(events, format)) > len(text.strip("\n `~")) // 2
+
+
+def test_a_gap_before_spaces():
+    """Many blanks after a bracket are looked at once."""
+    text = "](" + " " * 1_000_000 + "x"
+    assert export([_event(0, "user", {"content": text})], "markdown")
 
 
 @given(st.lists(st.text(st.characters(), max_size=60), max_size=6))

@@ -62,10 +62,19 @@ def test_calls_and_results_fold(page):
 def test_text_and_code(page):
     """Words keep their lines, fenced code looks like code, everything is escaped."""
     assert '<div class="text">Look:</div>' in page
-    assert "<pre>x &lt; 1</pre>" in page
+    assert '<pre title="py">x &lt; 1</pre>' in page
     assert "<h1>Trip &lt;1&gt;</h1>" in page
     assert "<dd>travel</dd>" in page
     assert "interrupted: power" in page
+
+
+def test_nothing_gets_lost_between_fences(library):
+    """What looks like a fence and is none stays text; a block that never ends is still one."""
+    with library.session("s") as session:
+        session.user("```one line```\n~~~ a b c\n```\nopen\n~~~\n``` py")
+    page = library.export("s", "html")
+    assert '<div class="text">```one line```\n~~~ a b c</div>' in page
+    assert "<pre>open\n~~~\n``` py</pre>" in page
 
 
 def _blocks(media, data):

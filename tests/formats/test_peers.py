@@ -121,7 +121,10 @@ class Bench:
         assert process.returncode == 0, told.decode(errors="replace")[-2000:]
 
     def install(self, tool: str, **options) -> object:
-        """A session with words and a tool that no other knows, put where the tool finds it."""
+        """A session with tools that no other knows, put where the tool finds it.
+
+        It has calls side by side, one that failed, and one that was cut off.
+        """
         with holdfast.open("memory:") as library:
             with library.session("moved", title="Moved here") as session:
                 session.user("Please remember the word HELIOTROPE.")
@@ -129,6 +132,13 @@ class Bench:
                 call = session.tool_call("ReadNotes", {"topic": "garden"})
                 session.tool_result(call, {"content": "plant QUINCES in autumn"})
                 session.assistant("The notes speak of QUINCES; I remember HELIOTROPE.")
+                session.user("Look at both beds")
+                beds = [session.tool_call("Look", {"bed": name}) for name in ("east", "west")]
+                session.append(
+                    "tool_result",
+                    {"toolCallId": beds[1].id, "result": "the gate is LOCKED", "is_error": True},
+                )
+                session.tool_result(beds[0], "full of THISTLES")
                 session.user("Water the PRIMROSES")
                 session.tool_call("Water", {"what": "primroses"})
             return library.install("moved", tool, cwd=self.work, **options)
@@ -141,7 +151,8 @@ class Bench:
         assert asked.provider == provider
         text = json.dumps(asked.messages, ensure_ascii=False)
         words = ("word HELIOTROPE.", "into my notes", "ReadNotes", "plant QUINCES")
-        words += ("speak of QUINCES", "PRIMROSES", "interrupted", PROMPT)
+        words += ("speak of QUINCES", "both beds", "THISTLES", "LOCKED")
+        words += ("PRIMROSES", "interrupted", PROMPT)
         places = [text.find(word) for word in words]
         assert -1 not in places, text[-4000:]
         assert places == sorted(places)

@@ -14,6 +14,7 @@ HTML, pictures that would be fetched, and code blocks that never end. The rules:
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from holdfast.security import neutralise, neutralise_line
 
@@ -24,7 +25,7 @@ _MARKERS = re.compile(r"(?:[ \t]|>|[-+*](?=[ \t])|\d{1,9}[.)](?=[ \t]))*")
 _RULE = re.compile(r"[-=*_ \t]+\Z")
 _RUN = re.compile(r"`+")
 _ENTITY = re.compile(r"&(?=#?[A-Za-z0-9]{1,32};)")
-_LINK_CODE = re.compile(r"\](?=\(\s*<?\s*(?:javascript|vbscript|data|file)\s*:)", re.IGNORECASE)
+_LINK_CODE = re.compile(r"\](?=\(\s*+<?+\s*+(?:javascript|vbscript|data|file)\s*+:)", re.IGNORECASE)
 _INLINE = re.compile(r"\\[!-/:-@\[-`{-~]|`+|<|!\[")
 _FENCE_CHARS = 3
 _TITLE = re.compile(r"([\\`*\[\]<>~|]|(?<!\w)_|_(?!\w)|#+\Z|&(?=#?\w+;))")
@@ -100,28 +101,25 @@ def _inline(text: str) -> str:
     """Within a line: code spans stay, HTML and pictures become words."""
     if not _INLINE.search(text) and "&" not in text and "](" not in text:
         return text
-    runs = [(found.start(), len(found[0])) for found in _RUN.finditer(text)]
+    # Where runs of backticks begin, by their length: one of the same length ends a span.
+    runs: dict[int, list[int]] = {}
+    for found in _RUN.finditer(text) if "`" in text else ():
+        runs.setdefault(len(found[0]), []).append(found.start())
     shown: list[str] = []
     at = 0
-    while found := _INLINE.search(text, at):
-        shown.append(_words(text[at : found.start()]))
-        at, piece = _special(text, found, runs)
+    while special := _INLINE.search(text, at):
+        shown.append(_words(text[at : special.start()]))
+        at, piece = _special(text, special, runs)
         shown.append(piece)
     shown.append(_words(text[at:]))
     return "".join(shown)
 
 
-def _special(text: str, found: re.Match[str], runs: list[tuple[int, int]]) -> tuple[int, str]:
+def _special(text: str, found: re.Match[str], runs: dict[int, list[int]]) -> tuple[int, str]:
     """Where to go on, and what to write for a backslash, a backtick, a bracket or a picture."""
     mark = found[0]
     if mark[0] == "`":
-        length = len(mark)
-        for start, other in runs:
-            if start >= found.end() and other == length:
-                span = text[found.start() : start + length]
-                # In a table a bar ends the cell and with it the span.
-                return (start + length, span) if "|" not in span else (found.end(), "\\`" * length)
-        return found.end(), "\\`" * length
+        return _span(text, found.start(), len(mark), runs)
     if mark == "<":
         return found.end(), "&lt;"
     if mark == "![":
@@ -132,6 +130,18 @@ def _special(text: str, found: re.Match[str], runs: list[tuple[int, int]]) -> tu
         assert rest is not None
         return rest.end(), "\\`" * len(rest[0])
     return found.end(), mark
+
+
+def _span(text: str, start: int, length: int, runs: dict[int, list[int]]) -> tuple[int, str]:
+    """A code span as it is, if one begins here; else its backticks, escaped."""
+    ends = runs.get(length, [])
+    number = bisect_left(ends, start + length)
+    if number < len(ends):
+        end = ends[number] + length
+        # In a table a bar ends the cell and with it the span.
+        if text.find("|", start, end) < 0:
+            return end, text[start:end]
+    return start + length, "\\`" * length
 
 
 def _words(text: str) -> str:

@@ -22,7 +22,7 @@ class Recorded:
     """
 
     metadata: SessionMetadata
-    state: State
+    state: Callable[[], State]
     events: Callable[[], Iterator[Event]]
     lines: Callable[[], Iterator[bytes]]
     recover: Callable[[str, str], Recovery]

@@ -117,7 +117,6 @@ class Exporting(Finding):
         last = next(read_range(log, reverse=True, limit=1), None)
         end = at if at is not None else (last.seq if last is not None else -1)
         size = log.size()
-        state = self.state(id, at=at)
 
         def events() -> Iterator[Event]:
             found = of_known_format(read_range(log, stop=end + 1))
@@ -127,8 +126,8 @@ class Exporting(Finding):
             return self.recover(id, provider, incomplete, at=end)
 
         return Recorded(
-            metadata=self.info(id) if at is None else _metadata(id, state, size),
-            state=state,
+            metadata=self.info(id) if at is None else _metadata(id, self.state(id, at=at), size),
+            state=lambda: self.state(id, at=end),
             events=events,
             lines=lambda: log_lines(log, size, at),
             recover=recover,

@@ -54,9 +54,7 @@ _POLICY = (
     " form-action 'none'"
 )
 _ROLES = {"user": "👤 User", "assistant": "🤖 Assistant", "system": "⚙️ System", "tool": "🔧 Tool"}
-_CODE = re.compile(
-    r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:\n[ \t]*\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
-)
+_FENCE = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]{0,30})[ \t]*+\Z", re.ASCII)
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\Z")
 _SHORT_CHARS = 90
@@ -120,18 +118,36 @@ def _part(part: Part) -> str:
 
 def _prose(text: str) -> str:
     """Words with their line breaks; what is fenced as code looks like code."""
-    pieces, at = [], 0
-    for found in _CODE.finditer(text):
-        pieces.append(_words(text[at : found.start()]))
-        pieces.append(f"<pre>{_text(found[2])}</pre>\n")
-        at = found.end()
-    pieces.append(_words(text[at:]))
+    pieces: list[str] = []
+    lines: list[str] = []
+    fence: re.Match[str] | None = None
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if mark is not None and fence is None:
+            pieces.append(_words(lines))
+            fence, lines = mark, []
+        elif mark is not None and fence is not None and _ends(mark, fence):
+            pieces.append(_code(lines, fence[2]))
+            fence, lines = None, []
+        else:
+            lines.append(line)
+    pieces.append(_words(lines) if fence is None else _code(lines, fence[2]))
     return "".join(pieces)
 
 
-def _words(text: str) -> str:
-    bare = text.strip("\n")
-    return f'<div class="text">{_text(bare)}</div>\n' if bare.strip() else ""
+def _ends(mark: re.Match[str], fence: re.Match[str]) -> bool:
+    return not mark[2] and mark[1].startswith(fence[1])
+
+
+def _words(lines: list[str]) -> str:
+    bare = "\n".join(lines).strip("\n")
+    return f'<div class="text">{_text(bare)}</div>\n' if bare.strip(" \t\n") else ""
+
+
+def _code(lines: list[str], language: str) -> str:
+    title = f' title="{_line(language)}"' if language else ""
+    text = "\n".join(lines)
+    return f"<pre{title}>{_text(text)}</pre>\n"
 
 
 def _fold(summary: str, text: str, *, failed: bool = False) -> str:

@@ -27,7 +27,7 @@ def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     yield _encoded(VERSION)
     parts: dict[str, Any] = {
         "metadata": recorded.metadata,
-        "state": _plain_state(recorded.state),
+        "state": _plain_state(recorded.state()),
         "system": found.system,
         "messages": found.messages,
         "issues": found.issues,
