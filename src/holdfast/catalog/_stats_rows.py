@@ -10,11 +10,10 @@ from holdfast.catalog._sqlite_index import read_row
 from holdfast.catalog._stats import Counted, Wanted, count_sessions
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from holdfast.catalog._calendar import Calendar
     from holdfast.catalog._prices import Prices
     from holdfast.catalog._stats_shapes import Stats
+    from holdfast.storage._sqlite import Connection
 
 __all__ = ["count_index"]
 
@@ -22,7 +21,7 @@ _QUERY = "SELECT s.id, s.data, s.crc, f.tally FROM sessions s LEFT JOIN folds f 
 
 
 def count_index(
-    connection: sqlite3.Connection,
+    connection: Connection,
     wanted: Wanted,
     prices: Prices,
     calendar: Calendar,
@@ -40,7 +39,7 @@ def count_index(
         raise IndexDamaged(f"the figures of a session: {error}") from error
 
 
-def _rows(connection: sqlite3.Connection, *, auto_tags: bool) -> Iterator[Counted]:
+def _rows(connection: Connection, *, auto_tags: bool) -> Iterator[Counted]:
     for id, data, crc, tally in connection.execute(_QUERY):
         meta = read_row(id, data, crc).meta
         if not isinstance(tally, bytes):

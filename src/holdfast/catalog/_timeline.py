@@ -69,30 +69,30 @@ def timeline_of(session_id: str, events: Iterable[Event], prices: Prices) -> Tim
     """
     whole = Tally()
     turns: list[TurnFigures] = []
-    open: _Open | None = None
+    current: _Open | None = None
     recorded, before = False, 0
     for event in events:
         whole.feed([event])
         recorded = recorded or event.type == "turn_start"
         if event.type == "turn_start" or (event.type == "user" and not recorded):
-            _end(open, turns, prices)
+            _end(current, turns, prices)
             pause = max(event.timestamp - before, 0) if before else 0
-            open = _Open(event.seq, event.timestamp, pause, event.timestamp, Tally())
-        if open is not None:
-            _go_on(open, event)
+            current = _Open(event.seq, event.timestamp, pause, event.timestamp, Tally())
+        if current is not None:
+            _go_on(current, event)
         before = event.timestamp or before
         if event.type == "turn_end":
-            _end(open, turns, prices)
-            open = None
-    _end(open, turns, prices)
+            _end(current, turns, prices)
+            current = None
+    _end(current, turns, prices)
     return _timeline(session_id, whole, turns, prices)
 
 
-def _go_on(open: _Open, event: Event) -> None:
-    open.tally.feed([event])
-    open.last = max(open.last, event.timestamp)
-    if event.type == "user" and not open.prompt:
-        open.prompt = _prompt(event)
+def _go_on(current: _Open, event: Event) -> None:
+    current.tally.feed([event])
+    current.last = max(current.last, event.timestamp)
+    if event.type == "user" and not current.prompt:
+        current.prompt = _prompt(event)
 
 
 def _prompt(event: Event) -> str:
@@ -107,20 +107,20 @@ def _prompt(event: Event) -> str:
     return " ".join(text.split())[:_PROMPT_CHARS]
 
 
-def _end(open: _Open | None, turns: list[TurnFigures], prices: Prices) -> None:
-    if open is None:
+def _end(current: _Open | None, turns: list[TurnFigures], prices: Prices) -> None:
+    if current is None:
         return
     whole = Hour()
-    for hour in open.tally.hours.values():
+    for hour in current.tally.hours.values():
         whole.add(hour)
-    spent = open.tally.spent().values()
+    spent = current.tally.spent().values()
     turns.append(
         TurnFigures(
-            seq=open.seq,
-            start=open.start,
-            duration_ms=max(open.last - open.start, 0),
-            pause_ms=open.pause_ms,
-            prompt=open.prompt,
+            seq=current.seq,
+            start=current.start,
+            duration_ms=max(current.last - current.start, 0),
+            pause_ms=current.pause_ms,
+            prompt=current.prompt,
             messages=whole.messages,
             tokens=sum(one.total for one in spent),
             input_tokens=sum(one.input for one in spent),
