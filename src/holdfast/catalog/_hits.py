@@ -21,9 +21,8 @@ from holdfast.model import SessionMetadata
 from holdfast.session import read_range, resolve_blobs
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from holdfast.storage import Store
+    from holdfast.storage._sqlite import Connection
 
 __all__ = ["Asked", "Hit", "scan_logs", "search_index"]
 
@@ -92,7 +91,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return f"session IN ({rows})", values
 
 
-def search_index(connection: sqlite3.Connection, store: Store, asked: Asked) -> list[Hit]:
+def search_index(connection: Connection, store: Store, asked: Asked) -> list[Hit]:
     """What fits, best first, by the index; each hit is verified against its log.
 
     Raises IndexDamaged or an error of the database where the index is damaged.
@@ -122,7 +121,7 @@ def scan_logs(store: Store, sessions: Iterable[SessionMetadata], asked: Asked) -
 class _Sessions:
     """What the index knows of sessions, by row; each is read once."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known: dict[int, SessionMetadata | None] = {}
 

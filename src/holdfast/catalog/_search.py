@@ -12,9 +12,8 @@ from holdfast.catalog._recall import Recaller
 from holdfast.catalog._snippets import Snippet, make_snippet
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from holdfast.catalog._query import Query
+    from holdfast.storage._sqlite import Connection
 
 __all__ = ["EXAMINED_MAX", "Find", "Found", "Scope", "search"]
 
@@ -89,7 +88,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search(
-    connection: sqlite3.Connection,
+    connection: Connection,
     query: Query,
     scope: Scope,
     recaller: Recaller,
@@ -107,7 +106,7 @@ def search(
 
 
 def _search(
-    connection: sqlite3.Connection,
+    connection: Connection,
     query: Query,
     scope: Scope,
     recaller: Recaller,
@@ -156,7 +155,7 @@ def _look(row: Found, score: float, query: Query, recaller: Recaller) -> Find | 
 
 
 def _pages(
-    connection: sqlite3.Connection, match: str | None, scope: Scope, limit: int | None
+    connection: Connection, match: str | None, scope: Scope, limit: int | None
 ) -> Iterator[list[Found]]:
     """The rows that may fit, in pages, those that were added last first."""
     rows = _PAGE_ROWS if limit is None else max(_PAGE_ROWS, 2 * limit)
@@ -171,7 +170,7 @@ def _pages(
         below = page[-1].id
 
 
-_Ask = Callable[["sqlite3.Connection", int, int], list[Any]]
+_Ask = Callable[["Connection", int, int], list[Any]]
 
 
 def _from_words(match: str, scope: Scope) -> _Ask:
@@ -198,7 +197,7 @@ def _from_said(scope: Scope) -> _Ask:
     ).fetchall()
 
 
-def _expand(connection: sqlite3.Connection, word: str, open_end: bool) -> list[str]:  # noqa: FBT001
+def _expand(connection: Connection, word: str, open_end: bool) -> list[str]:  # noqa: FBT001
     """The words of the index that hold ``word``, or end with it."""
     at_end = "" if open_end else " AND substr(term, -length(?1)) = ?1"
     select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"  # noqa: S608

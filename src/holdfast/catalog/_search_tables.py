@@ -17,9 +17,8 @@ from holdfast.catalog._folding import fold
 from holdfast.catalog._words import Changes, Heard, Listener
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from holdfast.model import Event
+    from holdfast.storage._sqlite import Connection
 
 __all__ = ["add", "create_tables", "forget", "is_worn"]
 
@@ -52,7 +51,7 @@ _decode = msgspec.msgpack.Decoder(Listener).decode
 _Row = tuple[int, int, int, int | None, int, int, str, str | None, bool]
 
 
-def create_tables(connection: sqlite3.Connection) -> None:
+def create_tables(connection: Connection) -> None:
     """Make the tables, in an index that has none of them."""
     for statement in _SCHEMA.split(";"):
         connection.execute(statement)
@@ -61,7 +60,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     )
 
 
-def add(connection: sqlite3.Connection, row: int, events: Sequence[Event]) -> None:
+def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
     """Take in the next events of a session; all of them, in order, each once."""
     kept = connection.execute("SELECT listener FROM said_listeners WHERE session = ?", (row,))
     found = kept.fetchone()
@@ -76,13 +75,13 @@ def add(connection: sqlite3.Connection, row: int, events: Sequence[Event]) -> No
     connection.execute(_KEEP_ANEW if found is None else _KEEP, (_encode(listener), row))
 
 
-def forget(connection: sqlite3.Connection, row: int) -> None:
+def forget(connection: Connection, row: int) -> None:
     """Leave out a session that is gone, or is about to be taken in anew."""
     connection.execute("DELETE FROM said WHERE session = ?", (row,))
     connection.execute("DELETE FROM said_listeners WHERE session = ?", (row,))
 
 
-def is_worn(connection: sqlite3.Connection) -> bool:
+def is_worn(connection: Connection) -> bool:
     """Whether most of what the index holds is dead."""
     total = _last_id(connection)
     if total < _WORN_ROWS_MIN:
@@ -91,9 +90,7 @@ def is_worn(connection: sqlite3.Connection) -> bool:
     return alive * 2 < total
 
 
-def _drop(
-    connection: sqlite3.Connection, row: int, changes: Changes, *, was_streaming: bool
-) -> None:
+def _drop(connection: Connection, row: int, changes: Changes, *, was_streaming: bool) -> None:
     """Remove what counts no more of what was added earlier."""
     delete = "DELETE FROM said WHERE session = ? AND "
     if was_streaming:
@@ -106,9 +103,7 @@ def _drop(
         connection.execute(delete + "(seq = ? OR last = ?)", (row, seq, seq))
 
 
-def _insert(
-    connection: sqlite3.Connection, row: int, heard: list[Heard], streaming: list[Heard]
-) -> None:
+def _insert(connection: Connection, row: int, heard: list[Heard], streaming: list[Heard]) -> None:
     if not heard and not streaming:
         return
     first = _last_id(connection) + 1
@@ -136,7 +131,7 @@ def _indexed(text: str) -> str:
     return text if text.isascii() else fold(text)
 
 
-def _last_id(connection: sqlite3.Connection) -> int:
+def _last_id(connection: Connection) -> int:
     """The highest id that was ever given: the full-text table has a row of sizes for each."""
     found = connection.execute("SELECT max(id) FROM said_words_docsize").fetchone()
     return found[0] or 0
