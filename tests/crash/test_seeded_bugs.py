@@ -84,9 +84,9 @@ def write_unsynced(disk, name, directory, chunks, write=_file_forms.write_file):
         write(disk, name, directory, chunks)
 
 
-def sweep_first(forms, directory, opened, size, write=FileForms._write_plain):
+def sweep_first(forms, directory, opened, size, *, strict, write=FileForms._write_plain):
     forms._sweep(directory, "")
-    write(forms, directory, opened, size)
+    write(forms, directory, opened, size, strict=strict)
 
 
 def link_in_sight(tree, target):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Holdfast
-from holdfast.errors import HoldfastError, Locked, TooLarge
+from holdfast.errors import Damaged, HoldfastError, Locked, TooLarge
 from holdfast.storage import FileStore, _archive, _file_forms
 from holdfast.storage._archive import FRAME_BYTES, Archive, pack
 from holdfast.testing import FaultyDisk, SimDisk
@@ -341,3 +341,46 @@ def test_verify_names_a_damaged_frame(tmp_path):
         [gap] = report.gaps
         assert frame.start - 130_000 < gap.offset < frame.start + frame.size
         assert count - 14 < report.events < count
+
+
+def test_a_damaged_end_is_not_gone_on_from(tmp_path):
+    """An archive without its end: verify says so, no writer goes on unasked, a person can."""
+    with Holdfast(tmp_path / "store") as hf:
+        with hf.session("a") as session:
+            for number in range(10):
+                session.user(f"words {number}")
+        before = len(list(hf.events("a")))
+        hf.store.archive(KEY)
+        path = tmp_path / "store/sessions/a/events.jsonl.zst"
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2])
+        report = hf.verify("a")
+        assert not report.ok
+        assert "The archive is damaged. What is whole of the log is read." in report.explain()
+        with pytest.raises(Damaged, match="archive of sessions/a is damaged"):
+            store_append(hf.store)
+        assert path.read_bytes() == data[: len(data) // 2]
+        hf.store.unarchive(KEY)
+        [name] = hf.store.documents(KEY).names("quarantine/")
+        assert hf.store.documents(KEY).get(name)[0] == data[: len(data) // 2]
+        with hf.session("a") as session:
+            session.user("on")
+        assert hf.verify("a").ok
+        assert len(list(hf.events("a"))) < before
+
+
+def store_append(store):
+    log = store.log(KEY)
+    log.append(b"line\n", 0, 1, 1)
+
+
+def test_a_branch_without_its_beginning_is_damaged(tmp_path):
+    """Bytes that a branch should have inherited and that are gone are named."""
+    store = FileStore(tmp_path / "store")
+    log = store.log(KEY)
+    log.append(b"1\n2\n", 0, 1, 1)
+    log.close()
+    store.branch(KEY, "sessions/b", 4)
+    assert [store.log(key).damage() for key in (KEY, "sessions/b", "sessions/c")] == ["", "", ""]
+    (tmp_path / "store/sessions/b/base.jsonl").unlink()
+    assert store.log("sessions/b").damage().startswith("4 bytes are missing")

@@ -45,6 +45,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     missing_blobs: list[str] = []
     vanished: int = 0
     """How many events at the end are missing that the catalogue has seen in this very log."""
+    damage: str = ""
+    """What is wrong with how the log is kept, beyond the gaps in it."""
     checksummed: bool = True
     """False for a plain log, whose lines can only be parsed, not verified."""
 
@@ -67,15 +69,17 @@ def verify_log(session_id: str, log: Log, documents: Documents) -> Report:
         count += len(events)
         missing.update(_missing_blobs(events, documents))
     snapshots = _check_snapshots(Snapshots(documents), reader.position.offset)
+    damage = log.damage()
     return Report(
         session_id=session_id,
-        ok=not reader.gaps and not missing and all(snapshots.values()),
+        ok=not (reader.gaps or missing or damage) and all(snapshots.values()),
         events=count,
         size_bytes=log.size(),
         torn_bytes=reader.torn,
         gaps=reader.gaps,
         snapshots=snapshots,
         missing_blobs=sorted(missing),
+        damage=damage,
         checksummed=reader.chained,
     )
 
@@ -223,7 +227,9 @@ def _explain(report: Report) -> Iterator[str]:
     yield f"{report.events:,} events in {report.size_bytes:,} bytes."
     for gap in report.gaps:
         yield _explain_gap(gap)
-    if report.torn_bytes:
+    if report.damage:
+        yield f"{report.damage} What is whole of the log is read."
+    elif report.torn_bytes:
         yield (
             f"The last {report.torn_bytes:,} bytes are an unfinished write, as a crash leaves it;"
             " nothing that was acknowledged is in them. The next writer sets them aside."

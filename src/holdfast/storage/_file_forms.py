@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from holdfast.errors import StoreError, TooLarge
+from holdfast.errors import Damaged, StoreError, TooLarge
 from holdfast.storage._branch_copy import first_bytes
 from holdfast.storage._file_parts import (
     ARCHIVE_NAME,
@@ -59,12 +59,15 @@ class FileForms:
                 self._make_plain(directory, size)
 
     def ready_to_write(self, directory: int) -> Look | None:
-        """What the log is once it can be appended to: not archived, and nothing left over."""
+        """What the log is once it can be appended to: not archived, and nothing left over.
+
+        Raises Damaged for an archive that is not whole: nobody goes on from there unasked.
+        """
         found = look(self._disk, directory)
         if found is None or found.is_branch:
             return found
         if found.is_archived:
-            self._make_plain(directory)
+            self._make_plain(directory, strict=True)
             return look(self._disk, directory)
         if self._has_leftovers(directory):
             with contextlib.suppress(OSError):
@@ -107,25 +110,32 @@ class FileForms:
                 raise StoreError("the archive did not read back as it was written")
             self._disk.rename(_NEW_ARCHIVE_NAME, directory, ARCHIVE_NAME, directory)
 
-    def _make_plain(self, directory: int, size: int | None = None) -> None:
+    def _make_plain(self, directory: int, size: int | None = None, *, strict: bool = False) -> None:
         opened = open_parts(self._disk, directory)
         if opened is None:
             return
         with opened:
             if opened.found.is_plain and size is None:
                 return
-            self._write_plain(directory, opened, size)
+            self._write_plain(directory, opened, size, strict=strict)
         self._tree.sync(self._parts)
         self._sweep(directory, LOG_NAME)
         self._disk.sync_directory(directory)
 
-    def _write_plain(self, directory: int, opened: OpenLog, size: int | None) -> None:
+    def _write_plain(
+        self, directory: int, opened: OpenLog, size: int | None, *, strict: bool
+    ) -> None:
         archive = opened.archive()
         chunks = opened.read() if archive is None else archive.read()
         if size is not None:
             chunks = first_bytes(chunks, size)
         with self._new_file(directory, _NEW_LOG_NAME, chunks):
             if archive is not None and archive.damaged:
+                if strict:
+                    raise Damaged(
+                        f"the archive of {'/'.join(self._parts)} is damaged",
+                        remedy="Keep what is whole with `holdfast archive --restore`, then go on.",
+                    )
                 self._quarantine(ARCHIVE_NAME, "archive", directory)
             self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
 

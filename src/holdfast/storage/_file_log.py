@@ -143,6 +143,15 @@ class FileLog(Log):
         found = self._look()
         return "" if found is None else str(found.mark)
 
+    def damage(self) -> str:
+        """Frames of an archive, or inherited bytes, that are not there."""
+        with translation(f"reading {self._name()}"):
+            opened = self._open_to_read()
+            if opened is None:
+                return ""
+            with opened:
+                return opened.damage()
+
     def unsaved(self) -> bytes:
         """What was appended since the last sync, from memory as far as it was kept."""
         if self._size - self._synced <= _KEPT_BYTES_MAX:

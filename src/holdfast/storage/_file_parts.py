@@ -82,6 +82,8 @@ class Look(NamedTuple):
     is_archived: bool = False
     is_branch: bool = False
     mark: int = 0
+    missing: int = 0
+    """Bytes that a branch should have inherited and that are not there."""
 
     @property
     def is_plain(self) -> bool:
@@ -199,6 +201,17 @@ class OpenLog:
             yield from read_file_part(self._disk, descriptor, max(0, start - offset), stop)
             offset += part.size
 
+    def damage(self) -> str:
+        """What is wrong with the files, as a sentence; empty if nothing is. Reads an archive."""
+        archive = self.archive()
+        if archive is not None:
+            for _ in archive.read():
+                pass
+            return "The archive is damaged." if archive.damaged else ""
+        if self.found.missing:
+            return f"{self.found.missing:,} bytes are missing of what the branch began with."
+        return ""
+
     def sync(self) -> None:
         """Return once the files are on the medium."""
         for _, descriptor in self.files:
@@ -234,19 +247,20 @@ def _look_at_branch(disk: Disk, directory: int) -> Look | None:
     base = None if node is None else _read_base(disk, directory)
     if node is None or base is None:
         return None
-    parts = []
+    parts, missing = [], 0
     for number, size in enumerate(base.bytes, 1):
         name = base_part_name(number)
         file = _file(disk, directory, name)
         # What is missing of it, by some accident, is missing in the log too: that is damage.
         there = 0 if file is None else min(size, file.size)
+        missing += max(0, size - there)
         if there > 0:
             parts.append(Part(name, there, is_last=False))
     own = _file(disk, directory, OWN_NAME)
     if own is not None:
         parts.append(Part(OWN_NAME, own.size, is_last=True))
     size = sum(part.size for part in parts)
-    return Look(own or node, parts, size, is_branch=True, mark=node.inode)
+    return Look(own or node, parts, size, is_branch=True, mark=node.inode, missing=missing)
 
 
 def _is_still_branch(disk: Disk, directory: int) -> bool:

@@ -153,6 +153,13 @@ class Log(ABC):
         reader has taken are cut. Archiving and detaching may change it, with the same bytes.
         """
 
+    def damage(self) -> str:
+        """What is wrong with how the log is kept, as a sentence; empty if nothing is known.
+
+        For what its bytes cannot show, such as an archive that lacks its end. Reads everything.
+        """
+        return ""
+
     @abstractmethod
     def unsaved(self) -> bytes:
         """The bytes appended through this object that are not known to be on the medium."""
