@@ -12,7 +12,6 @@ def test_help_lists_every_command_and_no_other(run):
     out = run("chat", text="/help\n").out
     assert all(f"/{name}" in out for name in COMMANDS)
     assert "/merge" not in out
-    assert "/export" not in out
 
 
 def test_list_marks_the_current_session(run, hf):
@@ -160,3 +159,13 @@ def test_an_answer_that_was_cut_in_the_middle_is_told_of(run, hf):
     done = run("chat", "--session", "mine", text="/continue\n")
     assert "The last answer was interrupted. /continue goes on with it." in done.err
     assert done.out == "2: you said (go on where you were interrupted)\n"
+
+
+def test_export_writes_a_file(run, hf, tmp_path, monkeypatch):
+    """/export writes the session as its file's name says, and replaces nothing."""
+    monkeypatch.chdir(tmp_path)
+    said = "one\n/export page.html\n/export\n/export\n"
+    done = run("chat", "--new", "--session", "first", text=said)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert "you said one" in (tmp_path / "first.md").read_text(encoding="utf-8")
+    assert "already" in done.err
