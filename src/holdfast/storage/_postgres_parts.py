@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -408,13 +409,15 @@ class PostgresLease(Lease):
         if held is None or self._forks != forks.count:
             return
         self._renewer.let_go(self)
-        self._link.run(
-            lambda connection: connection.execute(
-                "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
-                " AND h.epoch = $2",
-                self._key,
-                self._epoch,
-            )
+        with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
+            self._link.run(self._give_back)
+
+    async def _give_back(self, connection: Connection) -> None:
+        await connection.execute(
+            "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
+            " AND h.epoch = $2",
+            self._key,
+            self._epoch,
         )
 
     async def _take(self, connection: Connection, holder: Holder, ttl_ms: int) -> int:

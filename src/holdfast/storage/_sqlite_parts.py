@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, StoreError
 from holdfast.storage._holders import Holder, Renewer, this_holder
 from holdfast.storage._sqlite_rows import (
     READ,
@@ -308,4 +309,5 @@ class SQLiteLease(Lease):
                 (self._key, self._epoch),
             )
 
-        self._database.write(work)
+        with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
+            self._database.write(work)

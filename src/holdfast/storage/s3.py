@@ -560,10 +560,11 @@ class ObjectLease(Lease):
         self._store.renewer.let_go(self)
         with contextlib.suppress(StoreError, Damaged):  # small objects cost time, nothing else
             Pieces(self._store.objects, self._folder).compact()
-        held, etag, _ = self._store.held(self._folder)
-        if held.epoch == mine.epoch and held.holder is not None:
-            data = msgspec.json.encode(_Held(held.epoch))
-            self._store.objects.swap(f"{self._folder}/lease", data, etag)
+        with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
+            held, etag, _ = self._store.held(self._folder)
+            if held.epoch == mine.epoch and held.holder is not None:
+                data = msgspec.json.encode(_Held(held.epoch))
+                self._store.objects.swap(f"{self._folder}/lease", data, etag)
 
     def abandon(self) -> None:
         """Keep it for ever: what it is for is about to go."""
