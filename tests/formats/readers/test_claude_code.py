@@ -361,3 +361,11 @@ def test_a_folder_gives_every_session(kit):
 def test_other_files_are_not_claimed(kit, data):
     """The content decides."""
     assert not READER.claims(kit.source("a.jsonl", data))
+
+
+def test_a_first_line_with_a_picture_does_not_hide_the_tool(one):
+    """It may be longer than what is looked at first."""
+    writer = Writer()
+    source = {"type": "base64", "media_type": "image/png", "data": "aGk=" * 50_000}
+    writer.user([{"type": "image", "source": source}])
+    assert len(one(writer).said()) == 1

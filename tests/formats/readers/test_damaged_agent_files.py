@@ -169,3 +169,19 @@ def test_a_database_that_never_answers_is_given_up(kit):
       SELECT id, '' AS session_id, '' AS role, '' AS content_json FROM n;
     """
     assert read("goose", "sessions.db", kit.database(script, {})) is None
+
+
+def test_going_back_again_and_again_is_read_in_linear_time(kit):
+    """Each thing said is set aside once."""
+    head = {"timestamp": "2025-01-01T00:00:00Z"}
+    back = {**head, "type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    said = {**head, "type": "event_msg", "payload": {"type": "user_message", "message": "Hi"}}
+    lines = [said] * 5_000 + [back] * 10_000
+    (drafts,) = read("codex", "rollout-x.jsonl", kit.jsonl(*lines))
+    assert {draft.run is None for draft in drafts if draft.type == "user"} == {False}
+
+
+def test_many_chats_of_one_second_are_read_in_linear_time():
+    """Each has an id of its own, none of them long."""
+    data = b"# aider chat started at 2025-10-05 14:00:00\n" * 20_000
+    assert len(read("aider", ".aider.chat.history.md", data)) == 20_000

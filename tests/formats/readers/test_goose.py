@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import pytest
 
@@ -180,3 +181,18 @@ def test_a_truncated_database_gives_what_is_whole(kit):
     data = database(kit, [("user", [text("word " * 300)])] * 200)
     (told,) = kit.read(READER, kit.source("sessions.db", data[: len(data) // 2]))
     assert "missing" in told.foreign.problems[0]
+
+
+def test_what_is_only_in_the_write_ahead_log_arrives(kit, tmp_path):
+    """The newest words of a running tool are there."""
+    path = tmp_path / "sessions.db"
+    writer = sqlite3.connect(path)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.executescript(SCHEMA)
+    values = row(0, "s", "user", [text("Fresh")])
+    writer.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    writer.commit()
+    wal = {"sessions.db-wal": (tmp_path / "sessions.db-wal").read_bytes()}
+    data = path.read_bytes()
+    writer.close()
+    assert kit.one(READER, kit.source("sessions.db", data, wal)).said() == ["Fresh"]

@@ -109,6 +109,7 @@ class Book:
         self.first_stamp: int | None = None
         self._keys: set[str] = set()
         self._doubles: dict[str, int] = {}
+        self._main: list[int] = []  # the places of what was said in the main run
         self._last_stamp: int | None = None
 
     def claim(self, key: str) -> bool:
@@ -152,11 +153,17 @@ class Book:
         entry = Entry(self, raw, stamp, key or self.free_key(_digest(raw)), run)
         yield entry
         if entry.drafts or not again:
+            first = len(self.drafts)
             self.drafts += entry.close()
+            self._main += [
+                at
+                for at, draft in enumerate(self.drafts[first:], first)
+                if draft.run is None and draft.type in _TALK
+            ]
 
     def has_talk(self) -> bool:
         """Whether anything was said so far."""
-        return any(draft.type in _TALK and draft.run is None for draft in self.drafts)
+        return bool(self._main)
 
     def tell_summary(self, summary: Any, entry: Entry) -> None:
         """What came before, in short: of use only where it is not there in full."""
@@ -167,9 +174,19 @@ class Book:
 
     def set_aside(self, first: int, run: str) -> None:
         """What was said from a place on was taken back: it belongs to a run of its own."""
-        for draft in self.drafts[first:]:
-            if draft.run is None and draft.type in _TALK:
-                draft.run = run
+        while self._main and self._main[-1] >= first:
+            self.drafts[self._main.pop()].run = run
+
+    def turns_back(self, count: int) -> int:
+        """The place of the user's words that many turns ago, or of the first."""
+        place = len(self.drafts)
+        for at in reversed(self._main):
+            if count <= 0:
+                break
+            if self.drafts[at].type == "user":
+                place = at
+                count -= 1
+        return place
 
     def _taken_back(self) -> list[Draft]:
         """Take back, of what was left behind, what an earlier import had in the main run.

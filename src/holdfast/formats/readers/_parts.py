@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from holdfast.formats.readers._book import Entry
@@ -31,7 +32,7 @@ class Pairing:
     """Gives calls without an id one, and each response the id of its call."""
 
     def __init__(self) -> None:
-        self._open: dict[str, list[str]] = {}
+        self._open: dict[str, deque[str]] = {}
         self._count = 0
 
     def call_id(self, call: Part) -> str:
@@ -40,13 +41,13 @@ class Pairing:
         if named is None:
             self._count += 1
             named = f"{text(call.get('name')) or 'call'}-{self._count}"
-            self._open.setdefault(text(call.get("name")), []).append(named)
+            self._open.setdefault(text(call.get("name")), deque()).append(named)
         return named
 
     def response_id(self, response: Part) -> str:
         """The id of the call that a response answers: the oldest open one of that tool."""
         waiting = self._open.get(text(response.get("name")))
-        return first_text(response.get("id")) or (waiting.pop(0) if waiting else "unknown")
+        return first_text(response.get("id")) or (waiting.popleft() if waiting else "unknown")
 
 
 def parts_of(content: Any) -> list[Part]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -71,12 +72,14 @@ def _read_history(source: Source, name: str) -> Iterator[Foreign]:
     starts = [number for number, line in enumerate(lines) if _START.fullmatch(line)]
     if any(line.strip() for line in lines[: starts[0] if starts else None]):
         starts.insert(0, 0)  # the heading of the first chat was cut off
-    told: set[str] = set()
+    told: dict[str, int] = {}
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         yield _read_chat(lines[start:end], inputs, told, list(problems))
 
 
-def _read_chat(lines: list[str], inputs: _Inputs, told: set[str], problems: list[str]) -> Foreign:
+def _read_chat(
+    lines: list[str], inputs: _Inputs, told: dict[str, int], problems: list[str]
+) -> Foreign:
     heading = _START.fullmatch(lines[0])
     started = heading[1] if heading else "undated"
     stamp = read_time(started)
@@ -98,16 +101,14 @@ def _read_chat(lines: list[str], inputs: _Inputs, told: set[str], problems: list
     )
 
 
-def _identity(started: str, lines: list[str], told: set[str]) -> str:
+def _identity(started: str, lines: list[str], told: dict[str, int]) -> str:
     """A name for a chat that has none: its time, and the command that it was started with."""
     first = lines[0] if started == "undated" else ""
     command = first_text(*(line for line in lines[1:8] if line.startswith("> "))) or first
     digest = hashlib.sha256(command.encode()).hexdigest()[:8]
     own = f"{started.replace(' ', 'T')}-{digest}"
-    while own in told:
-        own += "-again"
-    told.add(own)
-    return own
+    told[own] = told.get(own, 0) + 1
+    return own if told[own] == 1 else f"{own}-{told[own]}"
 
 
 def _pieces(lines: list[str]) -> list[_Piece]:
@@ -182,7 +183,7 @@ class _Inputs:
     """When each input was typed, from the file that aider keeps of them."""
 
     def __init__(self, source: Source, name: str) -> None:
-        self._times: dict[str, list[int]] = {}
+        self._times: dict[str, deque[int]] = {}
         try:
             if not source.has(name):
                 return
@@ -196,16 +197,16 @@ class _Inputs:
                 said.append(line[1:].rstrip())
                 continue
             if said and stamp is not None:
-                self._times.setdefault("\n".join(said).strip(), []).append(stamp)
+                self._times.setdefault("\n".join(said).strip(), deque()).append(stamp)
                 said = []
             found = _INPUT_TIME.fullmatch(line)
             stamp = read_time(found[1]) if found else stamp
 
     def time_of(self, said: str, after: int | None) -> int | None:
         """When that was typed, in a chat that began at ``after``; each time is given once."""
-        times = self._times.get(said, [])
+        times = self._times.get(said)
         while times:
-            stamp = times.pop(0)
+            stamp = times.popleft()
             if after is None or stamp >= after:
                 return stamp
         return None

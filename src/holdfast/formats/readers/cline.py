@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -193,7 +194,7 @@ class _Teller:
         self._book = book
         self._model = model
         self._count = 0
-        self._open: list[tuple[str, str]] = []
+        self._open: dict[str, deque[str]] = {}
 
     def take(self, message: Any) -> None:
         """One message."""
@@ -230,7 +231,7 @@ class _Teller:
         entry.assistant(said.strip() if calls else said, model)
         for number, call in enumerate(calls):
             id = f"{entry.key}/{call.tool}" + (f"/{number}" if number else "")
-            self._open.append((call.tool, id))
+            self._open.setdefault(call.tool, deque()).append(id)
             entry.call(id, call.tool, call.params)
 
     def _tell_user(self, blocks: list[Record], entry: Entry) -> None:
@@ -269,11 +270,8 @@ class _Teller:
 
     def _answered(self, tool: str, entry: Entry) -> str:
         """The id of the oldest open call of that tool."""
-        for number, (name, id) in enumerate(self._open):
-            if name == tool:
-                del self._open[number]
-                return id
-        return f"{entry.key}/{tool}"
+        waiting = self._open.get(tool)
+        return waiting.popleft() if waiting else f"{entry.key}/{tool}"
 
     def _note_cwd(self, words: str) -> None:
         place = _CWD.search(words) if self.cwd is None else None

@@ -173,11 +173,9 @@ class _Rollout:
 
     def _roll_back(self, turns: Any) -> None:
         """The last turns were taken back."""
-        drafts = self._book.drafts
-        asked = [n for n, d in enumerate(drafts) if d.type == "user" and d.run is None]
-        if isinstance(turns, int) and turns > 0 and asked:
+        if isinstance(turns, int) and turns > 0 and self._book.has_talk():
             self._rollbacks += 1
-            self._book.set_aside(asked[-min(turns, len(asked))], f"rolled-back-{self._rollbacks}")
+            self._book.set_aside(self._book.turns_back(turns), f"rolled-back-{self._rollbacks}")
 
 
 def _meta_of(lines: Lines) -> Record:
