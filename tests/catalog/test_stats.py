@@ -261,6 +261,7 @@ def test_longest_and_most_expensive():
 
 def test_memory_is_bounded(monkeypatch):
     """However many tags and sessions there are, only so many are kept while counting."""
+    monkeypatch.setattr(_stats, "_GROUPS_MAX", 20)
     monkeypatch.setattr(_stats, "_NAMES_MAX", 50)
     monkeypatch.setattr(_stats, "_TRIMMED", 10)
     rows = [session(f"s{n}", asked(MONDAY, tool=f"tool{n}"), tags=("often", f"t{n}"), agent=f"a{n}")

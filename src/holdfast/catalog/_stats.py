@@ -28,6 +28,7 @@ __all__ = ["Counted", "Wanted", "count_sessions"]
 UNTAGGED = "(none)"
 _TOP = 10
 _SHARES_MAX = 50
+_GROUPS_MAX = 2_000
 _NAMES_MAX = 20_000
 _TRIMMED = 5_000
 
@@ -109,6 +110,7 @@ class _Counter:
         self._active_ms = 0
         self._periods: dict[str, _Sum] = {}
         self._models: dict[str, _Sum] = {}
+        self._groups: dict[tuple[str, tuple[str, ...]], _Sum] = {}
         self._agents: dict[str, _Sum] = {}
         self._tags: dict[str, _Sum] = {}
         self._days: Counter[str] = Counter()
@@ -167,24 +169,38 @@ class _Counter:
         periods: dict[str, _Sum] = {}
         for key, hour in hours:
             part = self._sum(hour, recorded=recorded)
-            whole.add(part)
             moment = self._moment(key)
-            periods.setdefault(moment.period(self._wanted.by), _Sum(sessions=1)).add(part)
+            period = moment.period(self._wanted.by)
             self._see(moment, hour, exact=key >= figures.coarse_until)
             self._add_models(hour)
             for name, use in hour.tools.items():
                 self._tools.setdefault(name, ToolUse()).add(use)
+            if len(hours) == 1:  # nearly always, so nothing is added up twice
+                whole, periods[period] = part, part
+                part.sessions = 1
+            else:
+                whole.add(part)
+                periods.setdefault(period, _Sum(sessions=1)).add(part)
         for period, part in periods.items():
             self._periods.setdefault(period, _Sum()).add(part)
         self._count_models({name for _, hour in hours for name in (*hour.spent, *hour.paid)})
-        self._total.add(whole)
         self._active_ms += figures.active_ms
-        self._agents.setdefault(row.agent_id or UNTAGGED, _Sum()).add(whole)
-        for tag in tags or (UNTAGGED,):
-            self._tags.setdefault(tag, _Sum()).add(whole)
-        self._topics.update(tags)
-        self._trim()
+        self._groups.setdefault((row.agent_id or UNTAGGED, tags), _Sum()).add(whole)
+        if len(self._groups) > _GROUPS_MAX:
+            self._spread()
         self._rank(row, figures, whole)
+
+    def _spread(self) -> None:
+        """Give what sessions of one agent and the same tags have to the agent and to each tag."""
+        for (agent, tags), group in self._groups.items():
+            self._total.add(group)
+            self._agents.setdefault(agent, _Sum()).add(group)
+            for tag in tags or (UNTAGGED,):
+                self._tags.setdefault(tag, _Sum()).add(group)
+            for tag in tags:
+                self._topics[tag] += group.sessions
+        self._groups.clear()
+        self._trim()
 
     def _sum(self, hour: Hour, *, recorded: bool) -> _Sum:
         spent = Spent()
@@ -241,6 +257,7 @@ class _Counter:
 
     def stats(self) -> Stats:
         """What was counted."""
+        self._spread()
         total = self._total
         periods = self._calendar.fill(list(self._periods), self._wanted.by)
         return Stats(
