@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from holdfast.formats.readers.codex import READER
@@ -318,3 +320,11 @@ def test_a_torn_line_costs_only_itself(kit):
     told = kit.one(READER, kit.source(NAME, data))
     assert told.counts() == (1, 2, 1, 1, 1)
     assert len(told.foreign.problems) == 1
+
+
+def test_a_packed_file_and_the_index_of_names(kit):
+    """Both are used in a folder."""
+    index = kit.jsonl({"id": OWN, "thread_name": "Named"}, {"id": CHILD})
+    files = {f"sessions/{NAME}.gz": gzip.compress(kit.jsonl(*conversation().lines))}
+    told = kit.one(READER, kit.folder(files | {"session_index.jsonl": index}))
+    assert (told.counts(), told.foreign.title) == ((1, 2, 1, 1, 1), "Named")

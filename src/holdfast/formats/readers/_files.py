@@ -30,6 +30,7 @@ IsMine = Callable[[Source, str], bool]
 _MAGIC = b"SQLite format 3\0"
 _LOOKED_AT = 25
 _CANDIDATES_MAX = 200
+_PACKED = ("", ".zst", ".gz")  # a source unpacks what it reads
 _HEAD_BYTES = 64 * 1024
 _LONG_HEAD_BYTES = 8 * 1024 * 1024
 
@@ -46,7 +47,9 @@ def any_of(source: Source, ending: str, is_mine: IsMine) -> bool:
 
 
 def _candidates(source: Source, ending: str) -> list[str]:
-    return source.names("" if source.is_file else ending)
+    if source.is_file:
+        return source.names()
+    return sorted(name for packed in _PACKED for name in source.names(ending + packed))
 
 
 def first_records(source: Source, name: str) -> list[dict[str, Any]]:

@@ -53,7 +53,11 @@ class ClaudeCode:
     """Reads ``~/.claude/projects/*/*.jsonl``."""
 
     tool = "claude-code"
-    places = (".claude/projects/*/*.jsonl", ".config/claude/projects/*/*.jsonl")
+    places = (
+        ".claude/projects/*/*.jsonl",
+        ".claude/projects/*/*/subagents/*.jsonl",
+        ".config/claude/projects/*/*.jsonl",
+    )
     homes: ClassVar[dict[str, str]] = {"CLAUDE_CONFIG_DIR": ".claude"}
 
     def claims(self, source: Source) -> bool:

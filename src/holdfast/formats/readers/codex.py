@@ -39,7 +39,11 @@ class Codex:
     """Reads ``~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl``."""
 
     tool = "codex"
-    places = (".codex/sessions/**/rollout-*.jsonl", ".codex/archived_sessions/rollout-*.jsonl")
+    places = (
+        ".codex/sessions/**/rollout-*.jsonl",
+        ".codex/sessions/**/rollout-*.jsonl.zst",
+        ".codex/archived_sessions/rollout-*.jsonl*",
+    )
     homes: ClassVar[dict[str, str]] = {"CODEX_HOME": ".codex"}
 
     def claims(self, source: Source) -> bool:
@@ -48,8 +52,22 @@ class Codex:
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """Each file is a session; a fork gets what it points to, if that is in the source."""
+        titles = _titles(source)
         for name in names_of(source, ".jsonl", _is_mine):
-            yield _Rollout(source, name).foreign()
+            foreign = _Rollout(source, name).foreign()
+            foreign.title = foreign.title or titles.get(foreign.foreign_id)
+            yield foreign
+
+
+def _titles(source: Source) -> dict[str, str]:
+    """Names that people gave to sessions, by the index that lies beside their folders."""
+    found: dict[str, str] = {}
+    for name in source.names("session_index.jsonl"):
+        for _, record in records(source, name, []):
+            title = first_text(record.get("thread_name"))
+            if title is not None:
+                found[text(record.get("id"))] = title
+    return found
 
 
 def _is_mine(source: Source, name: str) -> bool:
@@ -117,7 +135,9 @@ class _Rollout:
         parent, end = text(base.get("thread_id")), base.get("end_ordinal_exclusive")
         if not parent:
             return []
-        name = next((n for n in self._source.names(f"-{parent}.jsonl") if n != self._name), None)
+        ends = (f"-{parent}.jsonl", f"-{parent}.jsonl.zst")
+        others = (n for n in self._source.names() if n.endswith(ends) and n != self._name)
+        name = next(others, None)
         if name is None or depth >= _ANCESTORS_MAX:
             self._book.problems.append(
                 f"{self._name}: a fork; what came before it is in session {parent},"
