@@ -167,7 +167,10 @@ def weigh(figures: dict[str, Any], model: Any) -> tuple[str, Spent, bool]:
         fresh,
         tokens.requests,
     )
-    spent = Spent(*[min(figure, _FIGURE_MAX) for figure in figures_of])
+    if max(figures_of) > _FIGURE_MAX:
+        spent = Spent(*[min(figure, _FIGURE_MAX) for figure in figures_of])
+    else:
+        spent = Spent(*figures_of)
     spent.cost = tokens.cost or 0.0
     return name[:NAME_CHARS_MAX], spent, tokens.cost is not None
 

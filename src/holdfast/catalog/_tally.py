@@ -234,7 +234,11 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
             name, spent, named = weigh(usage, model)
             hour = self.hour_at(event)
             by_model = hour.paid if named else hour.spent
-            by_model.setdefault(room_for(by_model, name), Spent()).add(spent)
+            place = room_for(by_model, name)
+            if place in by_model:
+                by_model[place].add(spent)
+            else:
+                by_model[place] = spent
 
     def touch(self, path: str) -> None:
         """Count a file that a tool was told to use."""
@@ -293,15 +297,16 @@ def _tool_call(tally: Tally, event: Event, words: Words) -> None:
     tally.pending[id] = Pending(name, event.timestamp, event.run or "")
     if len(tally.pending) > _PENDING_MAX:
         del tally.pending[next(iter(tally.pending))]
-    text = _plain(bytes(call.params)[:_CALL_BYTES])
+    params = bytes(call.params)
+    text = _plain(params[:_CALL_BYTES])
     words.told.text(text)
-    for path in _paths(call.params, text):
+    for path in _paths(params, text):
         tally.touch(path)
 
 
-def _paths(params: msgspec.Raw, text: str) -> Iterable[str]:
+def _paths(params: bytes, text: str) -> Iterable[str]:
     """The files that a call names: in the members that are for that, else anywhere."""
-    if len(bytes(params)) <= _CALL_BYTES:
+    if len(params) <= _CALL_BYTES:
         given = _decode_any(params)
         if isinstance(given, dict):
             named = [
@@ -319,7 +324,9 @@ def _paths(params: msgspec.Raw, text: str) -> Iterable[str]:
 
 def _plain(data: bytes) -> str:
     """Text out of a piece of JSON: good enough to find words in it."""
-    return _ESCAPES.sub(b" ", data).decode(errors="ignore")
+    if b"\\" in data:
+        data = _ESCAPES.sub(b" ", data)
+    return data.decode(errors="ignore")
 
 
 def _tool_result(tally: Tally, event: Event, words: Words) -> None:
