@@ -228,3 +228,43 @@ def test_hostile_text_is_harmless_in_hits(hf):
         s.append(Event.make("user", {"content": "evil \x1b]0;x\x07 \u202e text end"}))
     [hit] = hf.search("evil")
     assert hit.snippet.text.isprintable()
+
+
+def test_archived_sessions_are_searched(tmp_path):
+    """A compressed log is searched like any other."""
+    with holdfast.open(tmp_path) as hf:
+        with hf.session("s") as s:
+            for number in range(50):
+                s.user(f"entry {number} archived")
+        [before] = hf.search('"entry 31"')
+        hf.archive("s")
+        [after] = hf.search('"entry 31"')
+        assert after.snippet.text == before.snippet.text == "entry 31 archived"
+        assert (after.seq, after.timestamp) == (before.seq, before.timestamp)
+
+
+def test_branches_are_searched(hf):
+    """A fork has the words of its parent up to where it left, and its own."""
+    with hf.session("parent") as s:
+        s.user("shared word")
+        at = s.seq
+        s.user("parental word")
+    child = hf.fork("parent", at=at)
+    with hf.session(child) as s:
+        s.user("filial word")
+    assert {hit.session_id for hit in hf.search("shared")} == {"parent", child}
+    assert {hit.session_id for hit in hf.search("parental")} == {"parent"}
+    assert [hit.snippet.text for hit in hf.search("filial")] == ["filial word"]
+
+
+def test_a_log_that_cannot_be_read_hides_no_other(tmp_path):
+    """A session whose log is of a newer format is passed over; the others are found."""
+    folder = tmp_path / "sessions" / "future"
+    folder.mkdir(parents=True)
+    start = '{"type":"session_start","timestamp":1,"data":{"format":99}}\n'
+    said = '{"type":"user","timestamp":2,"data":{"content":"a common word"}}\n'
+    (folder / "events.jsonl").write_text(start + said)
+    with holdfast.open(tmp_path) as hf:
+        with hf.session("now") as s:
+            s.user("a common word")
+        assert [hit.session_id for hit in hf.search("common")] == ["now"]
