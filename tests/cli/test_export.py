@@ -134,6 +134,15 @@ def test_install(run, trip, tmp_path):
     assert json.loads(path.read_text().splitlines()[0])["type"] == "session_meta"
 
 
+def test_json(run, library, trip, tmp_path):
+    """For programs: the document with everything, or what was installed."""
+    assert run("export", trip, "--json").out == library.export(trip, "json")
+    assert run("export", trip, "--json", "--format", "html").code == 2
+    options = ["--format", "opencode", "--install", "--cwd", str(tmp_path), "--json"]
+    done = json.loads(run("export", trip, *options).out)
+    assert set(done) == {"tool", "session_id", "path", "command"}
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -290,6 +290,42 @@ def test_bounds(bundle):
         read_bundle(bundle, Bounds(database_bytes_max=100))
 
 
+def test_no_log_in_it(bundle):
+    """A session without its log is refused."""
+
+    def without(value):
+        value["members"] = [one for one in value["members"] if "events" not in one["name"]]
+        return value
+
+    data = rebuilt(bundle, lambda name, data: None if "events" in name else data, without)
+    with pytest.raises(Damaged, match="no log"):
+        read_bundle(data)
+
+
+def test_ways_of_packing_that_no_bundle_has(bundle):
+    """Other methods than the two are refused, whatever they would give."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("manifest.json", "{}")
+    with pytest.raises(InvalidData, match="packed"):
+        read_bundle(out.getvalue())
+
+
+def test_all_of_it_together(bundle):
+    """The sum of all members is bounded as well."""
+    with pytest.raises(TooLarge, match="the bundle"):
+        read_bundle(bundle, Bounds(log_bytes_max=20_000, database_bytes_max=400_000))
+
+
+def test_an_id_that_differs_by_case(library, other, bundle):
+    """Where a session's id is taken in another case, the bundle's gets one of its own."""
+    with other.session("S") as session:
+        session.user("mine")
+    (row,) = unpack(other, bundle)
+    assert row.session_id.startswith("s-")
+    assert contents(other, row.session_id) == contents(library)
+
+
 def test_twice_the_same_name(bundle):
     """Two members of one name are refused: which of them was checked?"""
     with pytest.warns(UserWarning, match="Duplicate"):

@@ -22,7 +22,7 @@ from holdfast.testing.model_server import Say, ScriptedModel
 
 HOME = os.environ.get("HOME", "")  # before the tests get one of their own: npm is set up there
 CACHE = Path(__file__).parents[2] / ".cache" / "peers"
-INSTALL_SECONDS, RUN_SECONDS = 300, 120
+INSTALL_SECONDS, RUN_SECONDS = 180, 120
 PROMPT = "And how does it go on?"
 
 pytestmark = pytest.mark.peers
@@ -63,7 +63,9 @@ def installed(peer: Peer) -> Path:
 def _install(peer: Peer, place: Path) -> None:
     part = place.with_suffix(f".{os.getpid()}")
     part.mkdir(parents=True)
-    order = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(part)]
+    # Where there is no network, that is to be found out in seconds.
+    patience = ["--fetch-retries=1", "--fetch-retry-maxtimeout=5000", "--fetch-timeout=60000"]
+    order = ["npm", "install", "--no-audit", "--no-fund", *patience, "--prefix", str(part)]
     try:
         done = subprocess.run(
             [*order, f"{peer.package}@{peer.version}"],
@@ -75,8 +77,9 @@ def _install(peer: Peer, place: Path) -> None:
             check=False,
         )
         if done.returncode:
-            why = (done.stderr.strip() or "no reason given").splitlines()[-1]
-            pytest.skip(f"{peer.package}@{peer.version} cannot be installed here: {why[:200]}")
+            told = [line for line in done.stderr.splitlines() if line.startswith("npm error ")]
+            why = " ".join(line.removeprefix("npm error ") for line in told[:3])
+            pytest.skip(f"{peer.package}@{peer.version} cannot be installed here: {why[:300]}")
         if not place.exists():
             part.rename(place)
     except subprocess.TimeoutExpired:

@@ -313,3 +313,36 @@ def test_without_a_session(library):
     """Where there is no session there is a typed error, not an empty document."""
     with pytest.raises(NotFound):
         library.export("none-such", "markdown")
+
+
+def test_lines_of_any_length(library, store_root):
+    """A line that is longer than what is read at once comes out whole."""
+    folder = store_root / "sessions" / "long"
+    folder.mkdir(parents=True, mode=0o700)
+    line = json.dumps({"type": "user", "timestamp": 1, "data": {"content": "w" * 900_000}})
+    (folder / "events.jsonl").write_text(f"{line}\n{line}\n")
+    assert library.export("long", "jsonl") == f"{line}\n{line}\n"
+    assert library.export("long", "jsonl", at=0) == f"{line}\n"
+
+
+def test_times_out_of_this_world(library, store_root):
+    """A clock that was wrong by thousands of years does not keep a session from being read."""
+    folder = store_root / "sessions" / "odd"
+    folder.mkdir(parents=True, mode=0o700)
+    lines = [
+        json.dumps({"type": "user", "timestamp": stamp, "data": {"content": "when?"}})
+        for stamp in (10**17, -(10**17), 0)
+    ]
+    (folder / "events.jsonl").write_text("\n".join(lines) + "\n")
+    for format in FORMATS:
+        library.export("odd", format)
+    assert "9999-12-30" in library.export("odd", "text")
+
+
+def test_data_that_is_no_object(library, store_root):
+    """An event of a foreign log whose data is anything else is passed over, and kept in JSON."""
+    folder = store_root / "sessions" / "odd"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "events.jsonl").write_text('{"type":"user","timestamp":1,"data":[1]}\n')
+    assert "## 👤 User" in library.export("odd")
+    assert json.loads(library.export("odd", "json"))["events"][0]["data"] is None

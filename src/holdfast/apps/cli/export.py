@@ -10,7 +10,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import session_argument, store_option
+from holdfast.apps.cli._options import json_option, session_argument, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.errors import UsageError
 
@@ -69,6 +69,7 @@ Examples:
 @click.option("--model", metavar="NAME", help="The model that a tool's own file names.")
 @click.option("--seal", is_flag=True, help="Encrypt a bundle with a passphrase; asks for it.")
 @click.option("--install", is_flag=True, help="Put a tool's own file where the tool finds it.")
+@json_option
 @store_option
 @click.pass_obj
 def command(app: App, /, *, id: str, format: str | None, install: bool, **given: Any) -> None:
@@ -78,8 +79,11 @@ def command(app: App, /, *, id: str, format: str | None, install: bool, **given:
     With --install a coding agent (claude-code, codex, gemini-cli, opencode) can go on with the
     session; the command that does so is printed.
     """
+    if given["as_json"] and not install:
+        if format not in (None, "json"):
+            raise UsageError(f"--json and --format {format} ask for two things")
+        format = "json"
     session_id = choose(app.library, id)
-    app.library.state(session_id)  # a newer format is refused, not guessed at
     if install:
         _install(app, session_id, format, given)
     else:
@@ -135,6 +139,9 @@ def _install(app: App, session_id: str, format: str | None, given: dict[str, Any
         model=given["model"],
         overwrite=given["force"],
     )
+    if given["as_json"]:
+        app.out.json(done)
+        return
     app.err.line("wrote ", Span(done.path, "name"))
     app.err.line("Go on there with:")
     app.out.line(done.command)

@@ -84,7 +84,8 @@ class _Writer:
             "agent": _AGENT,
             "model": {"providerID": self._provider, "modelID": self._model},
         }
-        parts = [self._part(id, turn.times[0], _said(block)) for block in said]
+        time = turn.times[0]
+        parts = [self._part(id, time, _said(block, time)) for block in said]
         return {"info": info, "parts": parts}
 
     def _answer(self, turn: Turn, results: dict[str, Block]) -> dict[str, Any]:
@@ -110,7 +111,7 @@ class _Writer:
         parts += [
             _tool(block, results.get(block["id"]), time)
             if block["type"] == "tool_use"
-            else _said(block)
+            else _said(block, time)
             for block in turn.blocks
         ]
         reason = info["finish"]
@@ -131,7 +132,7 @@ def _results(blocks: list[Block]) -> dict[str, Block]:
     return {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
 
 
-def _said(block: Block) -> dict[str, Any]:
+def _said(block: Block, time: int) -> dict[str, Any]:
     """Words as they are; what opencode has no part for is put into words."""
     kind = block["type"]
     if kind == "text":
@@ -141,7 +142,8 @@ def _said(block: Block) -> dict[str, Any]:
         media = source.get("media_type", "application/octet-stream")
         return {"type": "file", "mime": media, "url": f"data:{media};base64,{source['data']}"}
     if kind == "thinking":
-        return {"type": "reasoning", "text": block["thinking"], "time": {"start": 0, "end": 0}}
+        span = {"start": time, "end": time}
+        return {"type": "reasoning", "text": block["thinking"], "time": span}
     return {"type": "text", "text": f"[{kind}]"}
 
 
