@@ -14,6 +14,7 @@ from holdfast._config import Given
 from holdfast.errors import UsageError
 from holdfast.library._branching import Branching
 from holdfast.library._care import Care
+from holdfast.library._copy_to import Copying
 from holdfast.library._counting import Counting
 from holdfast.library._exporting import Exporting
 from holdfast.library._importing import Importing
@@ -53,7 +54,9 @@ def open(
     return Holdfast(where, config=config, limits=limits)
 
 
-class Holdfast(Retention, Branching, Exporting, Importing, Searching, Labels, Counting, Care):
+class Holdfast(
+    Retention, Branching, Exporting, Importing, Searching, Labels, Counting, Care, Copying
+):
     """The sessions of one store. Every method may be called from any thread."""
 
     def session(

@@ -146,6 +146,16 @@ class MemoryStore(Store):
         found = frozenset(key for key in keys if key.startswith(prefix))
         return Changes(f"{id(self)}-{now}", found, listed=False)
 
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """Every key that has anything."""
+        check_prefix(prefix)
+        with self.guard:
+            return {
+                key: ""
+                for key, shelf in self._shelves.items()
+                if key.startswith(prefix) and "/" not in key[len(prefix) :] and shelf.has_content()
+            }
+
     def move(self, key: str, to: str) -> None:
         """Under another name."""
         check_key(to)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.errors import Conflict, NotFound
 from holdfast.model import fold_id
+from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
 from holdfast.storage._postgres_link import Link, read_options
@@ -137,6 +138,16 @@ class PostgresStore(Store):
         )
         # A key that went leaves no row behind, so names are to be compared as well.
         return Changes(new, frozenset(row["key"] for row in rows), listed=True)
+
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """Every key that has a name, and the id that it stands for."""
+        check_prefix(prefix)
+        rows = self._fetch("SELECT key, id FROM names WHERE folder = $1", prefix)
+        return {row["key"]: row["id"].hex for row in rows}
+
+    def catalog_place(self) -> str | None:
+        """In the user's cache directory."""
+        return cache_place(self.url)
 
     def move(self, key: str, to: str) -> None:
         """Under another name: only the name is written, whatever the key has."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ import msgspec
 from holdfast.errors import Conflict, Damaged, Locked, NotFound, StoreError, Unavailable
 from holdfast.model import fold_id
 from holdfast.storage._branch_copy import first_bytes
+from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Holder, Renewer, this_holder
 from holdfast.storage._s3_log import HEAD_BYTES, Pieces, stale
@@ -140,11 +140,19 @@ class ObjectStore(Store):
         last = found[-1].last if found else 0
         return Entry(key, size, modified, f"{folder}-{head.generation}-{last}-{size}")
 
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """Every key that has a name."""
+        check_prefix(prefix)
+        found = {}
+        for one in self.objects.list(f"names/{prefix}"):
+            key = one.path.removeprefix("names/")
+            if "/" not in key.removeprefix(prefix):
+                found[key] = one.etag
+        return found
+
     def catalog_place(self) -> str | None:
         """In the user's cache directory: nothing in a bucket can be an index for many."""
-        name = hashlib.sha256(self.url.partition("?")[0].encode()).hexdigest()[:32]
-        place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        return os.path.join(place, "holdfast", f"{name}.db")
+        return cache_place(self.url.partition("?")[0])
 
     def move(self, key: str, to: str) -> None:
         """Under another name: two small objects are written, whatever the key has."""

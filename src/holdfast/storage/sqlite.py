@@ -133,6 +133,16 @@ class SQLiteStore(Store):
         )
         return Changes(f"{identity}:{now}", frozenset(row[0] for row in rows), listed=False)
 
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """Every key with anything, and the number of its row."""
+        check_prefix(prefix)
+        rows = self.database.read(
+            "SELECT key, id FROM keys k WHERE folder = ? AND (generation > 0 OR EXISTS"
+            " (SELECT 1 FROM documents d WHERE d.id = k.id))",
+            (prefix,),
+        )
+        return {key: str(id) for key, id in rows}
+
     def catalog_place(self) -> str | None:
         """Beside the file: the index must not make writers of sessions wait."""
         return f"{self.path}-catalog"

@@ -46,6 +46,7 @@ SECTIONS = {
         "pin": "Keep a session from being pruned, or put it under legal hold.",
         "verify": "Check every byte of sessions and say what is whole.",
         "repair": "Write a whole log in the place of a damaged one.",
+        "copy": "Copy sessions and agents into another store.",
         "archive": "Compress sessions that rest; they stay readable.",
         "prune": "Archive or delete what policies let go.",
         "delete": "Put sessions into the trash.",

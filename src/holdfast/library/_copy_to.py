@@ -1,0 +1,191 @@
+"""Taking sessions and agents to another store: resumable, and verified by checksum."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Collection, Iterator
+from zlib import crc32
+
+import msgspec
+
+from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
+from holdfast.library._ground import LEASE_MS, Ground
+from holdfast.storage import Documents, Log, Store, open_store
+
+__all__ = ["Copied", "Copying"]
+
+_PIECE_BYTES = 1 << 20
+
+Progress = Callable[[int, int], None]
+
+
+class Copied(msgspec.Struct, kw_only=True):
+    """What a copy did."""
+
+    sessions: builtins.list[str]
+    """Those that are now in the other store as they are here."""
+    unchanged: builtins.list[str]
+    """Those of which nothing was missing there."""
+    agents: builtins.list[str]
+    size_bytes: int
+    failed: dict[str, str]
+    """Those that could not be copied, and why; what is in the other store was left as it was."""
+
+
+class Copying(Ground):
+    """From one store to another."""
+
+    def copy_to(
+        self,
+        other: str | os.PathLike[str] | Store | Ground,
+        ids: Collection[str] | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> Copied:
+        """Copy sessions with all they have, and agents with their lasting documents.
+
+        ``ids`` names the sessions; all of them, and every agent, if None. A copy that was broken
+        off goes on where it stopped when it is made again: what is there already is compared and
+        not sent twice, and a session that went on since gets only what is new. One that differs in
+        the other store is told as failed and left alone. ``progress(done, total)`` counts bytes.
+        """
+        target, mine = _opened(other)
+        if target.identity == self._store.identity:
+            raise UsageError("the other store is this one")
+        try:
+            return self._copy_all(target, ids, progress)
+        finally:
+            if mine:
+                target.close()
+
+    def _copy_all(
+        self, target: Store, ids: Collection[str] | None, progress: Progress | None
+    ) -> Copied:
+        result = Copied(sessions=[], unchanged=[], agents=[], size_bytes=0, failed={})
+        if ids is None:
+            entries = builtins.list(self._store.entries())
+            keys = sorted(entry.key for entry in entries)
+            total = sum(entry.size for entry in entries)
+        else:
+            keys = [self._stored(id) for id in dict.fromkeys(ids)]
+            total = sum(self._store.log(key).size() for key in keys)
+        done = 0
+        for key in keys:
+            before = done
+            size = self._store.log(key).size()
+            self._copy_session(key, target, result)
+            done = before + size
+            if progress is not None:
+                progress(done, max(total, done))
+        if ids is None:
+            for key in sorted(self._store.folders("agents/")):
+                self._copy_agent(key, target, result)
+        return result
+
+    def _copy_session(self, key: str, target: Store, result: Copied) -> None:
+        id = key.rpartition("/")[2]
+        try:
+            size = _copy_key(self._store, target, key)
+        except HoldfastError as error:
+            result.failed[id] = error.message
+            return
+        (result.sessions if size else result.unchanged).append(id)
+        result.size_bytes += size
+
+    def _copy_agent(self, key: str, target: Store, result: Copied) -> None:
+        id = key.rpartition("/")[2]
+        try:
+            result.size_bytes += _copy_documents(self._store.documents(key), target.documents(key))
+        except HoldfastError as error:
+            result.failed[f"agent {id}"] = error.message
+            return
+        result.agents.append(id)
+
+
+def _opened(other: str | os.PathLike[str] | Store | Ground) -> tuple[Store, bool]:
+    """The other store, and whether it was opened here."""
+    if isinstance(other, Ground):
+        return other.store, False
+    if isinstance(other, Store):
+        return other, False
+    store = open_store(other)
+    store.check()
+    return store, True
+
+
+def _copy_key(source: Store, target: Store, key: str) -> int:
+    """Bring one session over; how many bytes were missing there."""
+    log, other = source.log(key), target.log(key)
+    size, there = _whole_size(log), other.size()
+    if there > size or _checksum(log, there) != _checksum(other, there):
+        raise Conflict(f"{key.rpartition('/')[2]} is another session in the other store")
+    lease = target.lease(key)
+    epoch = lease.acquire("copy", LEASE_MS)
+    try:
+        # What lines may name comes before them, and the snapshots, which know of them, after.
+        copied = _copy_documents(source.documents(key), target.documents(key), "blobs/")
+        sent = 0
+        for piece in _lines(log, there, size):
+            other.append(piece, 0, piece.count(b"\n"), epoch)
+            sent += len(piece)
+        other.sync()
+        copied += _copy_documents(source.documents(key), target.documents(key))
+        if _checksum(other, size) != _checksum(log, size) or other.size() != size:
+            raise Damaged(f"{key.rpartition('/')[2]} did not arrive as it was sent")
+        other.close()
+    finally:
+        lease.release()
+    if source.is_archived(key) and target.capabilities.archives and not target.is_archived(key):
+        target.archive(key)
+    return sent + copied
+
+
+def _copy_documents(source: Documents, target: Documents, prefix: str = "") -> int:
+    size = 0
+    for name in source.names(prefix):
+        found, there = source.get(name), target.get(name)
+        if found is not None and (there is None or there[0] != found[0]):
+            target.put(name, found[0])
+            size += len(found[0])
+    return size
+
+
+def _whole_size(log: Log) -> int:
+    """Up to where the log has whole lines: a writer may be in the middle of one."""
+    size = log.size()
+    tail = _PIECE_BYTES
+    while True:
+        start, data = log.read_tail(min(tail, size))
+        end = data.rfind(b"\n") + 1
+        if end or not start:
+            return start + end
+        tail *= 2
+
+
+def _lines(log: Log, start: int, stop: int) -> Iterator[bytes]:
+    """The bytes between two ends of lines, in pieces that end with a line."""
+    rest = b""
+    left = stop - start
+    for chunk in log.read(start):
+        rest += chunk[:left]
+        left -= min(left, len(chunk))
+        if len(rest) >= _PIECE_BYTES and (end := rest.rfind(b"\n") + 1):
+            yield rest[:end]
+            rest = rest[end:]
+        if not left:
+            break
+    if rest:
+        yield rest
+
+
+def _checksum(log: Log, size: int) -> int:
+    value, left = 0, size
+    if not size:
+        return 0
+    for chunk in log.read():
+        value = crc32(chunk[:left], value)
+        left -= min(left, len(chunk))
+        if not left:
+            break
+    return value

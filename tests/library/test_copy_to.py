@@ -1,0 +1,151 @@
+"""Taking sessions and agents to another store."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import holdfast
+from holdfast.errors import StoreFull, UsageError
+
+
+@pytest.fixture(params=["file", "sqlite", "memory"])
+def target(request, tmp_path):
+    """Another store, of each kind that needs no server."""
+    place = {"file": str(tmp_path / "other"), "sqlite": f"sqlite://{tmp_path}/other.db"}
+    with holdfast.open(place.get(request.param, "memory:")) as other:
+        yield other
+
+
+@pytest.fixture
+def hf(store_root):
+    """A store with two sessions and an agent, one session with a snapshot and a blob."""
+    with holdfast.open(store_root) as library:
+        with library.session("big", agent_id="bot") as s:
+            s.user("hello")
+            call = s.tool_call("Read", {"path": "a"})
+            s.tool_result(call, {"content": "x" * 400_000})
+            s.memory.set("prefs", {"theme": "dark"}, scope="persistent")
+            s.snapshot()
+            s.title = "The big one"
+        with library.session("small") as s:
+            s.user("hi")
+        yield library
+
+
+def lines(hf, id):
+    return b"".join(hf.store.log(f"sessions/{id}").read())
+
+
+def test_everything_arrives_byte_for_byte(hf, target):
+    """Logs, snapshots, blobs and the lasting documents of agents are the same over there."""
+    done = hf.copy_to(target)
+    assert (sorted(done.sessions), done.agents, done.failed) == (["big", "small"], ["bot"], {})
+    for id in ("big", "small"):
+        assert lines(target, id) == lines(hf, id)
+        assert target.recover(id).messages == hf.recover(id).messages
+        names = hf.store.documents(f"sessions/{id}").names()
+        assert target.store.documents(f"sessions/{id}").names() == names
+    assert [one.seq for one in target.snapshots("big")] == [one.seq for one in hf.snapshots("big")]
+    agent = hf.store.documents("agents/bot")
+    other = target.store.documents("agents/bot")
+    assert {n: other.get(n) and other.get(n)[0] for n in agent.names()} == {
+        n: agent.get(n)[0] for n in agent.names()
+    }
+    assert {row.session_id for row in target.list()} == {"big", "small"}
+
+
+def test_a_second_copy_sends_only_what_is_new(hf, target):
+    """What is there is compared and not sent again; a session that went on gets its new lines."""
+    hf.copy_to(target)
+    with hf.session("small") as s:
+        s.user("and more")
+    done = hf.copy_to(target)
+    assert (done.sessions, done.unchanged) == (["small"], ["big"])
+    assert lines(target, "small") == lines(hf, "small")
+    with target.session("small") as s:
+        s.user("goes on over there")
+    assert target.verify("small").ok
+
+
+def test_a_copy_that_broke_off_goes_on_where_it_stopped(hf, target, monkeypatch):
+    """The next try sends the rest, and the result is whole."""
+    with hf.session("long") as s:
+        for number in range(3000):
+            s.user(f"message {number} " + "y" * 900)
+    real = target.store.log("sessions/long").__class__.append
+    count = 0
+
+    def failing(self, *arguments):
+        nonlocal count
+        count += 1
+        if count == 2:
+            raise StoreFull("no room")
+        return real(self, *arguments)
+
+    kind = type(target.store.log("sessions/long"))
+    monkeypatch.setattr(kind, "append", failing)
+    done = hf.copy_to(target, ["long"])
+    assert done.failed == {"long": "no room"}
+    monkeypatch.undo()
+    part = target.store.log("sessions/long").size()
+    assert 0 < part < hf.store.log("sessions/long").size()
+    steps = []
+    done = hf.copy_to(target, ["long"], progress=lambda *step: steps.append(step))
+    assert done.sessions == ["long"]
+    assert done.size_bytes < hf.store.log("sessions/long").size()
+    assert lines(target, "long") == lines(hf, "long")
+    assert steps[-1][0] == steps[-1][1]
+
+
+def test_another_session_of_the_same_id_is_left_alone(hf, target):
+    """What differs over there is named and not touched; the others are copied."""
+    with target.session("small") as s:
+        s.user("something else")
+    before = lines(target, "small")
+    done = hf.copy_to(target)
+    assert list(done.failed) == ["small"]
+    assert done.sessions == ["big"]
+    assert lines(target, "small") == before
+
+
+def test_an_open_session_is_copied_up_to_its_last_whole_line(hf, target):
+    """Copying needs no lease here: whoever writes goes on."""
+    with hf.session("live") as s:
+        s.user("one")
+        hf.copy_to(target, ["live"])
+        s.user("two")
+    hf.copy_to(target, ["live"])
+    assert lines(target, "live") == lines(hf, "live")
+
+
+def test_an_archived_session_arrives_archived(hf, target):
+    """Where the other store can archive, it does."""
+    hf.archive("big")
+    hf.copy_to(target)
+    assert target.store.is_archived("sessions/big") == target.store.capabilities.archives
+    assert lines(target, "big") == lines(hf, "big")
+
+
+def test_a_store_is_not_copied_to_itself(hf, store_root):
+    """That would be a mistake."""
+    with pytest.raises(UsageError, match="this one"):
+        hf.copy_to(store_root)
+
+
+def test_the_command(hf, tmp_path, store_root):
+    """The command tells what it did, in words and as JSON."""
+    from click.testing import CliRunner
+
+    from holdfast.apps.cli import cli
+
+    other = f"sqlite://{tmp_path}/x.db"
+    base = ["copy", "--store", str(store_root), "--to", other]
+    first = CliRunner().invoke(cli, base)
+    assert first.output.startswith("copied 2 sessions and 1 agent, ")
+    second = json.loads(CliRunner().invoke(cli, [*base, "big", "--json"]).output)
+    assert second["unchanged"] == ["big"]
+    with holdfast.open(other) as target, target.session("small") as s:
+        s.user("over there")
+    assert CliRunner().invoke(cli, base).exit_code == 1
