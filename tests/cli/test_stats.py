@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
+import os
+import pty
+import re
+import struct
+import termios
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.apps.cli._app import App
 from holdfast.apps.cli._drawing import bar, calendar, columns, sparkline
+from holdfast.apps.cli._stats_page import _duration, _latency, _money, print_stats
+from holdfast.catalog._stats_shapes import Stats
 
 DAY = 86_400_000
 START = 1_772_000_000_000
@@ -212,11 +222,74 @@ def test_hostile_names(run, library):
     assert "\x1b" not in run("stats").out
 
 
-def test_real_terminal(shell, busy):
-    """In a pipe of its own process there are no colours."""
+def test_in_a_process_of_its_own(shell, busy):
+    """Into a pipe there are no colours."""
     outcome = shell("stats", "--by", "week")
     assert outcome.code == 0
     assert "12 sessions" in outcome.out
+    assert "\x1b" not in outcome.out
+
+
+def on_terminal(shell, width, env):
+    """What the command writes onto a terminal of that width."""
+    ours, theirs = pty.openpty()
+    try:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        parts = []
+        reader = threading.Thread(target=_read_all, args=(ours, parts))
+        reader.start()
+        settings = {"TERM": "xterm-256color", "COLUMNS": "", **env}
+        assert shell("stats", stdout=theirs, env=settings).code == 0
+    finally:
+        os.close(theirs)
+    reader.join()
+    os.close(ours)
+    return b"".join(parts).decode()
+
+
+def _read_all(ours, parts):
+    try:
+        while part := os.read(ours, 65536):
+            parts.append(part)
+    except OSError:  # the other end is closed
+        pass
+
+
+@pytest.mark.parametrize("width", [50, 100])
+def test_on_a_terminal(shell, busy, width):
+    """Coloured, and no line is wider than the terminal; NO_COLOR is obeyed."""
+    coloured = on_terminal(shell, width, {})
+    plain = on_terminal(shell, width, {"NO_COLOR": "1"})
+    assert "\x1b[32m" in coloured
+    assert "\x1b[32m" not in plain
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", plain).splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("12 sessions")
+
+
+def test_sessions_that_could_not_be_counted(capsys):
+    """They are told of, and a page without figures stands."""
+    print_stats(App(), Stats(sessions=1, unreadable=2))
+    assert "2 sessions could not be counted" in capsys.readouterr().out
+
+
+def test_the_width_of_a_pipe(run, busy):
+    """Where nothing says how wide, it is as wide as a page."""
+    out = run("stats", env={"COLUMNS": "0"}).out
+    assert max(map(len, out[: out.index("Models")].splitlines())) <= 80
+
+
+def test_times_and_money_as_people_say_them():
+    """Short, and never a cost of nothing for something."""
+    assert [_duration(ms) for ms in (0, 59_000, 90_000, 3_720_000, 100_000_000)] == [
+        "0 s",
+        "59 s",
+        "1 min",
+        "1 h 02",
+        "1 d 3 h",
+    ]
+    assert [_latency(ms) for ms in (None, 12, 1500, 120_000)] == ["", "12 ms", "1.5 s", "2 min"]
+    assert [_money(cost) for cost in (0.0, 0.001, 1234.5)] == ["$0.00", "<$0.01", "$1,234.50"]
 
 
 @given(st.floats(0, 1e12), st.floats(0, 1e12), st.integers(1, 60))
