@@ -208,3 +208,19 @@ def test_a_watch_for_people(run, talk, monkeypatch):
     [line] = outcome.out.splitlines()
     assert line.split()[0] == "imported"
     assert outcome.err.count("holds no session") == 1
+
+
+def test_a_passphrase_is_asked_for(run, library, tmp_path, monkeypatch):
+    """On a terminal a sealed bundle asks."""
+    pytest.importorskip("cryptography")
+    from holdfast.apps.cli import import_
+
+    with holdfast.open(tmp_path / "other") as other:
+        with other.session("secret") as session:
+            session.user("hush")
+        sealed = other.export("secret", format="bundle", passphrase="horse")
+    path = tmp_path / "secret.holdfast"
+    path.write_bytes(sealed)
+    monkeypatch.setattr(import_, "_may_ask", lambda: True)
+    assert run("import", str(path), text="horse\n").code == 0
+    assert library.exists("secret")

@@ -360,3 +360,34 @@ def test_an_archive_that_is_not_whole(cut):
     """A torn archive is refused."""
     with pytest.raises(InvalidData):
         open_archive(Source.of_bytes("x.zip", zipped(f=b"some words")[:cut]))
+
+
+def test_a_byte_order_mark_is_no_content():
+    """Files of some editors begin with one."""
+    assert Source.of_bytes("x", b'\xef\xbb\xbf{"a": 1}').glimpse("x") == {"a": 1}
+    source = Source.of_bytes("x", b'\xef\xbb\xbf{"a": 1}\n{"b": 2}')
+    assert source.first("x") == {"a": 1}
+    assert [value for _, value in source.values("x", [])] == [{"a": 1}, {"b": 2}]
+
+
+def test_an_archive_with_damaged_members():
+    """A member that does not expand is told when it is read; a broken table, at once."""
+    data = bytearray(zipped(f=bytes(range(256)) * 20))
+    data[40:60] = bytes(20)
+    with pytest.raises(InvalidData):
+        open_archive(Source.of_bytes("x.zip", bytes(data))).read("f")
+    broken = bytearray(zipped(f=b"words"))
+    start = broken.index(b"PK\x01\x02")
+    broken[start : start + 4] = b"XXXX"
+    with pytest.raises(InvalidData):
+        open_archive(Source.of_bytes("x.zip", bytes(broken)))
+
+
+def test_an_archive_that_counts_fewer_than_it_holds():
+    """The number of entries is that of the table, not the one that it claims."""
+    bounds = Bounds(files_max=2)
+    many = bytearray(zipped(a=b"", b=b"", c=b"", d=b""))
+    end = many.rindex(b"PK\x05\x06")
+    struct.pack_into("<2H", many, end + 8, 1, 1)
+    with pytest.raises((TooLarge, InvalidData)):
+        open_archive(Source.of_bytes("x.zip", bytes(many), bounds))

@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.errors import InvalidData, KeyMissing, Locked, NotFound, TooLarge, UsageError
+from holdfast.errors import (
+    Forbidden,
+    InvalidData,
+    KeyMissing,
+    Locked,
+    NotFound,
+    TooLarge,
+    UsageError,
+)
 from holdfast.formats import Bounds
 from holdfast.library import Place
 from holdfast.model import Limits
@@ -300,6 +308,36 @@ def test_a_symlink_that_the_user_names(hf, log, tmp_path):
     """The path itself is the user's choice."""
     (tmp_path / "shortcut").symlink_to(log)
     assert hf.import_(tmp_path / "shortcut") == hf.import_(log)
+
+
+def test_a_folder_that_may_not_be_listed(hf, log, monkeypatch):
+    """It is told, and the rest comes."""
+    (log.parent / "closed").mkdir()
+    real = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    report = hf.import_all([log.parent])
+    assert [row.foreign_id for row in report.sessions] == ["talk"]
+    assert "Permission denied" in report.skipped[0].reason
+
+
+def test_a_file_that_is_swapped_for_a_pipe(tmp_path, log):
+    """Between looking and reading a file may become something else; it is not read then."""
+    from holdfast.storage import look_outside
+
+    found = look_outside(log / "events.jsonl")
+    assert found.beside("a/b") is None
+    assert found.beside("none") is None
+    (log / "events.jsonl").unlink()
+    os.mkfifo(log / "events.jsonl")
+    with pytest.raises(Forbidden):
+        list(found.files["events.jsonl"].chunks(10))
+    assert look_outside(log).beside("events.jsonl") is None
 
 
 def test_folders_are_bounded(hf, tmp_path):

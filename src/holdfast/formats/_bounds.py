@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import InvalidData, TooLarge
 from holdfast.model import decode_json
 
-__all__ = ["Bounds", "check_name", "decode_document"]
+__all__ = ["BYTE_ORDER_MARK", "Bounds", "check_name", "decode_document"]
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -24,6 +24,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _WHOLE = re.compile(rb'(?:[^"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 _WINDOW_BYTES = 256 * _KIB
 _LENIENT_BYTES_MAX = 8 * _MIB
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BEGINNINGS = (b"{", b"[")
 _OPENING, _CLOSING = b"{[", b"}]"
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in _OPENING + _CLOSING)
@@ -94,6 +95,7 @@ def decode_document(data: bytes, bounds: Bounds) -> Any:
 
     Takes what tools really write: lone halves of surrogates, NaN, and text that is not UTF-8.
     """
+    data = data.removeprefix(BYTE_ORDER_MARK)
     if len(data) > bounds.document_bytes_max:
         raise _over("document_bytes_max", bounds.document_bytes_max, len(data))
     _check_shape(data, bounds)

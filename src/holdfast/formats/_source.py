@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidData, NotFound, TooLarge
-from holdfast.formats._bounds import Bounds, check_name, decode_document
+from holdfast.formats._bounds import BYTE_ORDER_MARK, Bounds, check_name, decode_document
 from holdfast.formats._expansion import expanded, is_compressed
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Source:
 
     def glimpse(self, name: str) -> Any:
         """The same without raising, to see whose a file is: None for what is no JSON document."""
-        head = self.head(name).lstrip()
+        head = self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip()
         if head[:1] not in (b"{", b"[") or _is_first_of_many(head):
             return None
         known = self._decoded(name)
@@ -197,7 +197,7 @@ class Source:
 
     def first(self, name: str) -> Any:
         """The value of the first line of a JSONL file; None if that is none."""
-        line = self.head(name).lstrip().partition(b"\n")[0]
+        line = self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")[0]
         try:
             return decode_document(line, self.bounds)
         except (InvalidData, TooLarge):

@@ -319,3 +319,61 @@ def test_a_second_import_adds_what_is_new(hf, place):
     write(place / "x.json", grown)
     assert hf.import_all([place / "x.json"]).updated[0].session_id == id
     assert said(hf, id, "user") == ["What is in a.txt?", "And b.txt?"]
+
+
+def test_copies_in_the_state_that_lost_their_id_or_their_words(hf, place):
+    """An item is the same by its id or by what it says, whatever the order of its members."""
+    bare = {"content": CONVERSATION[1]["content"], "role": "user", "type": "message"}
+    short = message("assistant", text("It says…", "output_text"), id="m4")
+    write(place / "x.json", session(state={"conversation": [bare, short]}))
+    (place / "x.history.jsonl").write_text(
+        journal_line("user", CONVERSATION[1], 1770797000000, 1)
+        + journal_line("assistant", CONVERSATION[4], 1770797003000, 1)
+    )
+    [id] = hf.import_(place / "x.json")
+    assert said(hf, id, "user", "assistant") == ["What is in a.txt?", "It says forty-two."]
+
+
+def test_an_index_with_a_damaged_session_and_a_damaged_index(hf, place):
+    """What the index lists and cannot be read is told; an index that is none hides nothing."""
+    write(place / "good.json", session(sessionId="good"))
+    (place / "bad.json").write_text("{")
+    rows = [{"sessionId": "bad"}, {"sessionId": "good"}]
+    write(place / "_index.json", {"version": 1, "agentId": "p", "sessions": rows})
+    report = hf.import_all([place / "_index.json"])
+    assert [row.foreign_id for row in report.sessions] == ["bad", "good"]
+    assert report.sessions[0].problems
+    (place / "_index.json").write_text("{")
+    assert hf.import_(place / "good.json") == [report.ids[1]]
+
+
+def test_odd_parts(hf, place):
+    """Pictures by address, failed calls, wrapped and doubled memories, lines that are none."""
+    parts = [
+        {
+            "type": "input_image_url",
+            "image_url": {"url": "https://example.org/a.png", "detail": "low"},
+        },
+        {"type": "tool_result", "tool_use_id": "t9", "content": "", "error": "it broke"},
+    ]
+    call = {"type": "tool_use", "id": "t9", "name": "draw", "arguments": "not json"}
+    other = {"state": {"entries": [{"key": "prefs", "value": "second"}]}}
+    state = {
+        "conversation": [message("assistant", call), message("user", *parts), "loose words"],
+        "pluginStates": {"a": MEMORY, "b": other, "c": json.dumps(MEMORY)},
+    }
+    write(place / "x.json", session(state=state))
+    (place / "x.history.jsonl").write_text(
+        journal_line("assistant", message("assistant", call), 1770797000000, 1) + '{"note": 1}\n'
+    )
+    [row] = hf.import_all([place / "x.json"]).sessions
+    assert any("no entry" in text for text in row.problems)
+    id = row.session_id
+    [result] = hf.events(id, types=["tool_result"])
+    assert (result.data["result"], result.data["is_error"]) == ("it broke", True)
+    [pictures] = hf.events(id, types=["user"])
+    assert pictures.data["content"][0]["type"] == "image_url"
+    memory = hf.state(id).memory
+    assert memory["prefs"].value == {"theme": "dark"}
+    assert memory["b/prefs"].value == "second"
+    assert "loose words" in [event.data.get("raw") for event in hf.events(id, types=["frame"])]

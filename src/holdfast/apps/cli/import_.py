@@ -109,6 +109,10 @@ def _places(
     return [Place(format, path) for path in paths]
 
 
+def _may_ask() -> bool:
+    return sys.stdin.isatty()
+
+
 class _Importing:
     """Brings places in, one after the other, and tells what came of it."""
 
@@ -134,7 +138,7 @@ class _Importing:
             [place.path], place.tool, dry_run=self._dry_run, passphrase=given
         )
         sealed = any(isinstance(error, KeyMissing) for error in report.errors)
-        if sealed and given is None and sys.stdin.isatty():
+        if sealed and given is None and _may_ask():
             asked: str = click.prompt("Passphrase", hide_input=True, err=True)
             report = library.import_all(
                 [place.path], place.tool, dry_run=self._dry_run, passphrase=asked

@@ -195,5 +195,9 @@ def as_json(value: Any) -> Any:
 
 
 def digest(*values: Any) -> str:
-    """A short stable name for some values."""
-    return hashlib.sha256(as_text(list(values)).encode("utf-8", "replace")).hexdigest()[:20]
+    """A short stable name for some values, whatever the order of their members."""
+    try:
+        data = msgspec.json.encode(values, order="sorted")
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        data = str(values).encode("utf-8", "replace")
+    return hashlib.sha256(data).hexdigest()[:20]

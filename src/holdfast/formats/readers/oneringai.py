@@ -42,12 +42,20 @@ class _Entry:
         self.role = role
 
     @property
-    def key(self) -> str:
-        """The same for an item of the journal and its copy in the state."""
+    def id(self) -> str | None:
+        """The item's own id, which it need not have."""
         own = member(self.item, "id")
-        if isinstance(own, str) and own:
-            return own
-        return digest(member(self.item, "role"), member(self.item, "content"))
+        return own if isinstance(own, str) and own else None
+
+    @property
+    def words(self) -> str:
+        """A name for what the item says."""
+        return digest(member(self.item, "role") or self.role, member(self.item, "content"))
+
+    @property
+    def key(self) -> str:
+        """The name under which its events are known."""
+        return self.id or self.words
 
 
 class OneRingAI:
@@ -215,7 +223,9 @@ def _entries(
         item = value["item"]
         role = "" if member(item, "role") else _ROLES.get(value["type"], as_text(value["type"]))
         written.append(_Entry(item, read_time(value.get("timestamp")), line, role))
-    return join(written, kept, key=lambda entry: entry.key)
+    # Copies in the state may have lost their id, or, being shortened, their words.
+    words = {entry.id: entry.words for entry in written if entry.id}
+    return join(written, kept, key=lambda entry: words.get(entry.id or "", entry.words))
 
 
 def _prompts(state: dict[str, Any], created: int | None) -> Iterator[Draft]:
