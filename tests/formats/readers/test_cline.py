@@ -116,11 +116,21 @@ def test_a_manifest_alone_says_what_is_missing(kit):
     assert "not here" in told.foreign.problems[0]
 
 
-def test_a_torn_file_is_told(kit):
-    """A document is whole or not at all."""
+@pytest.mark.parametrize("name", [f"{OWN}.messages.json", "kept"])
+def test_of_a_file_that_was_cut_short_the_whole_messages_arrive(kit, name):
+    """Cline rewrites the file; a crash in the middle of that must not cost all of it."""
+    data = kept(messages())
+    cut = data.index(b"North.") + 3
+    told = kit.one(READER, kit.source(name, data[:cut]))
+    assert told.counts() == (1, 1, 1, 1, 1)
+    assert "what is whole was read" in told.foreign.problems[-1]
+
+
+def test_a_file_without_any_whole_message_is_told(kit):
+    """There is nothing to be had of it."""
     name = f"{OWN}.messages.json"
-    told = kit.one(READER, kit.source(name, files()[name][:300], files() | {name: b"{"}))
-    assert len(told.foreign.problems) == 1
+    told = kit.one(READER, kit.source(name, b'{"messages" [', files() | {name: b"{"}))
+    assert "nothing of it" in told.foreign.problems[-1]
 
 
 def test_pictures_and_native_failures(kit):

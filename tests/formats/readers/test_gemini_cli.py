@@ -203,3 +203,13 @@ def test_parallel_calls_stay_together(one):
     told = one([HEAD, message("u", "user", "Go"), message("g", "gemini", "", toolCalls=calls)])
     kinds = [d.type for d in told.drafts if d.type.startswith("tool")]
     assert kinds == ["tool_call", "tool_call", "tool_result", "tool_result"]
+
+
+def test_of_a_document_that_was_cut_short_the_whole_messages_arrive(kit):
+    """And the rest is told."""
+    messages = [m for m in log() if "type" in m]
+    data = json.dumps(HEAD | {"messages": messages}, indent=2).encode()
+    cut = data[: data.rindex(b"Roses.")]
+    told = kit.one(READER, kit.source("session-x.json", cut))
+    assert told.counts() == (1, 1, 1, 1, 1)
+    assert "whole" in told.foreign.problems[0]

@@ -141,7 +141,7 @@ def test_folders_of_earlier_versions(kit):
         files[f"storage/message/ses_1/{given['id']}.json"] = json.dumps(given).encode()
         for part in parts:
             files[f"storage/part/{given['id']}/{part['id']}.json"] = json.dumps(part).encode()
-    files["storage/part/msg_2/prt_9.json"] = b'{"type":"te'
+    files["storage/part/msg_2/prt_9.json"] = b'{"type'
     told = kit.one(READER, kit.folder(files))
     assert told.counts() == (1, 1, 1, 1, 1)
     assert "prt_9" in told.foreign.problems[0]

@@ -20,6 +20,7 @@ from holdfast.formats.readers._shape import (
     rename_figures,
     text,
 )
+from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "Acpx"]
 
@@ -48,7 +49,9 @@ class Acpx:
         told = set()
         for name in names_of(source, ".json", _is_snapshot):
             told.add(name.removesuffix(".json"))
-            yield _read_snapshot(mapping(source.json(name)), stem(name))
+            problems: list[str] = []
+            value = mapping(open_document(source, name, problems))
+            yield _read_snapshot(value, stem(name), problems)
         for name in names_of(source, ".ndjson", _is_stream):
             base = name.partition(".stream.")[0]
             if base not in told and not source.has(f"{base}.json"):
@@ -56,7 +59,7 @@ class Acpx:
 
 
 def _is_snapshot(source: Source, name: str) -> bool:
-    value = mapping(source.glimpse(name))
+    value = mapping(look(source, name, b'"acpx_record_id"'))
     return "acpx_record_id" in value or {"acpxRecordId", "acpSessionId"} <= value.keys()
 
 
@@ -76,8 +79,8 @@ def _read_stream(source: Source, name: str, own: str) -> Foreign:
     return book.foreign(own, cwd=frames.cwd)
 
 
-def _read_snapshot(session: Record, own: str) -> Foreign:
-    book = Book(Acpx.tool)
+def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
+    book = Book(Acpx.tool, problems)
     created = read_time(_either(session, "created_at", "createdAt"))
     about = {name: value for name, value in session.items() if name != "messages"}
     with book.entry(about, created, "session") as entry:

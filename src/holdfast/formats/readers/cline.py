@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
@@ -16,6 +15,7 @@ from holdfast.formats.readers._cline_words import read_assistant, read_user
 from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
 from holdfast.formats.readers._shape import first_text, items, json_value, mapping, text
 from holdfast.formats.readers._shape import rename_figures as figures_of
+from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "Cline"]
 
@@ -79,7 +79,7 @@ def _is_history(source: Source, name: str) -> bool:
 def _is_messages(source: Source, name: str) -> bool:
     if name.endswith(_MESSAGES):  # also one that is torn
         return b'"messages"' in source.head(name)
-    value = mapping(source.glimpse(name))
+    value = mapping(look(source, name, b'"sessionId"'))
     return isinstance(value.get("messages"), list) and {"sessionId", "origin"} <= value.keys()
 
 
@@ -112,16 +112,12 @@ def _read_file(source: Source, name: str) -> Foreign:
 
 
 def _load(source: Source, name: str, problems: list[str]) -> Any:
-    """A JSON file; what a torn one still holds is not to be had, and that is told."""
+    """A JSON file, or what is whole of it; what is missing is told."""
     if not source.has(name):
         if name.endswith(_MESSAGES):
             problems.append(f"{name}: the messages of the session are not here")
         return None
-    try:
-        return source.json(name)
-    except HoldfastError as error:
-        problems.append(f"{name}: {error}")
-        return None
+    return open_document(source, name, problems)
 
 
 def _foreign(own: str, about: Record, kept: Record, problems: list[str]) -> Foreign:

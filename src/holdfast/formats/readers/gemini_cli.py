@@ -25,6 +25,7 @@ from holdfast.formats.readers._shape import (
     rename_figures,
     text,
 )
+from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "GeminiCli"]
 
@@ -67,7 +68,7 @@ class GeminiCli:
             yield chat.foreign()
         for name in documents:
             chat = _Chat(source, name)
-            chat.take_document(source.json(name))
+            chat.take_document(open_document(source, name, chat.book.problems))
             yield chat.foreign()
 
 
@@ -93,7 +94,7 @@ def _is_message(record: Record) -> bool:
 
 
 def _is_document(source: Source, name: str) -> bool:
-    value = mapping(source.glimpse(name))
+    value = mapping(look(source, name, b'"projectHash"'))
     dated = "projectHash" in value or "startTime" in value
     return isinstance(value.get("messages"), list) and "sessionId" in value and dated
 

@@ -27,6 +27,7 @@ from holdfast.formats.readers._shape import (
     rename_figures,
     text,
 )
+from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "Goose"]
 
@@ -64,9 +65,10 @@ class Goose:
         for name in names_of(source, ".jsonl", _is_log):
             yield _read_log(source, name)
         for name in names_of(source, ".json", _is_export):
-            session = mapping(source.json(name))
+            problems: list[str] = []
+            session = mapping(open_document(source, name, problems))
             own = first_text(session.get("id")) or stem(name)
-            yield _foreign(session, items(session["conversation"]), own, [])
+            yield _foreign(session, items(session["conversation"]), own, problems)
 
 
 def _is_database(source: Source, name: str) -> bool:
@@ -86,7 +88,7 @@ def _is_message(record: Record) -> bool:
 
 
 def _is_export(source: Source, name: str) -> bool:
-    value = mapping(source.glimpse(name))
+    value = mapping(look(source, name, b'"working_dir"'))
     return "working_dir" in value and isinstance(value.get("conversation"), list)
 
 

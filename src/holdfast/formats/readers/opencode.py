@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
@@ -19,6 +18,7 @@ from holdfast.formats.readers._opencode_parts import (
 )
 from holdfast.formats.readers._opencode_v2 import older_form
 from holdfast.formats.readers._shape import first_text, items, json_value, mapping, text
+from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "Opencode"]
 
@@ -54,7 +54,8 @@ class Opencode:
         stored = {name for name in source.names(".json") if _STORED_SESSION.search(name)}
         yield from _read_stored(source, sorted(stored))
         for name in names_of(source, ".json", _is_export):
-            value = source.json(name)
+            problems: list[str] = []
+            value = mapping(open_document(source, name, problems))
             messages = [
                 (
                     mapping(mapping(m).get("info")),
@@ -62,7 +63,7 @@ class Opencode:
                 )
                 for m in items(value["messages"])
             ]
-            yield _foreign(mapping(value["info"]), messages, [])
+            yield _foreign(mapping(value["info"]), messages, problems)
 
 
 def _is_database(source: Source, name: str) -> bool:
@@ -71,7 +72,7 @@ def _is_database(source: Source, name: str) -> bool:
 
 
 def _is_export(source: Source, name: str) -> bool:
-    value = mapping(source.glimpse(name))
+    value = mapping(look(source, name, b'"directory"'))
     info = value.get("info")
     return isinstance(value.get("messages"), list) and isinstance(info, dict) and "id" in info
 
@@ -156,11 +157,7 @@ def _read_stored(source: Source, names: list[str]) -> Iterator[Foreign]:
 
 
 def _stored(source: Source, name: str, problems: list[str]) -> Record:
-    try:
-        return mapping(source.json(name))
-    except HoldfastError as error:
-        problems.append(f"{name}: left out: {error}")
-        return {}
+    return mapping(open_document(source, name, problems))
 
 
 # --- one session
