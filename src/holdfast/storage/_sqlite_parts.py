@@ -157,6 +157,10 @@ class SQLiteLog(Log):
         )
         return str(rows[0][0]) if rows else ""
 
+    def damage(self) -> str:
+        """What SQLite finds wrong with the file, which all sessions share."""
+        return "; ".join(self._database.integrity()[:3])
+
     def unsaved(self) -> bytes:
         """What was appended here since the last sync."""
         with self._lock:

@@ -43,6 +43,7 @@ class SharedDatabase:
         self._synced = 0
         self._entry_synced = False
         self._dead: SyncFailed | None = None
+        self._sound: tuple[tuple[int, int | None], list[str]] | None = None
         self._forks = forks.count
 
     def write(self, work: Callable[[Connection], T]) -> T:
@@ -112,9 +113,13 @@ class SharedDatabase:
         self.read("SELECT 1")
 
     def integrity(self) -> list[str]:
-        """What SQLite finds wrong with the file."""
-        rows = self.read("PRAGMA integrity_check")
-        return [str(row[0]) for row in rows if row[0] != "ok"]
+        """What SQLite finds wrong with the file; read in full, once for each state that it has."""
+        version = self.read("PRAGMA data_version")
+        mark = (self._written, version[0][0] if version else None)
+        if self._sound is None or self._sound[0] != mark:
+            rows = self.read("PRAGMA integrity_check")
+            self._sound = (mark, [str(row[0]) for row in rows if row[0] != "ok"])
+        return self._sound[1]
 
     def close(self) -> None:
         """Close both connections; it can be used again, and then opens them again."""

@@ -234,10 +234,6 @@ class SQLiteStore(Store):
         """Open the file if there is one."""
         self.database.check()
 
-    def integrity(self) -> list[str]:
-        """What SQLite finds wrong with the file; nothing if it is whole. Reads all of it."""
-        return self.database.integrity()
-
     def close(self) -> None:
         """Stop the threads and close the file."""
         self._flusher.close()

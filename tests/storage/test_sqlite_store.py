@@ -1,0 +1,289 @@
+"""The SQLite store: one file for many sessions and processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import holdfast
+from holdfast.errors import Damaged, Fenced, Forbidden, SyncFailed, TooNew, UsageError
+from holdfast.storage import Disk, open_store
+from holdfast.storage._sqlite_shared import SharedDatabase
+from holdfast.storage.sqlite import SQLiteStore
+
+
+@pytest.fixture
+def path(tmp_path):
+    """The path of a database that is not there yet."""
+    return str(tmp_path / "sessions.db")
+
+
+class CountingDisk(Disk):
+    """Counts syncs."""
+
+    def __init__(self):
+        self.syncs = 0
+
+    def sync(self, descriptor):
+        self.syncs += 1
+        super().sync(descriptor)
+
+
+def test_many_sessions_share_each_sync(path):
+    """64 sessions that append and flush at once: at most one sync for twenty appends."""
+    store = SQLiteStore(path)
+    disk = store.database._disk = CountingDisk()
+    rounds = 20
+    logs = {}
+    for number in range(64):
+        key = f"sessions/s{number}"
+        logs[key] = (store.log(key), store.lease(key).acquire("me", 60_000))
+    disk.syncs = 0
+    for turn in range(rounds):
+        for log, epoch in logs.values():
+            log.append(b"%d\n" % turn, turn, 1, epoch)
+        futures = [store.sync({key: log}) for key, (log, _) in logs.items()]
+        for future in futures:
+            future.result(timeout=30)
+    assert all(log.unsaved() == b"" for log, _ in logs.values())
+    assert disk.syncs / (64 * rounds) <= 0.05
+    store.close()
+
+
+def test_what_was_appended_survives_a_kill(path):
+    """An append that returned is there after kill -9, without any flush."""
+    program = (
+        "import os, sys, signal, holdfast\n"
+        "s = holdfast.open(sys.argv[1]).session('s')\n"
+        "for n in range(50): s.user(f'message {n}')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, f"sqlite://{path}"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with holdfast.open(f"sqlite://{path}") as hf:
+        texts = [event.data["content"] for event in hf.events("s", types=["user"])]
+        assert texts == [f"message {n}" for n in range(50)]
+        with hf.session("s") as s:  # the dead writer's lease is in nobody's way
+            s.user("goes on")
+
+
+def test_the_file_is_private(path):
+    """The file and what SQLite keeps beside it can be read by their owner alone."""
+    with holdfast.open(f"sqlite://{path}") as hf, hf.session("s") as s:
+        s.user("x")
+        for name in os.listdir(os.path.dirname(path)):
+            mode = os.stat(os.path.join(os.path.dirname(path), name)).st_mode
+            assert stat.S_IMODE(mode) == 0o600, name
+
+
+def test_looking_makes_no_file(path):
+    """Asking a store that is not there yet does not make it."""
+    with holdfast.open(f"sqlite://{path}") as hf:
+        assert hf.list() == []
+        assert not hf.exists("s")
+    assert not os.path.exists(path)
+
+
+def test_a_database_of_another_program_is_left_alone(path):
+    """A file that is not ours is refused, and not changed."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    before = open_bytes(path)
+    store = SQLiteStore(path)
+    with pytest.raises(Forbidden, match="another program"):
+        store.log("sessions/a").append(b"x\n", 0, 1, 0)
+    store.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+    connection.close()
+    assert len(open_bytes(path)) == len(before)
+
+
+def open_bytes(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def test_what_is_no_database_is_told(path):
+    """A file of other bytes is a typed error."""
+    with open(path, "wb") as file:
+        file.write(b"this is a text file\n" * 100)
+    store = SQLiteStore(path)
+    with pytest.raises(Damaged):
+        store.exists("sessions/a")
+    store.close()
+
+
+def test_a_newer_file_is_refused(path):
+    """Tables of a later version are left as they are."""
+    store = SQLiteStore(path)
+    store.lease("sessions/a").acquire("me", 1000)
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    store = SQLiteStore(path)
+    with pytest.raises(TooNew):
+        store.exists("sessions/a")
+    store.close()
+
+
+def test_a_symlink_is_refused(path, tmp_path):
+    """A file that leads elsewhere is not followed."""
+    (tmp_path / "target.db").touch()
+    os.symlink(tmp_path / "target.db", path)
+    with pytest.raises(Forbidden, match="not a plain file"):
+        SQLiteStore(path).lease("sessions/a").acquire("me", 1000)
+
+
+@pytest.mark.parametrize("url", ["sqlite:", "sqlite:relative.db", "sqlite://host/x", "sqlite://"])
+def test_wrong_addresses(url):
+    """An address without an absolute path of this machine is a mistake."""
+    with pytest.raises(UsageError):
+        open_store(url)
+
+
+def test_damage_in_the_file_is_found_by_verify(path):
+    """Verify reads the whole file, and says what SQLite finds wrong with it."""
+    with holdfast.open(f"sqlite://{path}") as hf:
+        with hf.session("s") as s:
+            for number in range(200):
+                s.user(f"message {number} " + "x" * 500)
+        assert hf.verify("s").ok
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        root = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'keys_by_fold'"
+        ).fetchone()[0]
+        page = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.close()
+    with open(path, "r+b") as file:
+        file.seek(root * page - 60)  # cells lie at the end of a page
+        file.write(b"\xff" * 60)
+    with holdfast.open(f"sqlite://{path}") as hf:
+        report = hf.verify("s")
+        assert not report.ok
+        assert report.damage
+
+
+def test_a_sync_that_fails_is_never_tried_again(path):
+    """After a failed sync the store takes no more: what the disk has is not known."""
+
+    class Failing(Disk):
+        broken = False
+
+        def sync(self, descriptor):
+            if self.broken:
+                raise OSError(5, "input/output error")
+            super().sync(descriptor)
+
+    store = SQLiteStore(path)
+    disk = store.database._disk = Failing()
+    epoch = store.lease("sessions/a").acquire("me", 60_000)
+    log = store.log("sessions/a")
+    log.append(b"1\n", 0, 1, epoch)
+    log.sync()
+    disk.broken = True
+    log.append(b"2\n", 1, 1, epoch)
+    with pytest.raises(SyncFailed):
+        log.sync()
+    assert log.unsaved() == b"2\n"
+    disk.broken = False
+    with pytest.raises(SyncFailed):
+        log.append(b"3\n", 2, 1, epoch)
+    with pytest.raises(SyncFailed):
+        log.sync()
+    store.close()
+
+
+def test_a_forked_child_uses_connections_of_its_own(path):
+    """The child reads and writes beside its parent, and leaves the parent's lease alone."""
+    program = f"""
+import os, holdfast
+hf = holdfast.open("sqlite://{path}")
+s = hf.session("parent"); s.user("one"); s.flush()
+pid = os.fork()
+if pid == 0:
+    try:
+        with hf.session("child") as c:
+            c.user("from the child")
+        try:
+            s.user("not mine"); os._exit(3)
+        except holdfast.errors.UsageError:
+            os._exit(0)
+    except BaseException as error:
+        print(repr(error)); os._exit(4)
+_, code = os.waitpid(pid, 0)
+assert os.waitstatus_to_exitcode(code) == 0, code
+s.user("two"); s.close()
+assert [e.data["content"] for e in hf.events("parent", types=["user"])] == ["one", "two"]
+assert hf.exists("child")
+hf.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_writer_of_an_old_epoch_is_fenced_in_the_data_path(path):
+    """Whoever lost the lease cannot append, cut or replace, even without asking for the lease."""
+    store = SQLiteStore(path)
+    first = store.lease("sessions/a")
+    old = first.acquire("me", 60_000)
+    log = store.log("sessions/a")
+    log.append(b"1\n", 0, 1, old)
+    first.release()
+    store.lease("sessions/a").acquire("you", 60_000)
+    for work in (
+        lambda: log.append(b"2\n", 1, 1, old),
+        lambda: log.cut(0, old),
+        lambda: log.replace([b"x\n"], old),
+        lambda: first.renew(1000),
+    ):
+        with pytest.raises(Fenced):
+            work()
+    assert b"".join(log.read()) == b"1\n"
+    store.close()
+
+
+def test_a_writer_of_a_key_that_went_stays_fenced(path):
+    """After a move or a drop the old epoch is worth nothing, also if the key is made anew."""
+    store = SQLiteStore(path)
+    lease = store.lease("sessions/a")
+    old = lease.acquire("me", 60_000)
+    log = store.log("sessions/a")
+    log.append(b"1\n", 0, 1, old)
+    lease.release()
+    store.move("sessions/a", "trash/a")
+    with pytest.raises(Fenced):
+        log.append(b"2\n", 1, 1, old)
+    store.drop("trash/a")
+    assert not store.exists("sessions/a")
+    store.close()
+
+
+def test_threads_share_a_database(path):
+    """Writers and readers of many threads see whole transactions."""
+    database = SharedDatabase(path, ("CREATE TABLE t (x INTEGER)",))
+
+    def work():
+        for number in range(50):
+            database.write(lambda c, n=number: c.execute("INSERT INTO t VALUES (?)", (n,)))
+            assert database.read("SELECT count(*) FROM t")[0][0] > 0
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert database.read("SELECT count(*) FROM t") == [(200,)]
+    database.close()
