@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.errors import Forbidden, SyncFailed, TooNew, Unavailable
+from holdfast.errors import Damaged, Forbidden, SyncFailed, TooNew, Unavailable
 from holdfast.storage._sqlite import connect_file, failures
 from holdfast.storage._tree import let_go, translation
 from holdfast.storage.disk import Disk, forks
@@ -117,7 +117,10 @@ class SharedDatabase:
         version = self.read("PRAGMA data_version")
         mark = (self._written, version[0][0] if version else None)
         if self._sound is None or self._sound[0] != mark:
-            rows = self.read("PRAGMA integrity_check")
+            try:
+                rows = self.read("PRAGMA integrity_check")
+            except Damaged as error:  # so broken that it cannot even say how
+                rows = [(error.message,)]
             self._sound = (mark, [str(row[0]) for row in rows if row[0] != "ok"])
         return self._sound[1]
 
