@@ -33,9 +33,10 @@ def test_newest_first(run, three):
 
 @pytest.mark.req("S2-6")
 def test_what_a_row_tells(run, trip):
-    """A row has id, age, title, messages, tokens and tags."""
+    """A row has id, age, title, messages, tokens, cost where it is known, tags and topics."""
     header, row = run("list").out.splitlines()
-    assert header.split() == ["ID", "UPDATED", "TITLE", "MSGS", "TOKENS", "TAGS", "STATE"]
+    names = ["ID", "UPDATED", "TITLE", "MSGS", "TOKENS", "COST", "TAGS", "TOPICS", "STATE"]
+    assert header.split() == names
     assert row.split("  ")[0] == "trip-planner"
     for part in ("just now", "Trip to Lisbon", " 4 ", "1.2k", "travel"):
         assert part in row
@@ -108,3 +109,132 @@ def test_states_are_told(run, damaged, too_new, library):
     assert states["broken"] == "damaged"
     assert states["from-the-future"] == "new"
     assert states["cut"] == "interrupted"
+
+
+@pytest.mark.req("S2-60")
+def test_pages_follow_each_other(run, three):
+    """`next` of one page, given as --after, is the beginning of the following one."""
+    first = json.loads(run("list", "--limit", "2", "--json").out)
+    assert [row["session_id"] for row in first["sessions"]] == ["third", "second"]
+    rest = json.loads(run("list", "--limit", "2", "--after", first["next"], "--json").out)
+    assert [row["session_id"] for row in rest["sessions"]] == ["first"]
+    assert rest["next"] is None
+    assert run("list", "--after", "nonsense").code == 2
+
+
+def test_all_is_no_limit(run, three):
+    """--all shows everything, whatever the limit."""
+    assert len(ids(run("list", "--limit", "1", "--all"))) == 3
+
+
+def test_narrowed_by_what_happened(run, library, three):
+    """--status, --model, --parent and --archived narrow a list."""
+    with library.session("asked") as s:
+        s.assistant("Yes.", model="gpt-5", usage={"input_tokens": 1, "output_tokens": 1})
+        s.append("turn_start", {"turn": 1})
+    assert ids(run("list", "--status", "interrupted")) == ["asked"]
+    assert ids(run("list", "--model", "gpt-5")) == ["asked"]
+    assert run("list", "--parent", "first").out == ""
+    library.archive("first")
+    assert ids(run("list", "--archived")) == ["first"]
+    assert "first" not in ids(run("list", "--not-archived"))
+    assert "archived" in run("list", "--archived").out
+    assert run("list", "--status", "asleep").code == 2
+
+
+def test_cost(run, library):
+    """A cost is shown in dollars; a small one as far as something can be seen of it."""
+    for name, cost in (("cheap", 0.0004), ("dear", 12.3456)):
+        with library.session(name) as s:
+            s.assistant("Yes.", usage={"input_tokens": 1, "output_tokens": 1, "cost": cost})
+    out = run("list").out
+    assert "$0.0004" in out
+    assert "$12.35" in out
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Do something at each pause of a watch, then press Ctrl-C."""
+
+    def watched(*steps):
+        left = list(steps)
+
+        def pause(_):
+            if not left:
+                raise KeyboardInterrupt
+            left.pop(0)()
+
+        monkeypatch.setattr("holdfast.apps.cli._watching.time.sleep", pause)
+
+    return watched
+
+
+@pytest.mark.req("S2-58")
+def test_watch_tells_each_change(run, library, three, watched):
+    """What is added, changed or removed is a line; Ctrl-C is no failure."""
+
+    def add():
+        with library.session("fourth") as s:
+            s.user("hello")
+
+    def go_on():
+        with library.session("fourth") as s:
+            s.user("once more")
+
+    watched(add, go_on, lambda: library.delete("second"), lambda: None)
+    outcome = run("list", "--watch", "--json")
+    assert outcome.code == 0
+    changes = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [(one["change"], one["session"]["session_id"]) for one in changes] == [
+        ("added", "fourth"),
+        ("changed", "fourth"),
+        ("removed", "second"),
+    ]
+    assert changes[1]["session"]["message_count"] == 2
+
+
+def test_watch_in_a_pipe(run, library, three, watched):
+    """Without --json the lines are for people; what falls off the page is not removed."""
+
+    def add():
+        with library.session("fourth") as s:
+            s.user("hello \x1b[31m")
+
+    watched(add)
+    outcome = run("list", "--watch", "--limit", "1")
+    assert outcome.code == 0
+    assert outcome.out.split()[:2] == ["added", "fourth"]
+    assert "removed" not in outcome.out
+    assert "\x1b" not in outcome.out
+
+
+def test_a_long_title_is_whole_for_programs(run, library):
+    """A title of 10,000 characters is whole in JSON."""
+    title = "long " * 2000
+    with library.session("a", title=title) as s:
+        s.user("x")
+    assert json.loads(run("list", "--json").out)["sessions"][0]["title"] == title
+
+
+def test_reindex(run, three, store_root):
+    """The catalogue is made anew, and what was read is told."""
+    (store_root / "catalog.db").write_bytes(b"nonsense")
+    assert run("reindex").out.startswith("Read 3 sessions with ")
+    done = json.loads(run("reindex", "--json").out)
+    assert done["sessions"] == 3
+    assert done["bytes"] == sum(
+        path.stat().st_size for path in store_root.glob("sessions/*/events.jsonl")
+    )
+    assert ids(run("list")) == ["third", "second", "first"]
+
+
+def test_lost_events_are_told(run, three, store_root):
+    """A log that became shorter is damaged for list, verify and doctor, until that is accepted."""
+    assert len(ids(run("list"))) == 3
+    log = store_root / "sessions" / "second" / "events.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:-1]))
+    assert "1 events that the catalogue has seen" in run("verify", "second").out
+    assert run("verify", "second").code == 4
+    assert run("reindex").code == 0
+    assert run("verify", "second").code == 0
