@@ -203,8 +203,10 @@ def test_not_everything_is_looked_at(hf, monkeypatch):
     monkeypatch.setattr(search_module, "EXAMINED_MAX", 10)
     with hf.session("s") as s:
         for number in range(23):
-            s.user(f"{number} ->")
-    assert [hit.seq for hit in hf.search("->", limit=None)] == list(range(24, 14, -1))
+            s.user(f"{number} =>" if number < 5 else f"{number} ->")
+    assert len(hf.search("->", limit=2)) == 2
+    assert hf.search("=>", limit=2) == []
+    assert len(hf.search("=>", limit=None)) == 5
 
 
 def test_better_and_newer_come_first(hf):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["EXAMINED_MAX", "Find", "Found", "Scope", "search"]
 
 EXAMINED_MAX = 20_000
-"""So many events are looked at for one query; the newest come first."""
+"""So many events are looked at for one query, the newest first, unless all hits are asked for."""
 
 _PAGE_ROWS = 500
 _EXPANSIONS_MAX = 1000
@@ -161,7 +161,9 @@ def _pages(
     rows = _PAGE_ROWS if limit is None else max(_PAGE_ROWS, 2 * limit)
     ask = _from_said(scope) if match is None else _from_words(match, scope)
     below = 1 << 62
-    for _ in range(0, EXAMINED_MAX, rows):
+    examined = 0
+    while limit is None or examined < EXAMINED_MAX:
+        examined += rows
         page = [Found(*found) for found in ask(connection, below, rows)]
         if page:
             yield page
