@@ -213,3 +213,9 @@ def test_of_a_document_that_was_cut_short_the_whole_messages_arrive(kit):
     told = kit.one(READER, kit.source("session-x.json", cut))
     assert told.counts() == (1, 1, 1, 1, 1)
     assert "whole" in told.foreign.problems[0]
+
+
+def test_context_beside_a_users_words_does_not_hide_them(one):
+    """Each part is judged by itself."""
+    told = one([HEAD, message("u", "user", [{"text": CONTEXT}, {"text": "Hello"}])])
+    assert (told.said(), told.foreign.cwd) == (["Hello"], "/home/kim/garden")

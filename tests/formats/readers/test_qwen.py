@@ -45,7 +45,7 @@ def answered(id, **given):
 
 def conversation():
     w = Writer()
-    w.add("user", [{"text": "Brew"}])
+    w.add("user", [{"text": "<system-reminder>It is late</system-reminder>"}, {"text": "Brew"}])
     event = {"event.name": "qwen-code.api_response", "response_text": "Brew"}
     w.add("system", subtype="ui_telemetry", systemPayload={"uiEvent": event})
     parts = [{"text": "Hm", "thought": True}, {"text": "I brew."}, asked("c1")]

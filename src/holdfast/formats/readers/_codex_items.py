@@ -26,7 +26,7 @@ _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_s
 ITEM_TYPES = _CALLS | _OUTPUTS | {"message", "reasoning", "web_search_call"}
 _NOISE = re.compile(
     r"\s*(?:<(environment_context|user_instructions|permissions[ _]instructions|turn_aborted"
-    r"|user_shell_command|skills?(?:_instructions)?|subagent_notification|collaboration_mode"
+    r"|user_shell_command|user_action|skills?(?:_instructions)?|subagent_notification|collaboration_mode"
     r"|apps_instructions|plugins_instructions|model_switch|personality_spec|hook_prompt"
     r"|INSTRUCTIONS|environments_instructions|realtime_conversation|goal_context"
     r"|recommended_plugins)\b|# AGENTS\.md instructions)"

@@ -31,7 +31,9 @@ __all__ = ["READER", "GeminiCli"]
 
 Record = dict[str, Any]
 
-_CONTEXT = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We are setting up the)")
+_CONTEXT = re.compile(
+    r"\s*(?:<session_context>|<system-reminder>|This is the Gemini CLI\. We are setting up the)"
+)
 _CWD = re.compile(
     r"Workspace Directories:\*\*\s*\n\s*- (/[^\n]*)|working in the directory: (/[^\n]*)"
 )
@@ -173,13 +175,17 @@ class _Chat:
             self._tell_model(message, content, entry)
 
     def _tell_user(self, content: Any, entry: Entry) -> None:
-        words = block_text(parts_of(content))
-        if _CONTEXT.match(words):
-            entry.kind = "context"
-            place = _CWD.search(words)
-            self._cwd = self._cwd or (first_text(*place.groups()) if place else None)
-        elif not tell_responses(content, self._pairing, entry):
-            entry.user(said_by_user(content), f"{entry.key}/said")
+        said = []
+        for block in said_by_user(content):
+            words = text(block.get("text"))
+            if _CONTEXT.match(words):
+                entry.kind = "context"
+                place = _CWD.search(words)
+                self._cwd = self._cwd or (first_text(*place.groups()) if place else None)
+            else:
+                said.append(block)
+        tell_responses(content, self._pairing, entry)
+        entry.user(said, f"{entry.key}/said")
 
     def _tell_model(self, message: Record, content: Any, entry: Entry) -> None:
         model = message.get("model")

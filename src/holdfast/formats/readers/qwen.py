@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ Record = dict[str, Any]
 _TYPES = frozenset({"user", "assistant", "tool_result", "system"})
 # What a person typed; the tool itself speaks in the user's place under other names.
 _TYPED = frozenset({"", "mid_turn_user_message", "realtime_message"})
+_REMINDER = re.compile(r"\s*<system-reminder>")
 _FAILED = frozenset({"error", "cancelled"})
 
 
@@ -93,7 +95,8 @@ class _Chat:
         content = mapping(record.get("message")).get("parts")
         entry.kind = text(record.get("subtype")) or text(kind) or None
         if kind == "user" and text(record.get("subtype")) in _TYPED:
-            entry.user(said_by_user(content))
+            blocks = said_by_user(content)
+            entry.user([b for b in blocks if not _REMINDER.match(text(b.get("text")))])
         elif kind == "assistant":
             tell_model_parts(content, record.get("model"), self._pairing, entry)
             figures = rename_figures(record.get("usageMetadata"), USAGE)
