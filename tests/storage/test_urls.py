@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.storage import FileStore, MemoryStore, NoStore, open_store
+from holdfast.storage import FileStore, MemoryStore, NoStore, open_store, shown_url
 
 
 @pytest.mark.req("S3-4")
@@ -33,3 +33,35 @@ def test_wrong_addresses(url):
     """An address that no backend serves is a usage error that names the ones there are."""
     with pytest.raises(UsageError):
         open_store(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@db:5432/x?password=y", "postgresql://me@db:5432/x"),
+        ("postgresql://db/x", "postgresql://db/x"),
+        ("s3://bucket/a/b?secret_access_key=z", "s3://bucket/a/b"),
+        ("memory:", "memory:"),
+        ("file:///a%20b", "file:///a%20b"),
+    ],
+)
+def test_an_address_is_shown_without_its_secrets(url, shown):
+    """What people see has neither a password nor options in it."""
+    assert shown_url(url) == shown
+
+
+def test_an_installed_package_brings_a_store_of_its_own(monkeypatch):
+    """The scheme of an address is looked for among entry points."""
+
+    class Point:
+        name = "shelf"
+
+        def load(self):
+            return lambda url: MemoryStore() if url == "shelf:x" else url
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point()])
+    assert isinstance(open_store("shelf:x"), MemoryStore)
+    with pytest.raises(UsageError, match="not a Store"):
+        open_store("shelf:wrong")
+    with pytest.raises(UsageError, match="no store serves 'other'"):
+        open_store("other:x")

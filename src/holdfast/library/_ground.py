@@ -9,7 +9,7 @@ from holdfast._config import Given, Settings, settle
 from holdfast.errors import NotFound, UsageError
 from holdfast.model import Limits, check_id
 from holdfast.session import Hub, Timers
-from holdfast.storage import Store
+from holdfast.storage import Store, shown_url
 
 __all__ = ["LEASE_MS", "Ground", "session_key"]
 
@@ -51,7 +51,7 @@ class Ground:
         return self._settings.limits
 
     def __repr__(self) -> str:
-        return f"<Holdfast {self.url}>"
+        return f"<Holdfast {shown_url(self.url)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._store.capabilities.shared:

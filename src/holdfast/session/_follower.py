@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterator
 
 from holdfast.errors import NotFound
@@ -47,7 +46,7 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
             if self._closed or not self._poll():
                 raise StopIteration
             if not self._ready:
-                time.sleep(wait)
+                self._store.wait(self._key, wait)
                 wait = min(wait * 2, _WAIT_MAX_S)
         return self._ready.pop()
 
@@ -62,7 +61,10 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
             if self._closed or not self._poll():
                 raise StopAsyncIteration
             if not self._ready:
-                await asyncio.sleep(wait)
+                if type(self._store).wait is Store.wait:
+                    await asyncio.sleep(wait)
+                else:
+                    await asyncio.to_thread(self._store.wait, self._key, wait)
                 wait = min(wait * 2, _WAIT_MAX_S)
         return self._ready.pop()
 

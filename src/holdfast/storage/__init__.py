@@ -17,7 +17,7 @@ from holdfast.storage.base import (
 )
 from holdfast.storage.disk import Disk, forks
 from holdfast.storage.files import FileStore
-from holdfast.storage.urls import open_store
+from holdfast.storage.urls import open_store, shown_url
 
 if TYPE_CHECKING:
     from holdfast.storage._sqlite_foreign import ForeignDatabase, copy_database
@@ -64,6 +64,7 @@ __all__ = [
     "open_store",
     "place_file",
     "read_file",
+    "shown_url",
 ]
 
 

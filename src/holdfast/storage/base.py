@@ -11,6 +11,7 @@ from any thread.
 from __future__ import annotations
 
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -356,6 +357,10 @@ class Store(ABC):
         """Whether the log is kept compressed now."""
         check_key(key)
         return False
+
+    def wait(self, key: str, seconds: float) -> None:
+        """Return after this time, or as soon as the store hears that the key's log went on."""
+        time.sleep(seconds)
 
     @abstractmethod
     def location(self, key: str) -> str:

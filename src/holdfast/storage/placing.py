@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Callable, Iterable
@@ -12,6 +13,9 @@ from holdfast.storage._tree import let_go, translation
 from holdfast.storage.disk import Disk
 
 __all__ = ["place_file"]
+
+# What file systems without hard links say.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def place_file(
@@ -88,16 +92,29 @@ def _place(
             disk.sync(descriptor)
         finally:
             let_go(disk, descriptor)
-        if overwrite:
+        if overwrite or not _linked(temporary, name, directory, disk):
             disk.rename(temporary, directory, name, directory)
-        else:
-            disk.link(temporary, directory, name, directory)
     except FileExistsError:
         raise _is_there(shown) from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             disk.unlink(temporary, directory)
     disk.sync_directory(directory)
+
+
+def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
+    """Give the file its name, unless another has it; False where there are no second names."""
+    try:
+        disk.link(temporary, directory, name, directory)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if disk.node_at(name, directory) is not None:
+            raise FileExistsError from error
+        return False
+    return True
 
 
 def _write_all(descriptor: int, data: bytes, disk: Disk) -> None:

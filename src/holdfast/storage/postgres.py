@@ -7,6 +7,7 @@ its lines, and is fenced.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -75,6 +76,7 @@ class PostgresStore(Store):
         self._sender = Sender(lambda packets: send(self.link, packets), "holdfast-sender")
         self._renewer = Renewer(lambda held: renew(self.link, dict(held)))
         self._flusher = Flusher()
+        self._ears: dict[str, threading.Event] = {}
 
     def log(self, key: str) -> Log:
         """The key's log."""
@@ -209,6 +211,18 @@ class PostgresStore(Store):
             check_key(key),
         )
         return bool(rows and rows[0]["archived"])
+
+    def wait(self, key: str, seconds: float) -> None:
+        """Woken by what the server says to those who listen."""
+        ear = self._ears.get(key)
+        if ear is None:
+            rows = self._fetch("SELECT id FROM names WHERE key = $1", key)
+            if not rows:
+                super().wait(key, seconds)
+                return
+            ear = self._ears[key] = self.link.listen(str(rows[0]["id"]))
+        ear.wait(seconds)
+        ear.clear()
 
     def location(self, key: str) -> str:
         """The database, without its password, and the key in it."""

@@ -12,7 +12,7 @@ from holdfast.storage.files import FileStore
 if TYPE_CHECKING:
     from holdfast.storage.memory import MemoryStore
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "shown_url"]
 
 ENTRY_POINTS = "holdfast.stores"
 """Where packages name their stores: the scheme of an address, and what makes a store of one."""
@@ -74,6 +74,17 @@ def _installed(scheme: str, url: str) -> Store:
         remedy="Use none:, memory:, file:///path, sqlite:///file, postgresql://host/db,"
         " s3://bucket/prefix or the path of a directory; others are installed as packages.",
     )
+
+
+def shown_url(url: str) -> str:
+    """An address as people may see it: without a password, and without its options."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    place, _, _ = rest.partition("?")
+    host, slash, path = place.partition("/")
+    user, at, machine = host.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}{at}{machine}{slash}{path}"
 
 
 def _file_path(url: str) -> str:

@@ -15,6 +15,7 @@ from holdfast.apps.cli._failure import Failure, explain, suggestion
 from holdfast.apps.cli._screen import Screen, Span, standard_error, standard_output
 from holdfast.library import Holdfast
 from holdfast.model import VERSION
+from holdfast.storage import shown_url
 
 __all__ = ["App", "cli", "main"]
 
@@ -92,7 +93,7 @@ class App:
     def where(self) -> str:
         """The store's place as people write it."""
         store = self.library.store
-        return str(getattr(store, "path", store.url))
+        return str(getattr(store, "path", shown_url(store.url)))
 
     def close(self) -> None:
         """Close the store, if it was opened."""
