@@ -22,6 +22,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.library import Holdfast
+from holdfast.model import Limits
 from holdfast.replay import PROVIDERS, validate
 
 
@@ -387,3 +388,22 @@ def test_a_closed_holdfast_forks_nothing(hf, trip):
     hf.close()
     with pytest.raises(UsageError, match="closed"):
         hf.fork(trip)
+
+
+def test_a_long_merge_is_remembered_too(store_root):
+    """What was copied is known again also where the note of it is kept beside the log."""
+    limits = Limits(blob_bytes_min=2_000)
+    with Holdfast(store_root, limits=limits, timers=False) as hf:
+        with hf.session("p") as s:
+            s.user("common")
+        other = hf.fork("p")
+        with hf.session(other) as s:
+            for n in range(60):
+                s.user(f"question {n}")
+        made = hf.merge("p", other)
+        assert b"$blob" in bytes_of(hf, made)
+        assert hf.merge_report(made).merged_turns == 60
+        assert hf.merge_report(hf.merge(made, other)).merged_turns == 0
+        with hf.session(other) as s:
+            s.user("one more")
+        assert hf.merge_report(hf.merge(made, other)).merged_turns == 1

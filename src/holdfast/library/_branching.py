@@ -226,9 +226,14 @@ class Branching(Finding):
 
     def _told(self, id: str, stop: int | None = None) -> Told:
         from holdfast.replay import Told
+        from holdfast.session import resolve_blobs
 
-        events: builtins.list[Event] = []
-        events.extend(of_known_format(read_range(self._store.log(self._stored(id)), stop=stop)))
+        key = self._stored(id)
+        events = builtins.list(of_known_format(read_range(self._store.log(key), stop=stop)))
+        documents = self._store.documents(key)
+        for index, event in enumerate(events):
+            if event.type == "merged":  # a long one tells beside the log what was copied
+                [events[index]] = resolve_blobs([event], documents)
         return Told(id, events)
 
     def _cost(self, events: builtins.list[Event]) -> float | None:

@@ -8,8 +8,11 @@ in circles.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from holdfast.model import Event
@@ -60,20 +63,47 @@ class History:
 
     def segment_of(self, seq: int) -> Segment | None:
         """The part of the line that an event stands in."""
-        return next((one for one in self.segments if seq <= one.last), None)
+        at = bisect_left(self.segments, seq, key=attrgetter("last"))
+        return self.segments[at] if at < len(self.segments) else None
 
     def knows(self, origin: Origin) -> bool:
         """Whether an event of another log is in this one, in its line or as a copy."""
         log, seq = origin
-        return any(one.log == log and seq <= one.last for one in self.segments) or any(
-            one.log == log and one.first <= seq <= one.last for one in self.copies
-        )
+        if seq <= self._ends.get(log, -1):
+            return True
+        copies = self._copies_from.get(log, [])
+        at = bisect_right(copies, seq, key=attrgetter("first")) - 1
+        return at >= 0 and seq <= copies[at].last
 
     def origins(self, turn: Turn) -> list[Copy]:
         """Where a turn of this log was first recorded, and where it was copied from."""
         own = self.segment_of(turn.first)
         found = [] if own is None else [Copy(own.log, turn.first, turn.last, 0, 0)]
-        return found + [one for one in self.copies if one.to <= turn.first <= one.to_last]
+        at = bisect_right(self._places, turn.first) - 1
+        copies = self._copies_to[self._places[at]] if at >= 0 else []
+        return found + [one for one in copies if turn.first <= one.to_last]
+
+    @cached_property
+    def _ends(self) -> dict[str, int]:
+        return {one.log: one.last for one in self.segments}
+
+    @cached_property
+    def _copies_from(self) -> dict[str, list[Copy]]:
+        found: dict[str, list[Copy]] = {}
+        for one in sorted(self.copies, key=attrgetter("first")):
+            found.setdefault(one.log, []).append(one)
+        return found
+
+    @cached_property
+    def _copies_to(self) -> dict[int, list[Copy]]:
+        found: dict[int, list[Copy]] = {}
+        for one in sorted(self.copies, key=attrgetter("to")):
+            found.setdefault(one.to, []).append(one)
+        return found
+
+    @cached_property
+    def _places(self) -> list[int]:
+        return list(self._copies_to)
 
 
 def read_history(session_id: str, events: Iterable[Event]) -> History:
