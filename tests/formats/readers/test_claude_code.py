@@ -369,3 +369,13 @@ def test_a_first_line_with_a_picture_does_not_hide_the_tool(one):
     source = {"type": "base64", "media_type": "image/png", "data": "aGk=" * 50_000}
     writer.user([{"type": "image", "source": source}])
     assert len(one(writer).said()) == 1
+
+
+def test_a_notice_that_hangs_on_an_older_record_does_not_end_the_conversation(one):
+    """The way goes to the last thing said."""
+    writer = conversation()
+    old = writer.lines[1]["uuid"]
+    leaf = writer.leaf
+    writer.add("progress", parent=old, data={"type": "hook_progress"})
+    writer.leaf = leaf
+    assert {d.run for d in one(writer).drafts if d.type != "frame"} == {None}

@@ -21,27 +21,31 @@ class Node(NamedTuple):
     calls: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     """The calls whose results it has: it stays where they stay."""
+    is_talk: bool = True
+    """Whether the conversation may end with it: notices hang anywhere on the tree."""
 
 
 def left_behind(nodes: Sequence[Node], *, joined_roots: bool) -> dict[str, str]:
-    """By id, for each entry that is on no way to the last one, the entry where it went astray.
+    """By id, for each entry that is not on the way to the last one, where it went astray.
 
     Parts of one group stay together, results stay with their call: parallel calls branch the tree
     and yet all belong to it. A parent that is not there stands for the entry before, and so, with
     ``joined_roots``, does no parent.
     """
-    if not nodes:
+    leaf = next((node for node in reversed(nodes) if node.is_talk), None)
+    if leaf is None:
         return {}
     parents = _parents(nodes, joined_roots=joined_roots)
-    active = _way_back(nodes[-1].id, parents)
+    active = _way_back(leaf.id, parents)
     groups = {node.group for node in nodes if node.group and node.id in active}
     active |= {node.id for node in nodes if node.group in groups}
     calls = {call for node in nodes if node.id in active for call in node.calls}
     active |= {node.id for node in nodes if not calls.isdisjoint(node.answers)}
     strays: dict[str, str] = {}
     for node in nodes:
-        if node.id not in active:
-            strays[node.id] = strays.get(parents[node.id] or "", node.id)
+        astray = strays.get(parents[node.id] or "")
+        if node.id not in active and (node.is_talk or astray):
+            strays[node.id] = astray or node.id
     return strays
 
 

@@ -243,7 +243,8 @@ def _node(record: Record) -> Node:
     calls = [block.get("id") for block in blocks if block.get("type") == "tool_use"]
     answers = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
     group = first_text(message.get("id")) if record.get("type") == "assistant" else None
-    return Node(record["uuid"], parent, group, _texts(calls), _texts(answers))
+    is_talk = text(record.get("type")) in _TALK or _is_queued(record)
+    return Node(record["uuid"], parent, group, _texts(calls), _texts(answers), is_talk)
 
 
 def _texts(values: list[Any]) -> tuple[str, ...]:
@@ -269,6 +270,10 @@ def _tell_block(block: Record, model: Any, entry: Entry) -> None:
         entry.call(block.get("id"), block.get("name"), block.get("input"))
     elif isinstance(kind, str) and kind.endswith(("_tool_use", "_tool_result")):
         entry.assistant([block], model)  # run by the provider itself
+
+
+def _is_queued(record: Record) -> bool:
+    return mapping(record.get("attachment")).get("type") == "queued_command"
 
 
 def _tell_queued(attachment: Record, entry: Entry) -> None:

@@ -72,8 +72,7 @@ class _Session:
         nodes = [
             Node(record["id"], first_text(record.get("parentId")))
             for _, record in self._lines
-            if isinstance(record.get("id"), str)
-            and text(record.get("type")) not in {"session", "label"}
+            if isinstance(record.get("id"), str) and record.get("type") != "session"
         ]
         self._strays = left_behind(nodes, joined_roots=False)
         self._title: str | None = None

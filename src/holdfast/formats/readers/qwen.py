@@ -125,7 +125,8 @@ def _node(record: Record) -> Node:
     calls = (mapping(part.get("functionCall")).get("id") for part in parts)
     answers = (mapping(part.get("functionResponse")).get("id") for part in parts)
     parent = first_text(record.get("parentUuid"))
-    return Node(record["uuid"], parent, None, _texts(calls), _texts(answers))
+    is_talk = record.get("type") != "system"
+    return Node(record["uuid"], parent, None, _texts(calls), _texts(answers), is_talk)
 
 
 def _texts(values: Any) -> tuple[str, ...]:
