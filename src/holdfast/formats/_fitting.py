@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -45,6 +45,7 @@ def fit_drafts(foreign: Foreign) -> Iterator[Draft]:
     gives the same keys for what it held before.
     """
     seen: dict[str, int] = {}
+    ends = _Ends()
     stamp = foreign.created_at
     for draft in foreign.drafts:
         fitted = _fit(draft, foreign.tool)
@@ -53,8 +54,9 @@ def fit_drafts(foreign: Foreign) -> Iterator[Draft]:
         count = seen[key] = seen.get(key, -1) + 1
         fitted.key = f"{key}.{count}" if count else key
         fitted.timestamp = stamp
+        ends.take(fitted)
         yield fitted
-    yield from _settled(foreign.drafts, stamp)
+    yield from ends.drafts(stamp)
 
 
 def fit_value(value: Any, depth: int = _DEPTH_MAX) -> Any:
@@ -95,10 +97,11 @@ def _fit(draft: Draft, tool: str) -> Draft:
         data = {name: value for name, value in data.items() if name not in _RESERVED_METADATA}
     if draft.type == "retracted" and isinstance(data.get("keys"), list):
         data["keys"] = [_key(Draft("", {}, key=str(key))) for key in data["keys"]]
-    kept = Draft(draft.type, data, run=draft.run, key=draft.key)
+    run = None if draft.run is None else _fit_text(draft.run)[:_KEY_CHARS_MAX]
+    kept = Draft(draft.type, data, run=run, key=draft.key)
     if draft.type not in ALLOWED_TYPES or _is_too_large(draft.type, data):
         told = {"direction": "imported", "tool": tool, "type": _fit_text(draft.type[:80])}
-        kept = Draft("frame", {**told, "frame": data}, run=draft.run, key=draft.key)
+        kept = Draft("frame", {**told, "frame": data}, run=run, key=draft.key)
     if draft.raw is not None and kept.type != "metadata":  # a free map, every member of it counts
         kept.data["raw"] = _fit_raw(draft.raw)
     return kept
@@ -131,23 +134,29 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:20]
 
 
-def _settled(drafts: Iterable[Draft], stamp: int | None) -> Iterator[Draft]:
-    """The end of a turn, if calls were left open: nobody is going to answer them here."""
-    calls: dict[Any, None] = {}
-    turns: set[str | None] = set()
-    for draft in drafts:
+class _Ends:
+    """What a session leaves open: nobody is going to go on with it here."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, None] = {}
+        self._turns: dict[str, str | None] = {}
+
+    def take(self, draft: Draft) -> None:
+        """Look at the next draft."""
         if draft.type == "tool_call":
-            calls[draft.data.get("id")] = None
+            self._calls[str(draft.data.get("id"))] = None
         elif draft.type == "tool_result":
-            calls.pop(draft.data.get("toolCallId"), None)
+            self._calls.pop(str(draft.data.get("toolCallId")), None)
         elif draft.type == "turn_start":
-            turns.add(draft.run)
+            self._turns[draft.run or ""] = draft.run
         elif draft.type == "turn_end":
-            turns.discard(draft.run)
-    for run in turns - {None}:
-        yield Draft(
-            "turn_end", {"reason": "imported"}, stamp, run, f"i.end.{_digest(str(run).encode())}"
-        )
-    if calls or None in turns:
-        named = _digest(msgspec.json.encode([str(call) for call in calls]))
-        yield Draft("turn_end", {"reason": "imported"}, stamp, key=f"i.end.{named}")
+            self._turns.pop(draft.run or "", None)
+
+    def drafts(self, stamp: int | None) -> Iterator[Draft]:
+        """The ends of turns that are missing."""
+        if self._calls:
+            self._turns.setdefault("", None)
+        for name, run in self._turns.items():
+            calls = list(self._calls) if run is None else []
+            key = f"i.end.{_digest(msgspec.json.encode([name, calls]))}"
+            yield Draft("turn_end", {"reason": "imported"}, stamp, run, key)

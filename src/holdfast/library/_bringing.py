@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import TooLarge
-from holdfast.formats import Draft, Foreign, fit_drafts, session_id_of
+from holdfast.formats import Draft, Foreign, fit_drafts, fit_value, session_id_of
 from holdfast.library._import_report import ImportedSession
 from holdfast.model import VERSION
 from holdfast.session import Draft as EventDraft
@@ -76,17 +76,18 @@ def bring(
     return ImportedSession(
         session_id=id,
         tool=foreign.tool,
-        foreign_id=foreign.foreign_id,
+        foreign_id=fit_value(foreign.foreign_id),
         outcome=outcome,  # type: ignore[arg-type]
         source=origin.name,
-        title=foreign.title,
+        title=fit_value(foreign.title),
         events=len(fresh),
         problems=_told(foreign.problems),
     )
 
 
 def _drafts(foreign: Foreign, known: State | None) -> Iterator[Draft]:
-    yield Draft("link", {"kind": foreign.tool, "id": foreign.foreign_id}, key="i.link")
+    named = {"kind": foreign.tool, "id": fit_value(foreign.foreign_id)}
+    yield Draft("link", named, key="i.link")
     fitted = (_numbered(draft, known) for draft in fit_drafts(_described(foreign, known)))
     yield from (draft for draft in fitted if draft is not None)
 
@@ -139,11 +140,12 @@ def _imported(foreign: Foreign, origin: Origin) -> Draft:
     if foreign.parent:
         data["parent"] = foreign.parent
         data["parent_session"] = session_id_of(foreign.tool, foreign.parent)
-    return Draft("imported", {name: value for name, value in data.items() if value is not None})
+    told = {name: fit_value(value) for name, value in data.items() if value is not None}
+    return Draft("imported", told)
 
 
 def _told(problems: list[str]) -> tuple[str, ...]:
-    told = [text[:_PROBLEM_CHARS_MAX] for text in problems[:_PROBLEMS_MAX]]
+    told = [fit_value(text[:_PROBLEM_CHARS_MAX]) for text in problems[:_PROBLEMS_MAX]]
     if len(problems) > _PROBLEMS_MAX:
         told.append(f"and {len(problems) - _PROBLEMS_MAX:,} more")
     return tuple(told)

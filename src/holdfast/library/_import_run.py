@@ -13,6 +13,7 @@ from holdfast.formats import (
     Reader,
     Source,
     claims,
+    fit_value,
     holds_bundle,
     is_zip,
     open_archive,
@@ -105,7 +106,7 @@ class ImportRun:
 
     def _read(self, reader: Reader, source: Source) -> None:
         try:
-            origin = Origin(source.name, source.digest(), source.newest())
+            origin = Origin(fit_value(source.name), source.digest(), source.newest())
             for foreign in reader.read(source):
                 self._bring(foreign, origin)
         except HoldfastError as error:
@@ -122,11 +123,11 @@ class ImportRun:
             row = ImportedSession(
                 session_id=session_id_of(foreign.tool, foreign.foreign_id),
                 tool=foreign.tool,
-                foreign_id=foreign.foreign_id,
+                foreign_id=fit_value(foreign.foreign_id),
                 outcome="failed",
                 source=origin.name,
-                title=foreign.title,
-                reason=str(error),
+                title=fit_value(foreign.title),
+                reason=fit_value(str(error)),
             )
         self.report.sessions.append(row)
 
@@ -134,7 +135,7 @@ class ImportRun:
         # What it was raised over, perhaps a large file, is not to stay in memory with the report.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         self.report.errors.append(error)
-        self.report.skipped.append(Skipped(name, str(error)))
+        self.report.skipped.append(Skipped(fit_value(name), fit_value(str(error))))
 
 
 def _explain(source: Source) -> None:
@@ -194,7 +195,9 @@ def _source(path: Given, report: ImportReport, bounds: Bounds) -> Source:
             raise UsageError("an import reads bytes: open the file in binary mode")
         return Source.of_bytes("bytes", data, bounds)
     found = look_outside(path, files_max=bounds.files_max, levels_max=bounds.levels_max)
-    report.skipped += [Skipped(found.name, text) for text in found.passed_over]
+    report.skipped += [
+        Skipped(fit_value(found.name), fit_value(text)) for text in found.passed_over
+    ]
     return Source(
         found.name,
         found.files,

@@ -12,7 +12,7 @@ from holdfast.errors import InvalidData
 from holdfast.formats._foreign import Draft
 from holdfast.model import decode_json
 
-__all__ = ["as_json", "as_text", "digest", "join", "member", "memories", "speak"]
+__all__ = ["as_json", "as_text", "digest", "join", "member", "memories", "speak", "texts_in"]
 
 T = TypeVar("T")
 _SIDES = {
@@ -170,6 +170,12 @@ def member(value: Any, *names: str) -> Any:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def texts_in(*values: Any) -> tuple[str, ...]:
+    """The texts in some lists, each once; what is no list has none."""
+    lists = [value for value in values if isinstance(value, list)]
+    return tuple(dict.fromkeys(item for value in lists for item in value if isinstance(item, str)))
 
 
 def as_text(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import as_text, digest, member, speak
+from holdfast.formats.readers._speech import as_text, digest, member, speak, texts_in
 from holdfast.replay import from_dialect
 
 __all__ = ["READER"]
@@ -95,7 +95,7 @@ def _foreign(name: str, value: Any, problems: list[str]) -> Foreign:
         given or f"{name}-{digest(messages[:1])}",
         drafts,
         title=title if isinstance(title, str) else None,
-        tags=tuple(tag for tag in about.get("tags") or () if isinstance(tag, str)),
+        tags=texts_in(about.get("tags")),
         created_at=_time(about),
         problems=problems,
     )

@@ -20,6 +20,7 @@ from holdfast.formats.readers._speech import (
     member,
     memories,
     speak,
+    texts_in,
 )
 
 __all__ = ["READER"]
@@ -344,5 +345,4 @@ def _has_text(meta: Any, name: str) -> bool:
 
 
 def _tags(metas: list[Any]) -> tuple[str, ...]:
-    tags = [tag for meta in metas for tag in member(meta, "tags") or () if isinstance(tag, str)]
-    return tuple(dict.fromkeys(tags))
+    return texts_in(*(member(meta, "tags") for meta in metas))

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak
+from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak, texts_in
 
 __all__ = ["READER"]
 
@@ -103,8 +103,7 @@ def _title(about: Any) -> str | None:
 
 
 def _tags(*abouts: Any) -> tuple[str, ...]:
-    found = [tag for about in abouts for tag in member(about, "tags") or () if isinstance(tag, str)]
-    return tuple(dict.fromkeys(found))
+    return texts_in(*(member(about, "tags") for about in abouts))
 
 
 class _Conversation:

@@ -22,7 +22,7 @@ from holdfast.formats.readers._orbitmesh_messages import (
     logged,
     snapped,
 )
-from holdfast.formats.readers._speech import as_text, digest, join, member
+from holdfast.formats.readers._speech import as_text, digest, join, member, texts_in
 
 __all__ = ["READER"]
 
@@ -93,7 +93,7 @@ class _Parts:
             [*drafts_of(said), *self._rest()],
             title=_text(self.session.get("title"))
             or _text(member(self.snapshot, "metadata", "title")),
-            tags=_tags(self.session.get("tags") or member(self.snapshot, "metadata", "tags")),
+            tags=texts_in(self.session.get("tags"), member(self.snapshot, "metadata", "tags")),
             created_at=created or first,
             cwd=_text(self.session.get("working_dir"))
             or _text(member(self.snapshot, "config", "WorkingDir")),
@@ -197,10 +197,6 @@ def _key_of(said: Said) -> str:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
-
-
-def _tags(value: Any) -> tuple[str, ...]:
-    return tuple(tag for tag in value if isinstance(tag, str)) if isinstance(value, list) else ()
 
 
 def _usage(metrics: Any) -> dict[str, Any]:
