@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -166,6 +166,7 @@ class Query:
 _is_plain_sign = re.compile(r"[!#$%&()*+,\-.:;<=>?@\[\]^_`{|}~]+\Z").match
 
 
+@lru_cache(maxsize=64)
 def read_query(typed: str) -> Query:
     """The query that a person typed. Never raises about what is in it."""
     groups: list[tuple[Term, ...]] = []
