@@ -53,8 +53,8 @@ def example(store_root, tmp_path):
 
 
 def test_every_example_is_tested():
-    """No program in examples/ is without a test here."""
-    tested = {"simple", "advanced", "manual_control", "delegation", "custom_storage"}
+    """No program in examples/ is without a test, here or in test_redis_store.py."""
+    tested = {"simple", "advanced", "manual_control", "delegation", "custom_storage", "redis_store"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
 
 
