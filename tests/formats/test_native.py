@@ -253,7 +253,7 @@ def test_pictures_and_thinking(library):
         assert PIXEL["data"] in document
         assert "seen" in document
     assert '"thought' in library.export("s", "gemini-cli")
-    assert '"reasoning"' in library.export("s", "opencode")
+    assert "Hm." not in library.export("s", "opencode")
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -291,6 +291,23 @@ def test_sources():
     assert len(conversation.sources) == len(messages)
     first = conversation.sources[0][0]
     assert events[first].type == "user"
+
+
+def test_calls_of_another_model():
+    """Gemini CLI puts a stand-in for the signature of calls that its model did not make."""
+    call = {"functionCall": {"name": "Read", "args": {}}}
+    call["thoughtSignature"] = "skip_thought_signature_validator"
+    messages = [
+        {"role": "user", "parts": [{"text": "go"}]},
+        {"role": "model", "parts": [call]},
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"name": "Read", "response": {"output": "x"}}}],
+        },
+    ]
+    assert validate(messages, "gemini").valid
+    call["thoughtSignature"] = "neither this nor that"
+    assert not validate(messages, "gemini").valid
 
 
 def test_codex_file_name(library, moved):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.errors import NotFound, StoreFull, TooNew, UsageError
+from holdfast.errors import NotFound, StoreError, StoreFull, TooNew, UsageError
 from holdfast.formats import FORMATS
 from holdfast.replay import PROVIDERS, validate
 from holdfast.storage import Disk, place_file
@@ -199,6 +199,32 @@ def test_two_at_once(tmp_path):
     with pytest.raises(UsageError, match="already"):
         place_file(tmp_path / "x", chunks())
     assert os.listdir(tmp_path) == ["x"]
+
+
+class NoLinks(Disk):
+    """A file system without second names for files."""
+
+    def __init__(self, errno=1):
+        self.errno = errno
+
+    def link(self, *_):
+        raise OSError(self.errno, "no links")
+
+
+def test_without_hard_links(tmp_path):
+    """Where files cannot be linked they are renamed, and still nothing is replaced."""
+
+    def chunks():
+        (tmp_path / "x").write_text("the other")
+        yield b"mine"
+
+    place_file(tmp_path / "y", [b"mine"], disk=NoLinks())
+    assert (tmp_path / "y").read_bytes() == b"mine"
+    with pytest.raises(UsageError, match="already"):
+        place_file(tmp_path / "x", chunks(), disk=NoLinks())
+    with pytest.raises(StoreError):
+        place_file(tmp_path / "z", [b"mine"], disk=NoLinks(errno=5))
+    assert sorted(os.listdir(tmp_path)) == ["x", "y"]
 
 
 def test_a_folder_in_the_way(tmp_path):

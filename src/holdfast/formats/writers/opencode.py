@@ -85,7 +85,7 @@ class _Writer:
             "model": {"providerID": self._provider, "modelID": self._model},
         }
         time = turn.times[0]
-        parts = [self._part(id, time, _said(block, time)) for block in said]
+        parts = [self._part(id, time, _said(block)) for block in said]
         return {"info": info, "parts": parts}
 
     def _answer(self, turn: Turn, results: dict[str, Block]) -> dict[str, Any]:
@@ -111,8 +111,10 @@ class _Writer:
         parts += [
             _tool(block, results.get(block["id"]), time)
             if block["type"] == "tool_use"
-            else _said(block, time)
+            else _said(block)
             for block in turn.blocks
+            # Sent back as a member that not every provider takes, and signed for another one.
+            if block["type"] != "thinking"
         ]
         reason = info["finish"]
         parts.append({"type": "step-finish", "reason": reason, "cost": 0, "tokens": _NOTHING_USED})
@@ -132,7 +134,7 @@ def _results(blocks: list[Block]) -> dict[str, Block]:
     return {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
 
 
-def _said(block: Block, time: int) -> dict[str, Any]:
+def _said(block: Block) -> dict[str, Any]:
     """Words as they are; what opencode has no part for is put into words."""
     kind = block["type"]
     if kind == "text":
@@ -141,9 +143,6 @@ def _said(block: Block, time: int) -> dict[str, Any]:
     if kind in ("image", "document") and source.get("type") == "base64":
         media = source.get("media_type", "application/octet-stream")
         return {"type": "file", "mime": media, "url": f"data:{media};base64,{source['data']}"}
-    if kind == "thinking":
-        span = {"start": time, "end": time}
-        return {"type": "reasoning", "text": block["thinking"], "time": span}
     return {"type": "text", "text": f"[{kind}]"}
 
 

@@ -18,6 +18,8 @@ _NAMES = {
     "mime_type": "mimeType",
     "file_uri": "fileUri",
 }
+# What the provider takes in the place of a signature for a call that another model made.
+_STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 _DATA = {"text", "functionCall", "functionResponse", "inlineData", "fileData"}
 _PART = frozenset(_DATA | {"thought", "thoughtSignature"})
 
@@ -70,7 +72,8 @@ class GeminiRules(Rules):
         if not self.need(len(kinds) == 1, "a part holds exactly one thing"):
             return
         signature = part.get("thoughtSignature")
-        self.need(signature is None or is_encoded(signature), "the signature is malformed")
+        known = signature is None or signature in _STAND_INS or is_encoded(signature)
+        self.need(known, "the signature is malformed")
         self.need(type(part.get("thought", False)) is bool, "thought is no boolean")
         kind = kinds.pop()
         value = part[kind]
