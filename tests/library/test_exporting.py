@@ -372,3 +372,39 @@ def test_data_that_is_no_object(library, store_root):
     (folder / "events.jsonl").write_text('{"type":"user","timestamp":1,"data":[1]}\n')
     assert "## 👤 User" in library.export("odd")
     assert json.loads(library.export("odd", "json"))["events"][0]["data"] is None
+
+
+HOSTILE_LINES = [
+    '{"type":"user","timestamp":1,"data":{"content":"half \\ud800 pair"}}',
+    '{"type":"user","timestamp":1e3,"data":{"content":{"a":"\\udfff"}}}',
+    '{"type":"assistant","timestamp":"x","data":{"content":[[[["deep"]]],{"type":5}]}}',
+    '{"type":"tool_call","timestamp":1,"data":{"id":5,"tool":null,"params":"text"}}',
+    '{"type":"tool_result","timestamp":1,"data":{"toolCallId":null,"result":{"$blob":"x"}}}',
+    '{"type":"delta","timestamp":1,"data":{"content":7}}',
+    '{"type":"title","timestamp":1,"data":{"title":"\\u0000\\u001b[2J"}}',
+    '{"type":"compaction","timestamp":1,"data":{"covers":"all","summary":[1]}}',
+    '{"type":"retracted","timestamp":1,"data":{"seqs":5}}',
+    '{"type":"instructions","timestamp":1,"data":{"content":"be"}}',
+    "garbage",
+    '{"type":"user","timestamp":2,"data":{"content":"end"}}',
+]
+
+
+def test_hostile_logs(library, store_root):
+    """Whatever a log holds, every format is written, and nothing in it can be obeyed."""
+    folder = store_root / "sessions" / "odd"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "events.jsonl").write_text("\n".join(HOSTILE_LINES) + "\n")
+    for format in FORMATS:
+        found = library.export("odd", format)
+        if format in ("markdown", "html", "text", "json", *PROVIDERS):
+            assert "\x1b" not in found
+            assert "\0" not in found
+        if format in PROVIDERS:
+            assert validate(json.loads(found), format).valid
+
+
+def test_a_project_that_cannot_be_written_down(library, trip):
+    """A path that is no text cannot be in another tool's file."""
+    with pytest.raises(UsageError, match="no text"):
+        library.export(trip, "codex", cwd=b"/tmp/\xff".decode("utf-8", "surrogateescape"))

@@ -153,9 +153,21 @@ def _options(
     if incomplete not in ("drop", "mark", "keep"):
         raise UsageError(f"incomplete={incomplete!r}: one of drop, mark, keep")
     folder = os.path.realpath(os.fspath(cwd) if cwd is not None else ".")
+    if format.is_native and not _is_unicode(folder):
+        raise UsageError(
+            "the project's path has bytes that are no text; the tool could not read it"
+        )
     return ExportOptions(
         zone=_zone(zone), cwd=folder, passphrase=passphrase, model=model, incomplete=incomplete
     )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _zone(zone: tzinfo | str) -> tzinfo:
