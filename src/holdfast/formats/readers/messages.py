@@ -147,7 +147,8 @@ def _dialect(message: dict[str, Any]) -> str:
     if role in ("tool", "function") or "tool_calls" in message or "function_call" in message:
         return "openai"
     content = message.get("content")
-    kinds = {member(part, "type") for part in content} if isinstance(content, list) else set()
+    parts = content if isinstance(content, list) else []
+    kinds = {kind for part in parts if isinstance(kind := member(part, "type"), str)}
     if kinds & _RESPONSE_PARTS:
         return "openai-responses"
     return "openai" if kinds & _CHAT_PARTS else "neutral"
