@@ -144,6 +144,23 @@ def test_at(library, other):
     assert len(contents(other)[1]) == 1
 
 
+def test_forks_and_archives(store_root, other):
+    """A fork comes with what it shares with its parent, an archived session expanded."""
+    with holdfast.open(store_root) as library:
+        with library.session("s") as session:
+            for number in range(20):
+                session.user(f"message {number}")
+        child = library.fork("s", at=10)
+        with library.session(child) as session:
+            session.user("on another way")
+        library.archive("s")
+        for id in ("s", child):
+            bundle = library.export(id, "bundle")
+            assert unpack(other, bundle)[0][:2] == (id, "imported")
+            assert contents(other, id) == contents(library, id)
+            assert other.export(id, "bundle") == bundle
+
+
 def test_what_was_set_aside_stays_home(store_root, other):
     """Quarantined bytes may be what was redacted; they are not in a bundle."""
     with holdfast.open(store_root) as library:
