@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 import sqlite3
 import struct
 import zipfile
@@ -391,3 +392,15 @@ def test_an_archive_that_counts_fewer_than_it_holds():
     struct.pack_into("<2H", many, end + 8, 1, 1)
     with pytest.raises((TooLarge, InvalidData)):
         open_archive(Source.of_bytes("x.zip", bytes(many), bounds))
+
+
+def test_archives_may_be_larger_than_documents():
+    """An archive is bound by what it holds; a long one with a short table of contents is read."""
+    words = random.Random(1).randbytes(3_000)
+    data = zipped(f=words)
+    bounds = Bounds(document_bytes_max=1_000, archive_bytes_max=10_000)
+    opened = open_archive(Source.of_bytes("x.zip", data, bounds))
+    assert opened.read("f", 5_000) == words
+    with pytest.raises(TooLarge):
+        open_archive(Source.of_bytes("x.zip", data, Bounds(archive_bytes_max=1_000)))
+    assert Source.of_bytes("x", b"abc").tail("x", 2) == b"bc"

@@ -70,8 +70,8 @@ def open_archive(source: Source) -> Source:
     """
     if not is_zip(source):
         return source
-    data = source.read(source.name)
-    _check_directory(data, source.bounds)
+    _check_directory(source.tail(source.name, _END.size + _COMMENT_BYTES_MAX), source.bounds)
+    data = source.read(source.name, source.bounds.archive_bytes_max)
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (zipfile.BadZipFile, ValueError, struct.error, OSError) as error:
@@ -85,12 +85,12 @@ def open_archive(source: Source) -> Source:
     return Source(source.name, files, folder=source.folder, bounds=source.bounds)
 
 
-def _check_directory(data: bytes, bounds: Bounds) -> None:
+def _check_directory(tail: bytes, bounds: Bounds) -> None:
     """Bound the table of contents before it is read: each entry of it becomes an object."""
-    start = data.rfind(_END_MARK, max(0, len(data) - _END.size - _COMMENT_BYTES_MAX))
-    if start < 0 or len(data) - start < _END.size:
+    start = tail.rfind(_END_MARK)
+    if start < 0 or len(tail) - start < _END.size:
         raise InvalidData("the zip archive ends too soon")
-    _, _, _, _, count, size, _, _ = _END.unpack_from(data, start)
+    _, _, _, _, count, size, _, _ = _END.unpack_from(tail, start)
     if size > bounds.directory_bytes_max or count > bounds.files_max:
         raise TooLarge(
             f"the archive holds more than {bounds.files_max:,} files",

@@ -66,6 +66,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     levels_max: int = 12
     """Folders within folders."""
 
+    archive_bytes_max: int = 512 * _MIB
+    """One archive or bundle as it is, not expanded."""
+
     directory_bytes_max: int = 4 * _MIB
     """The table of contents of an archive."""
 

@@ -163,6 +163,13 @@ class Source:
             heads[key] = self._begin(name, HEAD_BYTES)
         return heads[key][:size]
 
+    def tail(self, name: str, size: int) -> bytes:
+        """The last bytes of a file as it is, with no more of it in memory than that."""
+        found = b""
+        for chunk in self._file(name).chunks(_CHUNK_BYTES):
+            found = (found + chunk)[-size:]
+        return found
+
     def remember(self, what: str, name: str, make: Callable[[], T]) -> T:
         """What ``make`` gives for a file, made once: many readers ask the same of it."""
         key = what, self._way + name

@@ -84,7 +84,7 @@ class ImportRun:
         facade: Any = self._library
         found = unpack(
             facade,
-            source.read(source.name, source.bounds.database_bytes_max),
+            source.read(source.name, source.bounds.archive_bytes_max),
             passphrase=self._passphrase,
             bounds=source.bounds,
             dry_run=self._dry_run,
