@@ -88,8 +88,11 @@ def test_what_is_wrong_with_one_path(run, talk):
     bad = talk.with_name("bad.json")
     bad.write_text("nothing of the kind")
     outcome = run("import", str(bad))
-    assert outcome.code in (1, 4)
+    assert outcome.code == 4
     assert outcome.err.startswith("error: bad.json holds no session")
+    bad.write_text("[" * 1_000)
+    outcome = run("import", str(bad))
+    assert (outcome.code, "Nothing of it was recorded" in outcome.err) == (4, True)
 
 
 @pytest.mark.parametrize(

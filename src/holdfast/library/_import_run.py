@@ -142,6 +142,8 @@ def _explain(source: Source) -> None:
     """Raise what stands in the way of a source that nothing came of."""
     source.check()
     if source.refusal is not None:
+        if source.refusal.remedy == InvalidData.remedy:  # which is for those who record a value
+            source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
         raise source.refusal
     raise InvalidData(
         f"{source.name} holds no session of a tool that is known",

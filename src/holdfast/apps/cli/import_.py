@@ -9,12 +9,13 @@ from collections.abc import Iterable
 
 import click
 
-from holdfast.apps.cli._app import App
+from holdfast.apps.cli._app import App, tell
+from holdfast.apps.cli._failure import EXIT_DAMAGED
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._words import counted
-from holdfast.errors import KeyMissing, UsageError
+from holdfast.errors import HoldfastError, InvalidData, KeyMissing, TooLarge, UsageError
 from holdfast.library import ImportReport, Place
 
 __all__ = ["command"]
@@ -84,9 +85,17 @@ def command(
         return importing.watch(paths, format, tool, scan=scan, every=every)
     report = importing.take(_places(app, paths, format, tool, scan=scan))
     if not report.sessions and len(paths) == 1 and report.errors:
-        raise report.errors[0]
+        return _refuse(app, report.errors[0])
     importing.tell(report)
     return 1 if report.errors else 0
+
+
+def _refuse(app: App, error: HoldfastError) -> int:
+    """Tell why a file was refused; the exit code. Raises what is no fault of the file."""
+    if not isinstance(error, (InvalidData, TooLarge)):
+        raise error
+    tell(app.err, Span("error: ", "bad"), str(error), error.remedy)
+    return EXIT_DAMAGED
 
 
 def _check(paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool) -> None:
