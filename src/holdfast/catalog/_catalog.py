@@ -164,16 +164,18 @@ class Catalog:
         """Whether anything was asked or fed yet."""
         return self._index is not None or self._spare is not None
 
-    def feed(self, ids: Iterable[str]) -> None:
+    def feed(self, ids: Iterable[str]) -> bool:
         """Let the index know of some sessions now, so that the next question need not read them.
 
-        Never raises: whoever asks next will see to what is wrong.
+        Whether that is all there is for now. Never raises: whoever asks next will see to what is
+        wrong.
         """
         try:
             with self._guard():
-                read_on(self._store, self._opened(), ids)
+                return read_on(self._store, self._opened(), ids)
         except _troubles(HoldfastError, OSError) as error:
             self._trouble = str(error)
+            return True
 
     def close(self) -> None:
         """Let go of the file. Asking again opens it again."""

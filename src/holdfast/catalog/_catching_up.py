@@ -16,6 +16,8 @@ __all__ = ["PREFIX", "CatchUp", "Progress", "Work", "catch_up", "read_on"]
 PREFIX = "sessions/"
 _BATCH_SESSIONS = 500
 _BATCH_BYTES = 8 << 20
+# In the background: so little that no other thread waits for it.
+_LITTLE_BYTES = 1 << 20
 _ROUNDS_MAX = 5
 
 Progress = Callable[[int, int], None]
@@ -165,10 +167,14 @@ def catch_up(store: Store, index: Index, progress: Progress | None = None) -> Ca
     return work
 
 
-def read_on(store: Store, index: Index, ids: Iterable[str]) -> None:
-    """Bring some sessions up to date, at most one step each. Others may do the same."""
+def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:
+    """Bring some sessions up to date, a little of each; whether that was all.
+
+    Others may do the same: what they were quicker with is left to them.
+    """
     from holdfast.catalog._look import look
 
+    is_all = True
     for id in ids:
         entry = store.entry(PREFIX + id)
         kept = index.get(id)
@@ -176,7 +182,10 @@ def read_on(store: Store, index: Index, ids: Iterable[str]) -> None:
             continue
         if kept is None or kept.row.trace.etag != entry.etag:
             folder = "" if kept is None else kept.row.trace.folder
-            index.write([look(store, entry, kept, folder)])
+            update = look(store, entry, kept, folder, step_bytes=_LITTLE_BYTES)
+            index.write([update])
+            is_all = is_all and update.row.trace.etag != NEVER_READ
+    return is_all
 
 
 def _in_folder(kept: Kept, folder: str) -> Update:

@@ -61,9 +61,15 @@ class Feeder:
     """
 
     def __init__(
-        self, store: Store, *, tick_s: float = _TICK_S, chore: Callable[[], None] | None = None
+        self,
+        store: Store,
+        *,
+        tick_s: float = _TICK_S,
+        chore: Callable[[], None] | None = None,
+        auto_tags: bool = True,
     ) -> None:
         self._store = store
+        self._auto_tags = auto_tags
         self._chore = chore
         self._catalog: Catalog | None = None
         self._tick_s = tick_s
@@ -81,6 +87,7 @@ class Feeder:
                 from holdfast.catalog._catalog import Catalog
 
                 self._catalog = Catalog(self._store)
+                self._catalog.auto_tags = self._auto_tags
             return self._catalog
 
     def watch(self, session: Watched) -> None:
@@ -148,7 +155,8 @@ class Feeder:
             seq = fed.seq if session is None else session.seq
             if ended or seq != fed.seq:
                 del session
-                self.catalog.feed([id])
+                if not self.catalog.feed([id]):
+                    continue  # the rest at the next tick
                 fed.seq = seq
             if ended and self._watched.get(id) is fed:
                 del self._watched[id]

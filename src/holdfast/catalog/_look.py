@@ -27,7 +27,6 @@ from holdfast.storage import Entry, Log, Store
 __all__ = ["look"]
 
 _STEP_BYTES = 8 << 20
-"""So much of a log is read at once; a longer one takes several looks."""
 
 # The end of a line: eight digits, quote, brace, newline.
 _LINE_END_BYTES = 11
@@ -37,16 +36,23 @@ _KEPT_METADATA = ("pinned", "legal_hold")
 
 
 def look(
-    store: Store, entry: Entry, kept: Kept | None, folder: str = "", *, rebooted: bool = False
+    store: Store,
+    entry: Entry,
+    kept: Kept | None,
+    folder: str = "",
+    *,
+    rebooted: bool = False,
+    step_bytes: int = _STEP_BYTES,
 ) -> Update:
     """What the log of an entry says beyond what is kept of it. Never raises for what it holds.
 
     ``rebooted`` says that the machine may have lost what was not synced: a log that was open then
-    may be shorter than the index remembers.
+    may be shorter than the index remembers. Of a log that goes on for longer than ``step_bytes``
+    the rest is left for another look.
     """
     reading = _Reading(store, entry, kept, folder, rebooted=rebooted)
     try:
-        return reading.update()
+        return reading.update(step_bytes)
     except TooNew:
         return reading.closed_book("too_new")
     except KeyMissing:
@@ -78,7 +84,7 @@ class _Reading:
             row=Row(meta, trace), state=b"", tally=b"", whole=True, version=self._version()
         )
 
-    def update(self) -> Update:
+    def update(self, step_bytes: int) -> Update:
         """Read on, at most one step."""
         log = self._store.log(self._entry.key)
         base = self._base(log)
@@ -89,7 +95,7 @@ class _Reading:
         reader = LineReader(
             known.position if known else START, chained=known.chained if known else None
         )
-        events, ended, has_blobs = _read_step(log, reader)
+        events, ended, has_blobs = _read_step(log, reader, step_bytes)
         fold = Fold(state)
         if known is None and events and events[0].type == "session_start":
             check_format(events[0])
@@ -195,7 +201,7 @@ def _kept_state(base: Kept | None) -> tuple[State | None, Tally]:
     return None, Tally()
 
 
-def _read_step(log: Log, reader: LineReader) -> tuple[list[Event], bool, bool]:
+def _read_step(log: Log, reader: LineReader, step_bytes: int) -> tuple[list[Event], bool, bool]:
     """The next events, whether they are the last, and whether some refer to payloads elsewhere."""
     events: list[Event] = []
     size, has_blobs, end = 0, False, b""
@@ -205,7 +211,7 @@ def _read_step(log: Log, reader: LineReader) -> tuple[list[Event], bool, bool]:
         events += reader.feed(chunk)
         size += len(chunk)
         # What follows damage is known only at the end of the log.
-        if size >= _STEP_BYTES and events and not reader.damaged:
+        if size >= step_bytes and events and not reader.damaged:
             return events, False, has_blobs
     events += reader.finish()
     return events, True, has_blobs

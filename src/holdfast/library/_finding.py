@@ -37,10 +37,8 @@ class Finding(Reading):
             if library is not None:
                 library._housekeep()  # noqa: SLF001 - of this very object
 
-        feeder = Feeder(self._store, chore=chore)
         auto_tags = self._settings.configuration.get("catalog.auto_tags", True)
-        feeder.catalog.auto_tags = bool(auto_tags)
-        return feeder
+        return Feeder(self._store, chore=chore, auto_tags=bool(auto_tags))
 
     @property
     def _catalog(self) -> Catalog:

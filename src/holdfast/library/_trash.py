@@ -79,7 +79,9 @@ class Trash(Finding):
         while one is under legal hold.
         """
         key = f"agents/{check_id(agent_id, what='agent id')}"
-        sessions = [row.session_id for row in self.list(limit=None, agent_id=agent_id)]
+        found = [row.session_id for row in self.list(limit=None, agent_id=agent_id)]
+        # What is let go is what the logs say; the catalogue only says where to look.
+        sessions = [id for id in found if self.state(id).agent_id == agent_id]
         for id in sessions:
             self._check_not_held(id)
             self._check_unlocked(id)
