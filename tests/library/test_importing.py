@@ -258,6 +258,27 @@ def test_a_format_that_is_named(hf, log):
         hf.import_(log, "notepad")
 
 
+def test_a_folder_of_everything(hf, log):
+    """What one reader takes from a folder leaves the rest to the others."""
+    folder = log.parent
+    (folder / "talk.json").write_text('[{"role": "user", "content": "hi"}]')
+    (folder / "dump.json").write_text('{"id": "w", "conversation_history": []}')
+    sessions = folder / "sessions"
+    sessions.mkdir()
+    (sessions / "m.json").write_text('{"id": "m", "provider_type": "acp", "state": "idle"}')
+    about = {"session_id": "o", "title": "Files"}
+    (sessions / "o.json").write_text(json.dumps({"metadata": about, "messages": []}))
+    report = hf.import_all([folder])
+    assert sorted(row.tool for row in report.sessions) == [
+        "event-folder",
+        "messages",
+        "openagent-terminal",
+        "orbitmesh",
+        "woodwork",
+    ]
+    assert {row.outcome for row in report.sessions} == {"imported"}
+
+
 @pytest.mark.parametrize("data", [b"", b"plain words", b"{}", b"[1, 2]", b"\x00\x01\x02"])
 def test_what_no_tool_wrote(hf, tmp_path, data):
     """Anything else is refused, and nothing is recorded."""

@@ -137,6 +137,26 @@ class Source:
         """Whether a reader has read all of it already, as a part of something larger."""
         return all(self._way + name in self._shared.used for name in self._files)
 
+    def is_partly_used(self) -> bool:
+        """Whether a file directly in this folder was read already."""
+        start = len(self._way)
+        return any(
+            name.startswith(self._way) and "/" not in name[start:] for name in self._shared.used
+        )
+
+    def rest(self) -> Source:
+        """The folder without the files that were read already."""
+        used = self._shared.used
+        left = {name: file for name, file in self._files.items() if self._way + name not in used}
+        return Source(
+            self.name,
+            left,
+            folder=self.folder,
+            bounds=self.bounds,
+            shared=self._shared,
+            way=self._way,
+        )
+
     @property
     def refusal(self) -> HoldfastError | None:
         """Why the first of its files that could not be read was refused; None if all could be."""

@@ -229,7 +229,10 @@ def _claimed(
         reader = wanted if (source.is_file and general) or claims(wanted, source) else None
     if reader is not None:
         yield reader, source
-    if not source.is_file:
-        for child in source.children():
-            plain = format == "auto" and (reader is None or not child.is_file)
-            yield from _claimed(child, format, general=plain)
+    if source.is_file:
+        return
+    # Beside what a reader took, a list of messages is more likely a part of it than one by itself.
+    taken = source.is_partly_used()
+    for child in (source if reader is None else source.rest()).children():
+        plain = format == "auto" and not (child.is_file and taken)
+        yield from _claimed(child, format, general=plain)

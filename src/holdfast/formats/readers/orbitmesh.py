@@ -164,16 +164,17 @@ def _sort_in(source: Source, name: str, found: dict[str, _Parts], problems: list
         return
     if not name.endswith((".json", ".gz")) or "resume_tokens" in name.split("/"):
         return
-    try:
-        value = source.json(name)
-    except HoldfastError as error:
-        problems.append(f"{name}: {error}")
+    value = source.only(name).glimpse(posixpath.basename(name))
+    if not (_is_snapshot(value) or _is_attempt(value) or _is_session(value)):
+        if value is None and _is_place(name):
+            problems.append(f"{name}: not a JSON document that can be read")
         return
+    value = source.json(name)
     if _is_snapshot(value):
         found.setdefault(value["session_id"], _Parts()).snapshot = value
     elif _is_attempt(value):
         found.setdefault(value["session_id"], _Parts()).attempts.append(value)
-    elif _is_session(value):
+    else:
         parts = found.setdefault(value["id"], _Parts())
         parts.session, parts.place = value, name.removesuffix(".json")
 
