@@ -7,9 +7,11 @@ import pytest
 
 import holdfast
 from holdfast.catalog import EVERYTHING, Catalog, Filter, _look
+from holdfast.catalog._catching_up import catch_up
 from holdfast.catalog._index import IndexDamaged, Row, Trace, Update
 from holdfast.catalog._opening import open_in_memory
 from holdfast.catalog._plain_index import PlainIndex
+from holdfast.catalog._sqlite_index import SqliteIndex
 from holdfast.model import SessionMetadata
 from holdfast.storage import FileStore, MemoryStore
 
@@ -189,3 +191,88 @@ def test_rows_keep_every_member(store_root):
     assert index.page(EVERYTHING, 5, None) == [expected]
     assert index.page(EVERYTHING, None, None) == [expected]
     assert msgspec.json.decode(msgspec.json.encode(expected))["status"] == "idle"
+
+
+def filled(store):
+    """A store with two closed sessions."""
+    with holdfast.open(store) as hf:
+        for name in "ab":
+            with hf.session(name) as session:
+                session.user(f"hello {name}")
+    return store
+
+
+def test_a_conflict_is_looked_at_again():
+    """When another process was quicker with a row, it is read again before the mark is set."""
+    store = filled(MemoryStore())
+    index = open_in_memory(store)
+    real, quicker = index.write, []
+
+    def write(updates, gone=(), mark=None):
+        if updates and not quicker:
+            quicker.append(real([updates[0]]))
+        return real(updates, gone, mark)
+
+    index.write = write
+    catch_up(store, index)
+    assert quicker == [[]]
+    assert index.count() == 2
+    assert index.mark()
+
+
+def test_a_row_that_others_never_let_go_leaves_the_mark():
+    """Who cannot get a row right does not say that all is right."""
+    store = filled(MemoryStore())
+    index = open_in_memory(store)
+    index.write = lambda updates, *_, **__: [one.row.meta.session_id for one in updates]
+    catch_up(store, index)
+    assert index.mark() == ""
+
+
+def test_a_worn_index_is_made_anew(monkeypatch):
+    """Once too much of it is of sessions that are gone, it is read anew from the logs."""
+    store = filled(MemoryStore())
+    index = open_in_memory(store)
+    catch_up(store, index)
+    monkeypatch.setattr(index, "is_worn", lambda: True)
+    cleared = []
+    real = index.clear
+    monkeypatch.setattr(index, "clear", lambda: (cleared.append(1), real()))
+    store.drop("sessions/a")
+    catch_up(store, index)
+    assert cleared == [1]
+    assert [row.session_id for row in index.page(EVERYTHING, None, None)] == ["b"]
+
+
+def test_a_transaction_that_fails_leaves_nothing(monkeypatch):
+    """Of a write that breaks off half-way nothing stays."""
+    index = open_in_memory(MemoryStore())
+    index.write([update("a", title="old")], mark="before")
+    version = index.get("a").version
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(index, "_put_rest", fail)
+    with pytest.raises(ZeroDivisionError):
+        index.write([update("a", title="new", version=version)], mark="after")
+    assert index.get("a").row.meta.title == "old"
+    assert index.mark() == "before"
+
+
+def test_a_catalogue_that_is_always_damaged_is_answered_from_memory(store_root, monkeypatch):
+    """Trouble that does not end does not keep a question from its answer."""
+    filled(store_root)
+    catalog = Catalog(FileStore(store_root))
+    real = SqliteIndex.page
+
+    def page(self, *arguments):
+        if catalog._spare is not self:
+            raise IndexDamaged("always")
+        return real(self, *arguments)
+
+    monkeypatch.setattr(SqliteIndex, "page", page)
+    assert [row.session_id for row in catalog.page(EVERYTHING, 5)] == ["b", "a"]
+    assert catalog.health().trouble == "always"
+    assert catalog.health().mended == 3
+    catalog.close()
