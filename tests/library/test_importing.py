@@ -26,7 +26,6 @@ from holdfast.formats import Bounds
 from holdfast.library import Place
 from holdfast.model import Limits
 
-
 SAMPLES = os.environ.get("HOLDFAST_SAMPLES")  # read before the tests' clean environment hides it
 
 
