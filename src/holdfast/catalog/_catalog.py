@@ -21,7 +21,7 @@ from holdfast.storage import Store, forks
 from holdfast.storage._sqlite import discard, file_mark, is_busy, sqlite_errors
 
 if TYPE_CHECKING:
-    import sqlite3
+    from holdfast.storage._sqlite import Connection
 
 __all__ = ["Catalog", "Health", "Reindexed"]
 
@@ -82,21 +82,21 @@ class Catalog:
         """The sessions that fit, newest first. Raises UsageError for a cursor that is none."""
         place = None if after is None else read_cursor(after)
         if self.auto_tags:
-            return self._answer(lambda index: index.page(wanted, limit, place))
+            return self.answer(lambda index: index.page(wanted, limit, place))
         own = msgspec.structs.replace(wanted, auto_tags=False)
-        page = self._answer(lambda index: index.page(own, limit, place))
+        page = self.answer(lambda index: index.page(own, limit, place))
         page[:] = map(_without_auto_tags, page)
         return page
 
     def ids(self, prefix: str = "") -> list[str]:
         """The ids that begin with ``prefix``, case aside."""
-        return self._answer(lambda index: index.ids(prefix))
+        return self.answer(lambda index: index.ids(prefix))
 
     def count(self) -> int:
         """How many sessions there are."""
-        return self._answer(lambda index: index.count())
+        return self.answer(lambda index: index.count())
 
-    def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    def ask(self, question: Callable[[Connection], T]) -> T:
         """What ``question`` makes of the database, once that is up to date.
 
         It may be called again if the database turns out to be damaged. Raises Unavailable where
@@ -108,7 +108,7 @@ class Catalog:
                 raise Unavailable("this Python comes without SQLite, which this needs")
             return question(index.connection)
 
-        return self._answer(put)
+        return self.answer(put)
 
     def info(self, id: str) -> SessionMetadata:
         """One session, as its log is now. Raises NotFound."""
@@ -137,7 +137,7 @@ class Catalog:
 
     def catch_up(self) -> None:
         """See to it that the index knows what the logs say now."""
-        self._answer(lambda _: None)
+        self.answer(lambda _: None)
 
     def reindex(self, progress: Progress | None = None) -> Reindexed:
         """Forget everything and read every log."""
@@ -193,7 +193,11 @@ class Catalog:
             self._index = self._spare = None
         return self._lock
 
-    def _answer(self, question: Callable[[Index], T]) -> T:
+    def answer(self, question: Callable[[Index], T]) -> T:
+        """What ``question`` makes of the index, once that is up to date.
+
+        It may be called again if the index turns out to be damaged.
+        """
         with self._guard():
             for _ in range(_TRIES_MAX):
                 try:

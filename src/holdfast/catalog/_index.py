@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,15 +13,36 @@ from holdfast.catalog._filter import Filter, Page, Place
 from holdfast.model import START, Event, Position, SessionMetadata
 
 if TYPE_CHECKING:
-    import sqlite3
+    from holdfast.catalog._hits import Asked, Hit
+    from holdfast.storage import Store
+    from holdfast.storage._sqlite import Connection
 
-__all__ = ["Index", "IndexDamaged", "Kept", "Row", "Trace", "Update", "make_page", "shown"]
+__all__ = [
+    "Index",
+    "IndexDamaged",
+    "IndexMoved",
+    "IndexRefused",
+    "Kept",
+    "Row",
+    "Trace",
+    "Update",
+    "make_page",
+    "shown",
+]
 
 NEVER_READ = ""
 
 
 class IndexDamaged(Exception):
     """What the index gave is not what was put into it."""
+
+
+class IndexMoved(Exception):
+    """Others made the index anew meanwhile: begin again with what it is now."""
+
+
+class IndexRefused(Exception):
+    """The index may not be kept where it should be; another place has to do for a while."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,8 +109,12 @@ class Index(ABC):
     use until it is cleared or another one is made.
     """
 
-    connection: sqlite3.Connection | None = None
+    connection: Connection | None = None
     """For questions that the contract does not answer; None where there is no SQLite."""
+    place: str | None = None
+    """Where it is, to be shown, if it is in no file; None if it is."""
+    note: str | None = None
+    """What should be known about it, such as what it has to do without."""
 
     @abstractmethod
     def mark(self) -> str:
@@ -128,6 +153,17 @@ class Index(ABC):
     @abstractmethod
     def count(self) -> int:
         """How many sessions there are."""
+
+    @abstractmethod
+    def search(self, store: Store, asked: Asked) -> list[Hit]:
+        """The events that fit, best first; each is verified against its log."""
+
+    @abstractmethod
+    def tallies(self) -> Iterable[tuple[SessionMetadata, bytes]]:
+        """Every session with its tally, in no order. Every row is verified."""
+
+    def check_unmoved(self) -> None:
+        """Raise IndexMoved if others made the index anew since its mark was asked for."""
 
     def is_worn(self) -> bool:
         """Whether so much of it is of sessions that are gone that it should be made anew."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import sqlite3
+    from holdfast.storage._sqlite import Connection
 
 __all__ = ["create_schema", "drop_schema", "has_schema"]
 
@@ -59,14 +59,14 @@ _TABLES = (
 )
 
 
-def has_schema(connection: sqlite3.Connection) -> bool:
+def has_schema(connection: Connection) -> bool:
     """Whether the tables are there, as this version makes them."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     return bool(application == _APPLICATION and version == _VERSION)
 
 
-def create_schema(connection: sqlite3.Connection) -> None:
+def create_schema(connection: Connection) -> None:
     """Make the tables, within the caller's transaction."""
     from holdfast.catalog import _derived
 
@@ -77,7 +77,7 @@ def create_schema(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {_VERSION}")
 
 
-def drop_schema(connection: sqlite3.Connection) -> None:
+def drop_schema(connection: Connection) -> None:
     """Remove every table, whoever made it, within the caller's transaction."""
     for kind in ("table", "view"):
         while True:

@@ -23,7 +23,9 @@ from holdfast.catalog._selection import selection
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
-    import sqlite3
+    from holdfast.catalog._hits import Asked, Hit
+    from holdfast.storage import Store
+    from holdfast.storage._sqlite import Connection
 
 __all__ = ["SqliteIndex", "read_row"]
 
@@ -56,9 +58,9 @@ class _Sum(msgspec.Struct, array_like=True):
 class SqliteIndex(Index):
     """Rows in the tables of ``_schema.py``."""
 
-    connection: sqlite3.Connection
+    connection: Connection
 
-    def __init__(self, connection: sqlite3.Connection, store: str) -> None:
+    def __init__(self, connection: Connection, store: str) -> None:
         """``store`` says of which store this is an index; one of another store is emptied."""
         self.connection = connection
         self._store = store
@@ -137,6 +139,21 @@ class SqliteIndex(Index):
     def count(self) -> int:
         """As it was added up."""
         return self._total().count
+
+    def search(self, store: Store, asked: Asked) -> list[Hit]:
+        """By its full-text table."""
+        from holdfast.catalog._hits import search_index
+
+        return search_index(self.connection, store, asked)
+
+    def tallies(self) -> Iterator[tuple[SessionMetadata, bytes]]:
+        """From both tables."""
+        query = "SELECT s.id, s.data, s.crc, f.tally FROM sessions s LEFT JOIN folds f USING (row)"
+        for id, data, crc, tally in self.connection.execute(query):
+            meta = read_row(id, data, crc).meta
+            if not isinstance(tally, bytes):
+                raise IndexDamaged(f"what is kept of session {id}")
+            yield meta, tally
 
     def is_worn(self) -> bool:
         """As the search says."""
