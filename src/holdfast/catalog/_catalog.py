@@ -229,7 +229,7 @@ class Catalog:
             self._let_go()  # removed or replaced by others
         try:
             self._index = open_index(self._store, place)
-        except HoldfastError as error:
+        except (HoldfastError, OSError) as error:
             self._trouble = str(error)
             return self._in_memory()
         self._file = file_mark(place)
