@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 
+from bench.catalogue import Feeding, Lists, Search
 from bench.child import ROOT
 from bench.fresh import Bytes, Imports, Load, Memory, Syncs
 from bench.live import Append, Flush, Growth
@@ -14,7 +15,7 @@ from bench.table import show, write
 
 # In the checkout and ignored by git: a temporary directory of the system may be memory.
 _SCRATCH = os.path.join(ROOT, ".cache")
-CASES = (Append, Flush, Syncs, Growth, Bytes, Load, Memory, Imports)
+CASES = (Append, Flush, Syncs, Growth, Bytes, Load, Memory, Imports, Lists, Search, Feeding)
 
 
 def main() -> int:
@@ -44,6 +45,12 @@ def run(cases: list, rounds: int) -> None:
     """Every case in every round, so that a slow minute of the machine hits all of them."""
     os.makedirs(_SCRATCH, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=_SCRATCH) as folder:
+        for case in cases:
+            if hasattr(case, "prepare"):
+                print(f"preparing {type(case).__name__.lower()}", file=sys.stderr)
+                place = os.path.join(folder, type(case).__name__.lower())
+                os.mkdir(place)
+                case.prepare(place)
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
             for case in cases:

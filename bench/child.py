@@ -174,6 +174,32 @@ def flush_often(store: str, count: str) -> int:
     return int(count)
 
 
+def crowded(store: str) -> dict[str, float]:
+    """Milliseconds of what is asked of a large store: the first call, and those that follow.
+
+    Each question gets a library of its own, and the memory is that of the process at its highest.
+    """
+    import holdfast
+    from bench.crowd import RARE, TAG
+
+    questions: dict[str, Callable[[Any], Any]] = {
+        "list": lambda hf: hf.list(50),
+        "by_tag": lambda hf: hf.list(50, tags=[TAG]),
+        "search": lambda hf: hf.search(RARE),
+        "prune": lambda hf: hf.prune(dry_run=True, policies=[]),
+    }
+    found: dict[str, float] = {}
+    for name, question in questions.items():
+        with holdfast.open(store) as hf:
+            spent = [
+                _timed(lambda hf=hf, ask=question: ask(hf))
+                for _ in range(2 if name == "prune" else 9)
+            ]
+        found[f"{name}_first"] = spent[0] / 1e6
+        found[f"{name}_later"] = sorted(spent[1:])[(len(spent) - 1) // 2] / 1e6
+    return {**found, "memory": _peak() / 1e6}
+
+
 JOBS = {
     job.__name__: job
     for job in (
@@ -187,6 +213,7 @@ JOBS = {
         memory_session,
         write_session,
         flush_often,
+        crowded,
     )
 }
 

@@ -1,0 +1,399 @@
+"""The catalogue: lists, search, the index at work beside a session, and making it anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, ClassVar
+
+import holdfast
+from bench import rivals
+from bench.child import ask
+from bench.crowd import COMMON, PATH, PHRASE, RARE, Crowd
+from bench.figures import Line, exponent, line_of, median, micros, millis
+from bench.workload import record, step
+
+__all__ = ["Feeding", "Lists", "Search"]
+
+_PAGE = 50
+_COLUMNS = (
+    "session_id TEXT PRIMARY KEY, title TEXT, tags TEXT, auto_tags TEXT, created_at INTEGER,"
+    " updated_at INTEGER, message_count INTEGER, total_tokens INTEGER, event_count INTEGER,"
+    " size_bytes INTEGER, agent_id TEXT, model TEXT, cost REAL, parent TEXT, pinned INTEGER,"
+    " held INTEGER, archived INTEGER, open INTEGER, status TEXT, state TEXT"
+)
+
+
+class Lists:
+    """The newest 50 of many sessions against a bare SELECT; and what 100,000 sessions cost."""
+
+    MARK = 3.0
+    FLAT_MARK = 0.1
+    LIMITS: ClassVar = {
+        "list": ("list", 50.0),
+        "by_tag": ("list by tag", 50.0),
+        "search": ("search of a rare word", 50.0),
+        "prune": ("prune, dry run", 2_000.0),
+    }
+    MEMORY_LIMIT_MB = 150.0
+
+    def __init__(self, *, quick: bool) -> None:
+        self._sizes = (200, 1_000, 5_000) if quick else (1_000, 10_000, 100_000)
+        self._calls = 40 if quick else 200
+        self._folder = ""
+        self._ours: list[dict[int, float]] = []
+        self._floor: list[float] = []
+        self._plain: list[float] = []
+        self._crowded: list[dict[str, float]] = []
+        self._rivals: dict[str, float] = {}
+
+    def prepare(self, folder: str) -> None:
+        """The stores, and a bare table for the middle one; the rivals' lists, measured once."""
+        self._folder = folder
+        crowd = Crowd(6, chars_max=400)
+        for size in self._sizes:
+            store = self._store(size)
+            crowd.fill(store, size)
+            with holdfast.open(store) as hf:
+                hf.reindex()
+                if size == self._sizes[1]:
+                    self._make_floor(hf.list(None))
+        task = {"sessions": _turns(crowd, 1_000), "page": _PAGE}
+        for name in ("agno", "adk", "llm"):
+            found = rivals.ask(name, folder, task)
+            if found is not None:
+                self._rivals[name] = found["list_ns"]
+
+    def measure(self, folder: str) -> None:
+        """One round: every size, the floor between; then a fresh process over the largest."""
+        costs: dict[int, float] = {}
+        with closing(sqlite3.connect(os.path.join(self._folder, "floor.db"))) as floor:
+            select = "SELECT * FROM sessions ORDER BY updated_at DESC LIMIT 50"
+            undecoded = "SELECT data FROM plain ORDER BY updated_at DESC LIMIT 50"
+            for size in self._sizes:
+                with holdfast.open(self._store(size)) as hf:
+                    assert len(hf.list(_PAGE)) == _PAGE
+                    ours, bare, plain = _alternated(
+                        self._calls,
+                        lambda hf=hf: hf.list(_PAGE),
+                        lambda: floor.execute(select).fetchall(),
+                        lambda: floor.execute(undecoded).fetchall(),
+                    )
+                costs[size] = ours
+                if size == self._sizes[1]:
+                    self._floor.append(bare)
+                    self._plain.append(plain)
+        self._ours.append(costs)
+        self._crowded.append(ask("crowded", self._store(self._sizes[-1])))
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        return [*self._ratio_lines(), *self._rival_lines(), *self._crowded_lines()]
+
+    def _ratio_lines(self) -> list[Line]:
+        first, middle, last = self._sizes
+        costs = {size: median([one[size] for one in self._ours]) for size in self._sizes}
+        ours = micros(costs[middle])
+        floors = (
+            ("a bare indexed SELECT", self._floor, self.MARK),
+            ("the same rows as one undecoded text each", self._plain, None),
+        )
+        found = [
+            line_of(
+                f"list newest 50 of {middle:,} sessions ({what})",
+                [one[middle] / floor for one, floor in zip(self._ours, spent, strict=True)],
+                mark,
+                ours=ours,
+                floor=micros(median(spent)),
+            )
+            for what, spent, mark in floors
+        ]
+        flat = line_of(
+            f"exponent of a list of 50, n = {first:,} to {last:,}",
+            [exponent(list(one.items())) for one in self._ours],
+            self.FLAT_MARK,
+            ours=f"{micros(costs[last])} at {last:,}",
+            floor=f"{micros(costs[first])} at {first:,}",
+        )
+        return [*found, flat]
+
+    def _rival_lines(self) -> list[Line]:
+        small = min(self._sizes, key=lambda size: abs(size - 1_000))
+        return [
+            line_of(
+                f"list 50 of 1,000 sessions ({rivals.NAMES[name]})",
+                [one[small] / theirs for one in self._ours],
+                None,
+                ours=micros(median([one[small] for one in self._ours])),
+                floor=millis(theirs),
+            )
+            for name, theirs in self._rivals.items()
+        ]
+
+    def _crowded_lines(self) -> list[Line]:
+        size = self._sizes[-1]
+        found = []
+        for name, (what, limit) in self.LIMITS.items():
+            for turn, said in (("first", "first call after opening"), ("later", "later calls")):
+                spent = [one.get(f"{name}_{turn}", 0) for one in self._crowded]
+                if all(spent):
+                    what_said = f"{size:,} sessions: {what}, {said} ({limit:,.0f} ms)"
+                    found.append(_limit_line(what_said, spent, limit, "ms"))
+        memory = [one["memory"] for one in self._crowded]
+        what = f"{size:,} sessions: memory of the process after all that"
+        limit = self.MEMORY_LIMIT_MB
+        return [*found, _limit_line(f"{what} ({limit:.0f} MB)", memory, limit, "MB")]
+
+    def _store(self, size: int) -> str:
+        return os.path.join(self._folder, f"crowd-{size}")
+
+    def _make_floor(self, rows: list[Any]) -> None:
+        with closing(sqlite3.connect(os.path.join(self._folder, "floor.db"))) as floor:
+            floor.execute("PRAGMA journal_mode=WAL")
+            floor.execute(f"CREATE TABLE sessions ({_COLUMNS})")
+            floor.execute("CREATE INDEX by_time ON sessions (updated_at)")
+            floor.execute("CREATE TABLE plain (updated_at INTEGER, data TEXT)")
+            floor.execute("CREATE INDEX plain_by_time ON plain (updated_at)")
+            for row in rows:
+                members = {name: getattr(row, name) for name in row.__struct_fields__}
+                data = json.dumps(members)
+                values = [_flat(members[word.split()[0]]) for word in _COLUMNS.split(", ")]
+                marks = ", ".join("?" * len(values))
+                floor.execute(f"INSERT INTO sessions VALUES ({marks})", values)
+                floor.execute("INSERT INTO plain VALUES (?, ?)", (row.updated_at, data))
+            floor.commit()
+
+
+def _turns(crowd: Crowd, count: int) -> list[list[tuple[str, str]]]:
+    """What users said and what was answered, session by session, for the rivals."""
+    said: list[dict[str, list[str]]] = [{"user": [], "assistant": []} for _ in range(count)]
+    for number, type, text in crowd.texts(count):
+        said[number].setdefault(type, []).append(text)
+    return [list(zip(one["user"], one["assistant"], strict=False)) for one in said]
+
+
+def _flat(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, tuple) else value
+
+
+def _limit_line(what: str, spent: list[float], limit: float, unit: str) -> Line:
+    ratios = [one / limit for one in spent]
+    return line_of(
+        what, ratios, 1.0, ours=f"{median(spent):,.1f} {unit}", floor=f"{limit:,.0f} {unit}"
+    )
+
+
+class Search:
+    """Words among 1,000 sessions of 50 events against a bare full-text query; and the rebuild."""
+
+    MARK = 3.0
+    REBUILD_MARK = 1.0
+    REBUILD_MB_S = 20.0
+
+    def __init__(self, *, quick: bool) -> None:
+        self._sessions = 100 if quick else 1_000
+        self._events = 50
+        self._calls = 20 if quick else 60
+        self._folder = ""
+        self._bytes = 0
+        self._queries = {"rare": RARE, "common": COMMON, "phrase": f'"{PHRASE}"', "path": PATH}
+        self._ours: dict[str, list[float]] = {name: [] for name in self._queries}
+        self._bare: dict[str, list[float]] = {name: [] for name in self._queries}
+        self._whole: dict[str, list[float]] = {name: [] for name in self._queries}
+        self._rebuilt: list[float] = []
+        self._rivals: dict[str, float] = {}
+
+    def prepare(self, folder: str) -> None:
+        """The store, and the same texts in full-text tables with and without their content."""
+        self._folder = folder
+        crowd = Crowd(self._events)
+        self._bytes = crowd.fill(os.path.join(folder, "words"), self._sessions)
+        with closing(sqlite3.connect(os.path.join(folder, "words.db"))) as bare:
+            bare.execute("PRAGMA journal_mode=WAL")
+            bare.execute("CREATE VIRTUAL TABLE bare USING fts5 (text, content='')")
+            bare.execute("CREATE VIRTUAL TABLE whole USING fts5 (text)")
+            for id, (_, _, text) in enumerate(crowd.texts(self._sessions), 1):
+                bare.execute("INSERT INTO bare (rowid, text) VALUES (?, ?)", (id, text))
+                bare.execute("INSERT INTO whole (rowid, text) VALUES (?, ?)", (id, text))
+            bare.commit()
+        # Turns of words only, as llm keeps no others; fewer of them, as writing them takes long.
+        task = {"sessions": _turns(Crowd(12), self._sessions), "query": RARE}
+        found = rivals.ask("llm", folder, task)
+        if found is not None:
+            self._rivals["llm"] = found["search_ns"]
+
+    def measure(self, folder: str) -> None:
+        """One round: the index made anew, then every query, ours and bare in turn."""
+        with (
+            closing(sqlite3.connect(os.path.join(self._folder, "words.db"))) as bare,
+            holdfast.open(os.path.join(self._folder, "words")) as hf,
+        ):
+            begin = time.perf_counter()
+            hf.reindex()
+            self._rebuilt.append(self._bytes / 1e6 / (time.perf_counter() - begin))
+            for name, query in self._queries.items():
+                match = query if name == "phrase" else f'"{query}"'
+                assert hf.search(query), query
+                spent = _alternated(
+                    self._calls, lambda query=query: hf.search(query), *_bare_queries(bare, match)
+                )
+                for found, one in zip((self._ours, self._bare, self._whole), spent, strict=True):
+                    found[name].append(one)
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        where = f"{self._sessions:,} x {self._events} events"
+        found = [self._line("rare", f"search of a rare word, {where}", self.MARK)]
+        found.append(self._line("rare", f"search of a rare word, {where}", None, stored=True))
+        found += [
+            self._line(name, f"search of a {name}{word}, {where}", None, stored=stored)
+            for name, word in (("common", " word"), ("phrase", ""), ("path", ""))
+            for stored in (False, True)
+        ]
+        for name, theirs in self._rivals.items():
+            ratios = [one / theirs for one in self._ours["rare"]]
+            ours = millis(median(self._ours["rare"]))
+            what = f"search of a rare word, {self._sessions:,} sessions ({rivals.NAMES[name]})"
+            found.append(line_of(what, ratios, None, ours=ours, floor=millis(theirs)))
+        rebuilt = line_of(
+            f"rebuild of the catalogue, {where} ({self.REBUILD_MB_S:.0f} MB/s of logs)",
+            [self.REBUILD_MB_S / one for one in self._rebuilt],
+            self.REBUILD_MARK,
+            ours=f"{median(self._rebuilt):.1f} MB/s",
+            floor=f"{self.REBUILD_MB_S:.0f} MB/s",
+        )
+        return [*found, rebuilt]
+
+    def _line(self, name: str, what: str, mark: float | None, *, stored: bool = False) -> Line:
+        floors = self._whole[name] if stored else self._bare[name]
+        said = "FTS5 with its content, snippet()" if stored else "FTS5, row numbers only"
+        ratios = [ours / floor for ours, floor in zip(self._ours[name], floors, strict=True)]
+        ours, floor = millis(median(self._ours[name])), millis(median(floors))
+        return line_of(f"{what} ({said})", ratios, mark, ours=ours, floor=floor)
+
+
+def _bare_queries(bare: sqlite3.Connection, match: str) -> tuple[Callable[[], Any], ...]:
+    numbers = "SELECT rowid, rank FROM bare WHERE bare MATCH ? ORDER BY rank LIMIT 20"
+    snippets = (
+        "SELECT rowid, rank, snippet(whole, 0, '[', ']', '…', 24) FROM whole WHERE whole MATCH ?"
+        " ORDER BY rank LIMIT 20"
+    )
+    return (
+        lambda: bare.execute(numbers, (match,)).fetchall(),
+        lambda: bare.execute(snippets, (match,)).fetchall(),
+    )
+
+
+class Feeding:
+    """Appends while the index is fed beside them against the same appends without an index."""
+
+    MARK = 1.3
+    _BURST = 50
+    _PAUSE_S = 0.002
+
+    def __init__(self, *, quick: bool) -> None:
+        self._seconds = 0.6 if quick else 2.0
+        self._found: dict[str, list[float]] = {"fed": [], "restless": [], "alone": [], "slow": []}
+        self._slow_alone: list[float] = []
+
+    def measure(self, folder: str) -> None:
+        """One round: without, with, with one that never rests, without."""
+        before = self._append(os.path.join(folder, "before"), "alone")
+        fed = self._append(os.path.join(folder, "fed"), "fed")
+        restless = self._append(os.path.join(folder, "restless"), "restless")
+        alone = sorted(before + self._append(os.path.join(folder, "after"), "alone"))
+        self._found["alone"].append(median(alone))
+        self._found["fed"].append(median(fed))
+        self._found["restless"].append(median(restless))
+        self._found["slow"].append(sorted(fed)[len(fed) * 99 // 100])
+        self._slow_alone.append(alone[len(alone) * 99 // 100])
+
+    def _append(self, store: str, how: str) -> list[int]:
+        clock = time.perf_counter_ns
+        spent: list[int] = []
+        call: Any = None
+        with holdfast.open(store) as hf:
+            feeder = hf._feeder  # noqa: SLF001 - there is no switch: it is always on
+            feeder._tick_s = 0.02  # noqa: SLF001 - at work as often as it ever is, from the start
+            if how != "fed":
+                feeder.watch = lambda _session: None
+            with hf.session("fed") as session:
+                session.user("the first event opens the file")
+                stop = _restless(hf, session.id) if how == "restless" else None
+                until = time.monotonic() + self._seconds
+                index = 0
+                while time.monotonic() < until:
+                    for _ in range(self._BURST):
+                        event = step(index)
+                        index += 1
+                        begin = clock()
+                        call = record(session, event, call)
+                        spent.append(clock() - begin)
+                    time.sleep(self._PAUSE_S)
+                if stop is not None:
+                    stop()
+        return spent
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        found, alone = self._found, self._found["alone"]
+        slow = zip(found["slow"], self._slow_alone, strict=True)
+        return (
+            [
+                self._line("append p50, background index at work", found["fed"], self.MARK),
+                self._line("append p50, index fed without a rest", found["restless"], None),
+                line_of(
+                    "append p99, background index at work (without the index)",
+                    [ours / floor for ours, floor in slow],
+                    None,
+                    ours=micros(median(found["slow"])),
+                    floor=micros(median(self._slow_alone)),
+                ),
+            ]
+            if alone
+            else []
+        )
+
+    def _line(self, what: str, ours: list[float], mark: float | None) -> Line:
+        alone = self._found["alone"]
+        return line_of(
+            f"{what} (without the index)",
+            [one / floor for one, floor in zip(ours, alone, strict=True)],
+            mark,
+            ours=micros(median(ours)),
+            floor=micros(median(alone)),
+        )
+
+
+def _restless(hf: Any, id: str) -> Callable[[], None]:
+    """Feed the index in a loop, without a pause, until the returned function is called."""
+    ended = threading.Event()
+
+    def feed() -> None:
+        while not ended.is_set():
+            hf._catalog.feed([id])  # noqa: SLF001 - what the background thread calls
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        ended.set()
+        thread.join()
+
+    return stop
+
+
+def _alternated(count: int, *works: Callable[[], Any]) -> list[float]:
+    """The median nanoseconds of each, called in turn."""
+    spent: list[list[int]] = [[] for _ in works]
+    for _ in range(count):
+        for work, times in zip(works, spent, strict=True):
+            begin = time.perf_counter_ns()
+            work()
+            times.append(time.perf_counter_ns() - begin)
+    return [median(times) for times in spent]

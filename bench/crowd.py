@@ -1,0 +1,112 @@
+"""Stores with many sessions, made quickly: a few are recorded, the others are written like them.
+
+Every session has an id, a time, a title and a log number of its own. Its lines are those that a
+session of the same content would have, with their checksums: nothing tells it from a recorded one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+import holdfast
+from bench.workload import TIMESTAMP, record, step
+from holdfast.model import Event, encode_line, line_body
+
+__all__ = ["COMMON", "PATH", "PHRASE", "RARE", "TAG", "Crowd"]
+
+RARE = "quetzalcoatlus"
+"""A word that ten sessions of a store have."""
+TAG = "billing"
+"""A tag that every hundredth session has."""
+PATH = "src/holdfast/storage/part_7.py"
+"""A path that one in a hundred tool calls has."""
+COMMON = "".join(filter(str.isalpha, step(1).text.split()[9]))
+"""A word as any other of the workload: very many events have it."""
+PHRASE = " ".join(word for word in step(1).text.split()[20:23])
+
+_NUMBER = "session-0000000"
+_MINUTE_MS = 60_000
+_RARE_SESSIONS = 10
+_TAGGED_EVERY = 100
+_TEMPLATES = 40
+_PARTS = 100
+
+
+class Crowd:
+    """How the sessions of a store are made: so many events, of at most so many characters."""
+
+    def __init__(self, events: int, chars_max: int = 1 << 20) -> None:
+        self._events = events
+        self._chars_max = chars_max
+        self._templates: dict[tuple[int, bool, bool], list[Event]] = {}
+
+    def fill(self, store: str, count: int) -> int:
+        """Write ``count`` sessions into a store that is not there yet; the bytes of their logs."""
+        folder = os.path.join(store, "sessions")
+        os.makedirs(store, mode=0o700)
+        os.mkdir(folder, mode=0o700)
+        size = 0
+        for number in range(count):
+            data = self.log(number, count)
+            size += len(data)
+            place = os.path.join(folder, f"session-{number:07d}")
+            os.mkdir(place, mode=0o700)
+            path = os.path.join(place, "events.jsonl")
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(descriptor, data)
+            os.close(descriptor)
+        return size
+
+    def log(self, number: int, count: int) -> bytes:
+        """The log of session ``number`` of ``count``, which come a minute after one another."""
+        is_rare = number % max(1, count // _RARE_SESSIONS) == 0
+        is_tagged = number % _TAGGED_EVERY == 0
+        events = self._template(number % _TEMPLATES, is_rare, is_tagged)
+        began = TIMESTAMP + number * _MINUTE_MS
+        crc, lines = 0, []
+        for event in events:
+            body = line_body(msgspec.structs.replace(event, timestamp=began + event.seq))
+            body = body.replace(_NUMBER.encode(), b"session-%07d" % number)
+            line, crc = encode_line(event.seq, body, crc)
+            lines.append(line)
+        return b"".join(lines)
+
+    def texts(self, count: int) -> Iterator[tuple[int, str, str]]:
+        """Session, type and text of every event that says something, as the logs have them."""
+        for number in range(count):
+            is_rare = number % max(1, count // _RARE_SESSIONS) == 0
+            for type, text in self._said(number % _TEMPLATES, is_rare):
+                yield number, type, text.replace(_NUMBER, f"session-{number:07d}")
+
+    def _said(self, template: int, is_rare: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001
+        first = template * (
+            self._events + 3 & ~3
+        )  # the first event is a user's, and gives the title
+        for index in range(first, first + self._events):
+            event = step(index)
+            text = event.text[: self._chars_max]
+            if index == first:
+                text = f"{_NUMBER} {RARE} {text}" if is_rare else f"{_NUMBER} {text}"
+            if event.type == "tool_call":
+                text = f"src/holdfast/storage/part_{index // 4 % _PARTS}.py {text}"
+            yield event.type, text
+
+    def _template(self, number: int, is_rare: bool, is_tagged: bool) -> list[Event]:  # noqa: FBT001
+        key = (number, is_rare, is_tagged)
+        if key not in self._templates:
+            self._templates[key] = self._record(*key)
+        return self._templates[key]
+
+    def _record(self, number: int, is_rare: bool, is_tagged: bool) -> list[Event]:  # noqa: FBT001
+        call: Any = None
+        with holdfast.open("memory:") as hf:
+            with hf.session("template") as session:
+                if is_tagged:
+                    session.tag(TAG)
+                for type, text in self._said(number, is_rare):
+                    call = record(session, step(0)._replace(type=type, text=text), call)
+            return list(hf.events("template"))
