@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 
+from bench.branching import Archive, Fork
 from bench.catalogue import Feeding, Lists, Search
 from bench.child import ROOT
 from bench.fresh import Bytes, Imports, Load, Memory, Syncs
@@ -15,7 +16,21 @@ from bench.table import show, write
 
 # In the checkout and ignored by git: a temporary directory of the system may be memory.
 _SCRATCH = os.path.join(ROOT, ".cache")
-CASES = (Append, Flush, Syncs, Growth, Bytes, Load, Memory, Imports, Lists, Search, Feeding)
+CASES = (
+    Append,
+    Flush,
+    Syncs,
+    Growth,
+    Bytes,
+    Load,
+    Memory,
+    Imports,
+    Lists,
+    Search,
+    Feeding,
+    Fork,
+    Archive,
+)
 
 
 def main() -> int:

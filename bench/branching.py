@@ -1,0 +1,164 @@
+"""Forks of long and of short sessions, and what an archive saves."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import holdfast
+from bench.figures import Line, line_of, median, millis
+from bench.workload import record, step
+
+__all__ = ["Archive", "Fork"]
+
+_MB = 1e6
+
+
+class Fork:
+    """A fork of a long session against a fork of a short one; both at their last event."""
+
+    MARK = 2.0
+
+    def __init__(self, *, quick: bool) -> None:
+        self._short, self._long = 100, 2_000 if quick else 10_000
+        self._forks = 5 if quick else 15
+        self._folder = ""
+        self._spent: dict[int, list[float]] = {self._short: [], self._long: []}
+
+    def prepare(self, folder: str) -> None:
+        """Both sessions, in one store."""
+        self._folder = os.path.join(folder, "forks")
+        with holdfast.open(self._folder) as hf:
+            for count in self._spent:
+                _fill(hf, f"of-{count}", count)
+
+    def measure(self, folder: str) -> None:
+        """One round: one of each in turn, as the disk changes its pace."""
+        spent: dict[int, list[int]] = {count: [] for count in self._spent}
+        with holdfast.open(self._folder) as hf:
+            for _ in range(self._forks):
+                for count, times in spent.items():
+                    begin = time.perf_counter_ns()
+                    id = hf.fork(f"of-{count}")
+                    times.append(time.perf_counter_ns() - begin)
+                    hf.delete(id)
+        for count, times in spent.items():
+            self._spent[count].append(median(times))
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        short, long = self._spent[self._short], self._spent[self._long]
+        return [
+            line_of(
+                f"fork of a session of {self._long:,} events (of {self._short} events)",
+                [one / least for one, least in zip(long, short, strict=True)],
+                self.MARK,
+                ours=millis(median(long)),
+                floor=millis(median(short)),
+            )
+        ]
+
+
+class Archive:
+    """A log as it is in the archive against the log as it was, and how long both ways take."""
+
+    MARK = 0.35
+
+    def __init__(self, *, quick: bool) -> None:
+        self._count = 1_000 if quick else 10_000
+        self._ratios: list[float] = []
+        self._sizes = (0, 0)
+        self._packed: list[float] = []
+        self._unpacked: list[float] = []
+        self._read: list[float] = []
+        self._read_plain: list[float] = []
+
+    def measure(self, folder: str) -> None:
+        """One round."""
+        store = os.path.join(folder, "archive")
+        with holdfast.open(store) as hf:
+            _fill(hf, "old", self._count, said=_prose())
+            before = _bytes(store)
+            plain, _ = _timed(lambda: list(hf.events("old")))
+            packing, _ = _timed(lambda: hf.archive("old"))
+            after = _bytes(store)
+            reading, _ = _timed(lambda: list(hf.events("old")))
+            unpacking, _ = _timed(lambda: hf.unarchive("old"))
+        self._sizes = (before, after)
+        self._ratios.append(after / before)
+        self._packed.append(before / _MB / packing)
+        self._unpacked.append(before / _MB / unpacking)
+        self._read.append(reading)
+        self._read_plain.append(plain)
+
+    def lines(self) -> list[Line]:
+        """The table's lines."""
+        before, after = self._sizes
+        read = zip(self._read, self._read_plain, strict=True)
+        ours, floor = f"{after / _MB:.1f} MB", f"{before / _MB:.1f} MB"
+        return [
+            line_of(
+                "archive: bytes (the plain log)", self._ratios, self.MARK, ours=ours, floor=floor
+            ),
+            line_of(
+                "archive: list(hf.events(id)) (of the plain log)",
+                [one / least for one, least in read],
+                None,
+                ours=f"{median(self._read) * 1e3:.1f} ms",
+                floor=f"{median(self._read_plain) * 1e3:.1f} ms",
+            ),
+            line_of(
+                "archive: writing it (taking the log out of it again)",
+                [out / into for into, out in zip(self._packed, self._unpacked, strict=True)],
+                None,
+                ours=f"{median(self._packed):.0f} MB/s",
+                floor=f"{median(self._unpacked):.0f} MB/s",
+            ),
+        ]
+
+
+def _fill(hf: Any, id: str, count: int, said: Iterator[str] | None = None) -> None:
+    call: Any = None
+    with hf.session(id) as session:
+        for index in range(count):
+            event = step(index)
+            if said is not None:
+                event = event._replace(text=_cut(said, len(event.text)))
+            call = record(session, event, call)
+
+
+def _prose() -> Iterator[str]:
+    """Words that are as frequent as in a language, in no order, and never the same passage twice.
+
+    The texts of the workload overlap, from which a compression would profit as with no real log.
+    """
+    source = random.Random(15)
+    letters = "etaoinshrdlucmfwypvbgkq"
+    words = ["".join(source.choices(letters, k=source.randint(2, 11))) for _ in range(20_000)]
+    weights = [1 / rank for rank in range(1, len(words) + 1)]
+    while True:
+        yield from source.choices(words, weights, k=10_000)
+
+
+def _cut(said: Iterator[str], size: int) -> str:
+    found: list[str] = []
+    length = 0
+    while length < size:
+        found.append(next(said))
+        length += len(found[-1]) + 1
+    return " ".join(found)[:size]
+
+
+def _bytes(store: str) -> int:
+    folder = os.path.join(store, "sessions", "old")
+    names = [name for name in os.listdir(folder) if name.startswith("events")]
+    return sum(os.path.getsize(os.path.join(folder, name)) for name in names)
+
+
+def _timed(work: Any) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    found = work()
+    return time.perf_counter() - begin, found
