@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.errors import InvalidId, NotFound, UsageError
-from holdfast.library import _searching
 from holdfast.model import Event
 
 
@@ -187,18 +186,13 @@ def test_big_payloads_are_searched(hf):
 
 def test_without_sqlite_the_logs_are_read(two, monkeypatch):
     """Where Python brings no SQLite, search is slower and finds the same."""
-    from holdfast.errors import Unavailable
+    from holdfast.catalog._plain_index import PlainIndex
 
     expected = {query: found(two.search(query)) for query in ("train", "src/train", "intra", "")}
-    monkeypatch.setattr(_searching, "sqlite_version", lambda: None)
-    monkeypatch.setattr(
-        type(two._catalog), "ask", lambda *_: (_ for _ in ()).throw(Unavailable("none"))
-    )
+    plain = PlainIndex()
+    monkeypatch.setattr(type(two._catalog), "_opened", lambda _: plain)
     assert {query: found(two.search(query)) for query in expected} == expected
     assert found(two.search("train", "work", limit=1)) == [("work", "user")]
-    monkeypatch.setattr(_searching, "sqlite_version", lambda: "3.40")
-    with pytest.raises(Unavailable):
-        two.search("train")
 
 
 @pytest.fixture(scope="module")

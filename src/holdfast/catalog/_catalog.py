@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast.catalog._catching_up import PREFIX, Progress, catch_up, read_on
+from holdfast.catalog._catching_up import PREFIX, CatchUp, Progress, catch_up, read_on
 from holdfast.catalog._filter import Filter, Page, read_cursor
-from holdfast.catalog._index import NEVER_READ, Index, IndexDamaged, Kept, shown
-from holdfast.catalog._opening import open_in_memory, open_index
+from holdfast.catalog._index import (
+    NEVER_READ,
+    Index,
+    IndexDamaged,
+    IndexMoved,
+    IndexRefused,
+    Kept,
+    shown,
+)
+from holdfast.catalog._opening import open_in_memory, open_index, open_lent
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import SessionMetadata
 from holdfast.storage import Store, forks
@@ -29,6 +37,8 @@ T = TypeVar("T")
 _TRIES_MAX = 3
 # So long a catalogue whose file could not be used goes on with the one in memory.
 _PATIENCE_S = 10.0
+# So long one that may not be in the store's database is elsewhere.
+_REFUSED_S = 60.0
 # Connections of the process that forked this one: closing them here would harm it.
 _left_to_the_parent: list[Index] = []
 
@@ -46,7 +56,7 @@ class Health(msgspec.Struct, frozen=True):
     """How the catalogue is."""
 
     place: str | None
-    """Its file; None if it is in memory."""
+    """Its file, or the database it is in; None if it is in memory."""
     sessions: int
     mended: int
     """How often it was made anew since this object was made."""
@@ -66,6 +76,9 @@ class Catalog:
         self.auto_tags = True
         """Whether automatic tags are shown and found: for who asks to say, not for the index."""
         self._store = store
+        self._link = store.lend_catalog()
+        self._lent: Index | None = None
+        self._lent_from = 0.0
         self._place = store.catalog_place()
         self._lock = threading.RLock()
         self._forks = forks.count
@@ -143,17 +156,41 @@ class Catalog:
         """Forget everything and read every log."""
         started = time.monotonic()
         with self._guard():
-            self._spare_until = 0.0
-            self._remake()
-            self._mended -= 1  # that was asked for
-            index = self._opened()
-            done = catch_up(self._store, index, progress)
+            self._spare_until = self._lent_from = 0.0
+            done = self._read_anew(progress)
         return Reindexed(done.sessions, done.events, done.bytes, time.monotonic() - started)
+
+    def _read_anew(self, progress: Progress | None) -> CatchUp:
+        index = self._emptied()
+        while True:
+            try:
+                return catch_up(self._store, index, progress)
+            except IndexMoved:  # others had the same wish: then together
+                continue
+            except IndexRefused as error:
+                self._give_up_lent(error)
+                index = self._emptied()
+
+    def _emptied(self) -> Index:
+        index = self._opened()
+        try:
+            if index is self._lent:
+                index.clear()
+                return index
+        except IndexRefused as error:
+            self._give_up_lent(error)
+        self._remake()
+        self._mended -= 1  # that was asked for
+        return self._opened()
 
     def health(self) -> Health:
         """How the catalogue is, after a catch-up."""
         count = self.count()
         with self._guard():
+            if self._lent is not None:
+                return Health(
+                    self._lent.place, count, self._mended, self._trouble or self._lent.note
+                )
             place = self._place if self._index is not None else None
             return Health(place, count, self._mended, self._trouble)
 
@@ -162,7 +199,7 @@ class Catalog:
     @property
     def is_open(self) -> bool:
         """Whether anything was asked or fed yet."""
-        return self._index is not None or self._spare is not None
+        return any((self._lent, self._index, self._spare))
 
     def feed(self, ids: Iterable[str]) -> bool:
         """Let the index know of some sessions now, so that the next question need not read them.
@@ -175,6 +212,7 @@ class Catalog:
                 return read_on(self._store, self._opened(), ids)
         except _troubles(HoldfastError, OSError) as error:
             self._trouble = str(error)
+            self._lent = None
             return True
 
     def close(self) -> None:
@@ -183,14 +221,14 @@ class Catalog:
             for index in (self._index, self._spare):
                 if index is not None:
                     index.close()
-            self._index = self._spare = None
+            self._lent = self._index = self._spare = None
 
     def _guard(self) -> AbstractContextManager[object]:
         if self._forks != forks.count:
             self._forks = forks.count
             self._lock = threading.RLock()
             _left_to_the_parent.extend(filter(None, (self._index, self._spare)))
-            self._index = self._spare = None
+            self._lent = self._index = self._spare = None
         return self._lock
 
     def answer(self, question: Callable[[Index], T]) -> T:
@@ -203,7 +241,9 @@ class Catalog:
                 try:
                     index = self._opened()
                     catch_up(self._store, index)
-                    return question(index)
+                    found = question(index)
+                    index.check_unmoved()
+                    return found
                 except _troubles() as error:
                     self._mend(error)
             index = self._in_memory()
@@ -219,7 +259,22 @@ class Catalog:
             return None
 
     def _opened(self) -> Index:
-        """The index in its file, or the one in memory where that cannot be."""
+        """The index in the store's database or in its file, else the one in memory."""
+        if self._link is not None and time.monotonic() >= self._lent_from:
+            try:
+                if self._lent is None:
+                    self._lent = open_lent(self._link)
+            except IndexRefused as error:
+                self._give_up_lent(error)
+            else:
+                return self._lent
+        return self._opened_here()
+
+    def _give_up_lent(self, error: IndexRefused) -> None:
+        self._trouble = str(error)
+        self._lent, self._lent_from = None, time.monotonic() + _REFUSED_S
+
+    def _opened_here(self) -> Index:
         place = self._place
         if place is None or time.monotonic() < self._spare_until:
             return self._in_memory()
@@ -243,7 +298,15 @@ class Catalog:
     def _mend(self, error: Exception) -> None:
         """Make the index anew, or go round it for a while if it is only in use."""
         self._trouble = str(error)
-        if time.monotonic() < self._spare_until or self._place is None:
+        if isinstance(error, IndexRefused):
+            self._give_up_lent(error)
+        elif isinstance(error, IndexMoved):
+            self._trouble = None  # as it is with many machines
+        elif self._lent is not None:
+            self._mended += 1
+            self._lent.clear()
+            self._lent = None
+        elif time.monotonic() < self._spare_until or self._place is None:
             self._spare = None
         elif is_busy(error):
             self._let_go()
@@ -277,4 +340,4 @@ def _without_auto_tags(row: SessionMetadata) -> SessionMetadata:
 def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:
     """What can be wrong with an index."""
     # Texts of a damaged file need not be texts, not even those of its errors.
-    return (IndexDamaged, UnicodeError, *more, *sqlite_errors())
+    return (IndexDamaged, IndexMoved, IndexRefused, UnicodeError, *more, *sqlite_errors())

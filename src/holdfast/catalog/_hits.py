@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.storage import Store
     from holdfast.storage._sqlite import Connection
 
-__all__ = ["Asked", "Hit", "scan_logs", "search_index"]
+__all__ = ["Asked", "Hit", "make_hit", "scan_logs", "search_index"]
 
 _PREFIX = "sessions/"
 
@@ -100,7 +100,7 @@ def search_index(connection: Connection, store: Store, asked: Asked) -> list[Hit
     query = read_query(asked.query)
     recaller = Recaller(store, sessions.key, query.raw_hint)
     finds = search(connection, query, asked.scope(), recaller, asked.limit)
-    return [_hit(find, sessions.meta(find.session)) for find in finds]
+    return [make_hit(find, sessions.meta(find.session)) for find in finds]
 
 
 def scan_logs(store: Store, sessions: Iterable[SessionMetadata], asked: Asked) -> list[Hit]:
@@ -139,7 +139,8 @@ class _Sessions:
         return self._known[row]
 
 
-def _hit(find: Find, meta: SessionMetadata | None) -> Hit:
+def make_hit(find: Find, meta: SessionMetadata | None) -> Hit:
+    """What was found, with what is known of its session."""
     assert meta is not None
     return Hit(
         session_id=meta.session_id,

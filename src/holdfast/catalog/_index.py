@@ -162,7 +162,7 @@ class Index(ABC):
     def tallies(self) -> Iterable[tuple[SessionMetadata, bytes]]:
         """Every session with its tally, in no order. Every row is verified."""
 
-    def check_unmoved(self) -> None:
+    def check_unmoved(self) -> None:  # noqa: B027 - nobody else has what is in a file or in memory
         """Raise IndexMoved if others made the index anew since its mark was asked for."""
 
     def is_worn(self) -> bool:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from holdfast.catalog._index import Index
 from holdfast.errors import Unavailable
 from holdfast.storage import Store
 from holdfast.storage._sqlite import connect, sqlite_errors
 
-__all__ = ["open_in_memory", "open_index"]
+if TYPE_CHECKING:
+    from holdfast.storage._postgres_link import Link
+
+__all__ = ["open_in_memory", "open_index", "open_lent"]
 
 
 def open_index(store: Store, place: str) -> Index:
@@ -26,6 +30,16 @@ def open_index(store: Store, place: str) -> Index:
     except BaseException:
         connection.close()
         raise
+
+
+def open_lent(link: Link) -> Index:
+    """The index in the database that a store lends.
+
+    Raises IndexRefused where the role may not keep one there, and errors of the store.
+    """
+    from holdfast.catalog._postgres_index import PostgresIndex
+
+    return PostgresIndex(link)
 
 
 def open_in_memory(store: Store) -> Index:

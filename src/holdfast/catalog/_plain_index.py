@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from holdfast.catalog._filter import Filter, Page, Place
 from holdfast.catalog._index import Index, Kept, Update, make_page, shown
-from holdfast.model import fold_id
+from holdfast.model import SessionMetadata, fold_id
+
+if TYPE_CHECKING:
+    from holdfast.catalog._hits import Asked, Hit
+    from holdfast.storage import Store
 
 __all__ = ["PlainIndex"]
 
@@ -68,6 +73,16 @@ class PlainIndex(Index):
     def count(self) -> int:
         """How many entries."""
         return len(self._rows)
+
+    def search(self, store: Store, asked: Asked) -> list[Hit]:
+        """By reading every log."""
+        from holdfast.catalog._hits import scan_logs
+
+        return scan_logs(store, self.page(asked.sessions, None, None), asked)
+
+    def tallies(self) -> Iterable[tuple[SessionMetadata, bytes]]:
+        """Of every entry."""
+        return [(kept.row.meta, kept.tally) for kept in self._rows.values()]
 
     def clear(self) -> None:
         """Forget all."""

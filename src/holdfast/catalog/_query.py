@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast.catalog._folding import WORD, fold, words_of
 
-__all__ = ["QUERY_CHARS_MAX", "TERMS_MAX", "Query", "Term", "read_query"]
+__all__ = ["FTS5", "QUERY_CHARS_MAX", "TERMS_MAX", "Fts5", "Query", "Term", "read_query"]
 
 QUERY_CHARS_MAX = 1000
 TERMS_MAX = 32
@@ -32,6 +32,32 @@ _PIECE = re.compile(r'\s*(?:(-?)"([^"]*)(?:"(\*?)(?=\s|$)|$)|(\S+))')
 _SENTENCE_END = ".,;:?!"
 _is_word_char = re.compile(WORD).match
 _SPACED = re.compile(r"[\s']+")
+
+
+class Fts5:
+    """How an expression is written: for the full-text tables of SQLite."""
+
+    def phrase(self, words: Iterable[str], *, ends_open: bool) -> str:
+        """These words in a row, the last of which may go on."""
+        return f'"{" ".join(words)}"{"*" if ends_open else ""}'
+
+    def any_of(self, expressions: Iterable[str]) -> str:
+        """One of these; an expression that nothing fits if there is none."""
+        found = list(expressions)
+        if not found:
+            return '""'
+        return found[0] if len(found) == 1 else f"({' OR '.join(found)})"
+
+    def all_of(self, expressions: Iterable[str]) -> str:
+        """Every one of these."""
+        return " AND ".join(expressions)
+
+    def but_not(self, wanted: str, unwanted: str) -> str:
+        """The one without the other."""
+        return f"({wanted}) NOT {unwanted}"
+
+
+FTS5 = Fts5()
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -81,18 +107,21 @@ class Term(msgspec.Struct, frozen=True):
             return body
         return body + (f"{WORD}*" if self.prefix else f"(?!{WORD})")
 
-    def index_match(self, expand: Callable[[str, bool], list[str]]) -> str | None:
+    def index_match(
+        self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5
+    ) -> str | None:
         """An expression for the index; None if it cannot help. ``expand`` knows longer words."""
         if not self.words:
             return None
         ends_open = self.prefix and bool(_is_word_char((self.literal or self.words[-1])[-1]))
         if not (self.inside and self._begins_with_word()):
-            return _phrase(self.words, ends_open)
+            return syntax.phrase(self.words, ends_open=ends_open)
         first, rest = self.words[0], self.words[1:]
         if not rest:
-            return _any_of(_phrase([word], False) for word in expand(first, ends_open))
+            found = expand(first, ends_open)
+            return syntax.any_of(syntax.phrase([word], ends_open=False) for word in found)
         found = expand(first, False)
-        return _any_of(_phrase([word, *rest], ends_open) for word in found)
+        return syntax.any_of(syntax.phrase([word, *rest], ends_open=ends_open) for word in found)
 
     def _begins_with_word(self) -> bool:
         return self.literal is None or bool(_is_word_char(self.literal))
@@ -115,22 +144,24 @@ class Query:
         groups = tuple(tuple(term.widened() for term in group) for group in self.groups)
         return None if groups == self.groups else Query(groups, self.excluded)
 
-    def index_match(self, expand: Callable[[str, bool], list[str]]) -> str | None:
+    def index_match(
+        self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5
+    ) -> str | None:
         """An expression for the index that every fitting event fits; None if all must be read."""
         wanted = []
         for group in self.groups:
-            found = [term.index_match(expand) for term in group]
+            found = [term.index_match(expand, syntax) for term in group]
             if None not in found:
-                wanted.append(_any_of(part for part in found if part is not None))
+                wanted.append(syntax.any_of(part for part in found if part is not None))
         if not wanted:
             return None
-        expression = " AND ".join(wanted)
+        expression = syntax.all_of(wanted)
         unwanted = [
             match
             for term in self.excluded
-            if term.is_exact and (match := term.index_match(expand)) is not None
+            if term.is_exact and (match := term.index_match(expand, syntax)) is not None
         ]
-        return f"({expression}) NOT {_any_of(unwanted)}" if unwanted else expression
+        return syntax.but_not(expression, syntax.any_of(unwanted)) if unwanted else expression
 
     @cached_property
     def raw_hint(self) -> bytes | None:
@@ -231,18 +262,6 @@ def _plain_term(typed: str) -> Term | None:
 def _has_signs(folded: str) -> bool:
     """Whether there is more than words, spaces and apostrophes."""
     return any(not _is_word_char(char) for char in _SPACED.sub("", folded))
-
-
-def _phrase(words: Iterable[str], ends_open: bool) -> str:  # noqa: FBT001 - of this module
-    return f'"{" ".join(words)}"{"*" if ends_open else ""}'
-
-
-def _any_of(expressions: Iterable[str]) -> str:
-    """One of these; an expression that nothing fits if there is none."""
-    found = list(expressions)
-    if not found:
-        return '""'
-    return found[0] if len(found) == 1 else f"({' OR '.join(found)})"
 
 
 def _merged(spans: list[Span]) -> list[Span]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._query import Query
     from holdfast.storage._sqlite import Connection
 
-__all__ = ["EXAMINED_MAX", "Find", "Found", "Scope", "search"]
+__all__ = ["EXAMINED_MAX", "Find", "Found", "Pages", "Scope", "search", "search_pages"]
 
 EXAMINED_MAX = 20_000
 """So many events are looked at for one query, the newest first, unless all hits are asked for."""
@@ -98,24 +98,31 @@ def search(
 
     Where no event has the words, they are looked for inside of words as well.
     """
+
+    def pages(wanted: Query) -> Iterator[list[Found]]:
+        match = wanted.index_match(lambda word, open_end: _expand(connection, word, open_end))
+        return _pages(connection, match, scope, limit)
+
+    return search_pages(pages, query, recaller, limit)
+
+
+Pages = Callable[["Query"], Iterator[list[Found]]]
+"""The rows of an index that may fit a query, in pages."""
+
+
+def search_pages(pages: Pages, query: Query, recaller: Recaller, limit: int | None) -> list[Find]:
+    """The same, from whatever index knows the rows that may fit."""
     if not query or limit == 0:
         return []
-    finds = _search(connection, query, scope, recaller, limit)
+    finds = _search(pages, query, recaller, limit)
     wider = None if finds else query.widened()
-    return finds if wider is None else _search(connection, wider, scope, recaller, limit)
+    return finds if wider is None else _search(pages, wider, recaller, limit)
 
 
-def _search(
-    connection: Connection,
-    query: Query,
-    scope: Scope,
-    recaller: Recaller,
-    limit: int | None,
-) -> list[Find]:
+def _search(pages: Pages, query: Query, recaller: Recaller, limit: int | None) -> list[Find]:
     finds: list[Find] = []
-    match = query.index_match(lambda word, open_end: _expand(connection, word, open_end))
     newest: int | None = None
-    for page in _pages(connection, match, scope, limit):
+    for page in pages(query):
         newest = max(row.time for row in page) if newest is None else newest
         scored = sorted(((_score(row, newest), row) for row in page), key=_best_first)
         for score, row in scored:

@@ -59,10 +59,8 @@ class Counting(Finding):
             by=by,
         )
         calendar, prices, catalog = Calendar(tz), self._prices, self._catalog
-        return catalog.ask(
-            lambda connection: count_index(
-                connection, wanted, prices, calendar, auto_tags=catalog.auto_tags
-            )
+        return catalog.answer(
+            lambda index: count_index(index, wanted, prices, calendar, auto_tags=catalog.auto_tags)
         )
 
     def timeline(self, id: str) -> Timeline:

@@ -6,9 +6,8 @@ import builtins
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Unavailable, UsageError
+from holdfast.errors import UsageError
 from holdfast.library._finding import Finding, filter_of
-from holdfast.storage._sqlite import sqlite_version
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -66,17 +65,7 @@ class Searching(Finding):
         return self._search(asked)
 
     def _search(self, asked: Asked) -> builtins.list[Hit]:
-        from holdfast.catalog import scan_logs, search_index
-
-        try:
-            return self._catalog.ask(
-                lambda connection: search_index(connection, self._store, asked)
-            )
-        except Unavailable:
-            if sqlite_version() is not None:
-                raise
-        sessions = self._catalog.page(asked.sessions)
-        return scan_logs(self._store, sessions, asked)
+        return self._catalog.answer(lambda index: index.search(self._store, asked))
 
 
 def _check(query: object, role: str | None, limit: int | None) -> None:

@@ -83,6 +83,11 @@ class Link:
         self._listener: Connection | None = None
         self._changed: dict[str, list[threading.Event]] = {}
 
+    @property
+    def schema(self) -> str:
+        """The schema of the store: letters, digits and ``_``."""
+        return self._options.schema
+
     def run(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
         """What ``work`` gives for a connection, called on the thread of this link.
 

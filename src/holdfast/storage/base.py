@@ -24,6 +24,8 @@ from holdfast.model import check_id
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from holdfast.storage._postgres_link import Link
+
 __all__ = [
     "MUST_NOT_EXIST",
     "Capabilities",
@@ -282,6 +284,14 @@ class Store(ABC):
 
     def catalog_place(self) -> str | None:
         """The path of a file in which a catalogue of this store may be kept; None for in memory."""
+        return None
+
+    def lend_catalog(self) -> Link | None:
+        """The way to a database in which a catalogue of this store may be kept, shared by all.
+
+        None if there is none, as nearly everywhere: then ``catalog_place`` says where it is. It
+        stays the store's, which closes it.
+        """
         return None
 
     @abstractmethod

@@ -148,8 +148,12 @@ class PostgresStore(Store):
         return {row["key"]: row["id"].hex for row in rows}
 
     def catalog_place(self) -> str | None:
-        """In the user's cache directory."""
+        """In the user's cache directory, for a role that may not keep it in the database."""
         return cache_place(self.url)
+
+    def lend_catalog(self) -> Link:
+        """The database itself, for one catalogue of all machines."""
+        return self.link
 
     def move(self, key: str, to: str) -> None:
         """Under another name: only the name is written, whatever the key has."""
