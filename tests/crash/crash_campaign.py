@@ -8,12 +8,11 @@ opened like any other store, and must keep what had been promised by that moment
 from __future__ import annotations
 
 import itertools
-import json
 from contextlib import contextmanager
 from functools import cache
 from unittest.mock import patch
 
-from backports import zstd
+from kept_logs import is_of_a_log, log_content, read_log
 
 from holdfast import Holdfast, library
 from holdfast._config import configuration
@@ -543,7 +542,7 @@ class Checker:
             found.missing_blobs[id, events[0]] = report.missing_blobs
         if report.events != len(events):
             yield f"verify counts {report.events} events of {len(events)}"
-        if events != self._parse(read_log(world.disk, id)):
+        if events != self._parse(read_log(world.disk, f"{ROOT}/sessions/{id}")):
             yield "the library reads other events than the log holds"
         if report.gaps and run.repair == "raise":
             yield f"verify finds damage: {report.gaps}"
@@ -572,54 +571,11 @@ class Checker:
         report = world.hf.verify(id)
         if report.gaps or report.torn_bytes:
             yield "the log is not whole after an append"
-        content = read_log(world.disk, id)
+        content = read_log(world.disk, f"{ROOT}/sessions/{id}")
         world.session(id)
         world.close_session(id)
-        if read_log(world.disk, id) != content:
+        if read_log(world.disk, f"{ROOT}/sessions/{id}") != content:
             yield "opening a session again changes its log"
-
-
-def is_of_a_log(path):
-    """Whether a file is part of a log that can be seen."""
-    above, _, name = path.rpartition("/")
-    return name in ("events.jsonl", "events.jsonl.zst", "base.json") and "/." not in above
-
-
-def log_content(content, folder):
-    """The bytes of a log by what the format page says, not by the code that is being tested."""
-    plain = content(f"{folder}/events.jsonl")
-    if plain is not None:
-        return plain
-    packed = content(f"{folder}/events.jsonl.zst")
-    if packed is not None:
-        try:
-            return zstd.decompress(packed)
-        except zstd.ZstdError:
-            return b""  # no events: whatever was promised is missed
-    try:
-        sizes = json.loads(content(f"{folder}/base.json"))["bytes"]
-    except ValueError:
-        return b""
-    names = ["base.jsonl", *(f"base.{number}.jsonl" for number in range(2, len(sizes) + 1))]
-    parts = [
-        (content(f"{folder}/{name}") or b"")[:size] for name, size in zip(names, sizes, strict=True)
-    ]
-    return b"".join(parts) + (content(f"{folder}/own.jsonl") or b"")
-
-
-def read_log(disk, id):
-    """The bytes of a session's log on a recording disk, as programs see them."""
-    image = disk.image()
-
-    def content(path):
-        inode = 1
-        for name in path.strip("/").split("/"):
-            inode = image.entries[inode].get(name)
-            if inode is None:
-                return None
-        return image.contents[inode]
-
-    return log_content(content, f"{ROOT}/sessions/{id}")
 
 
 def recovery(run, state):
