@@ -59,5 +59,19 @@ INSERT INTO identity DEFAULT VALUES;
     for number in range(PARTITIONS)
 )
 
-MIGRATIONS = (_FIRST,)
+# What went leaves a row here for a while, so that whoever keeps a list need not compare all names.
+_SECOND = """
+CREATE TABLE removals (
+    key text PRIMARY KEY,
+    folder text NOT NULL,
+    version xid8 NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX removals_by_version ON removals (folder, version);
+CREATE INDEX removals_by_time ON removals (at);
+CREATE INDEX names_by_id ON names (id);
+ALTER TABLE identity ADD COLUMN forgotten xid8 NOT NULL DEFAULT '0';
+"""
+
+MIGRATIONS = (_FIRST, _SECOND)
 """Each brings the tables from one version to the next; a step that was released never changes."""

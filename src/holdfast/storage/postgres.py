@@ -7,6 +7,7 @@ its lines, and is fenced.
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,26 @@ SELECT h.*, h.expires > clock_timestamp() AS lasts,
     EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
 FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF h
 """
+
+_CHANGED = """
+SELECT n.key FROM heads h JOIN names n USING (id)
+WHERE h.version >= $2::text::xid8 AND n.folder = $1
+UNION SELECT key FROM removals WHERE folder = $1 AND version >= $2::text::xid8
+"""
+_REMOVED = """
+INSERT INTO removals (key, folder, version) VALUES ($1, $2, pg_current_xact_id())
+ON CONFLICT (key) DO UPDATE SET version = excluded.version, at = excluded.at
+"""
+# Whoever was away for longer compares all names.
+_FORGET_REMOVALS = """
+WITH old AS (
+    DELETE FROM removals WHERE at < clock_timestamp() - interval '7 days' RETURNING version
+)
+UPDATE identity SET forgotten = (SELECT version FROM old ORDER BY version DESC LIMIT 1)
+WHERE forgotten < (SELECT version FROM old ORDER BY version DESC LIMIT 1)
+"""
+_FORGET_CHANCE = 1 / 256
+_XID_DIGITS_MAX = 20
 
 
 class PostgresStore(Store):
@@ -126,26 +147,22 @@ class PostgresStore(Store):
         """The keys that changed, by the transactions that the mark had not seen the end of."""
         check_prefix(prefix)
         now = self._fetch(
-            "SELECT i.name, pg_snapshot_xmin(pg_current_snapshot())::text AS seen FROM identity i"
+            "SELECT i.name, i.forgotten::text AS forgotten,"
+            " pg_snapshot_xmin(pg_current_snapshot())::text AS seen FROM identity i"
         )[0]
         identity, _, seen = mark.partition(":")
         new = f"{now['name'].hex}:{now['seen']}"
-        if identity != now["name"].hex or not seen.isdecimal():
+        known = identity == now["name"].hex and seen.isdecimal() and len(seen) < _XID_DIGITS_MAX
+        if not known or int(seen) <= int(now["forgotten"]):
             return Changes(new, None, listed=True)
-        rows = self._fetch(
-            "SELECT n.key FROM names n JOIN heads h USING (id)"
-            " WHERE n.folder = $1 AND h.version >= $2::text::xid8",
-            prefix,
-            seen,
-        )
-        # A key that went leaves no row behind, so names are to be compared as well.
-        return Changes(new, frozenset(row["key"] for row in rows), listed=True)
+        rows = self._fetch(_CHANGED, prefix, seen)
+        return Changes(new, frozenset(row["key"] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
-        """Every key that has a name, and the id that it stands for."""
+        """Every key that has a name. What else has that name later is known by its etag."""
         check_prefix(prefix)
-        rows = self._fetch("SELECT key, id FROM names WHERE folder = $1", prefix)
-        return {row["key"]: row["id"].hex for row in rows}
+        rows = self._fetch("SELECT key FROM names WHERE folder = $1", prefix)
+        return {row["key"]: "" for row in rows}
 
     def catalog_place(self) -> str | None:
         """In the user's cache directory, for a role that may not keep it in the database."""
@@ -169,6 +186,7 @@ class PostgresStore(Store):
             async with connection.transaction():
                 head = await _free(connection, key)
                 await _forget(connection, key, head["id"])
+                await _note_removal(connection, key)
 
         self.link.run(work, again=False)
 
@@ -274,6 +292,7 @@ async def _move(connection: Connection, key: str, to: str) -> None:
             to.rpartition("/")[0] + "/",
             fold_id(to),
         )
+        await _note_removal(connection, key)
         # Whoever wrote it under its old name is fenced off.
         await connection.execute(
             "UPDATE heads SET epoch = epoch + 1, holder = NULL, version = pg_current_xact_id()"
@@ -315,6 +334,12 @@ async def _forget(connection: Connection, key: str, id: Any) -> None:
     for table in ("pieces", "documents", "heads"):
         await connection.execute(f"DELETE FROM {table} WHERE id = $1", id)  # noqa: S608 - ours
     await connection.execute("DELETE FROM names WHERE key = $1", key)
+
+
+async def _note_removal(connection: Connection, key: str) -> None:
+    await connection.execute(_REMOVED, key, key.rpartition("/")[0] + "/")
+    if random.random() < _FORGET_CHANCE:  # noqa: S311 - now and then is enough
+        await connection.execute(_FORGET_REMOVALS)
 
 
 def _entry(row: Any) -> Entry:
