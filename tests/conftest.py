@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 from pathlib import Path
@@ -20,6 +21,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The servers of ``servers.py`` are there for every room."""
+    place = Path(__file__).with_name("servers.py")
+    spec = importlib.util.spec_from_file_location("servers", place)
+    if place.exists() and spec is not None and spec.loader is not None:
+        servers = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(servers)
+        config.pluginmanager.register(servers, "servers")
 
 
 @pytest.fixture(autouse=True, scope="session")
