@@ -6,12 +6,16 @@ import argparse
 import os
 import sys
 import tempfile
+from contextlib import ExitStack
+from typing import Any
 
 from bench.branching import Archive, Fork
 from bench.catalogue import Feeding, Lists, Search
 from bench.child import ROOT
 from bench.fresh import Bytes, Imports, Load, Memory, Syncs
 from bench.live import Append, Flush, Growth
+from bench.recovery import peers
+from bench.stores import Postgres, SQLite
 from bench.table import show, write
 
 # In the checkout and ignored by git: a temporary directory of the system may be memory.
@@ -30,6 +34,8 @@ CASES = (
     Feeding,
     Fork,
     Archive,
+    SQLite,
+    Postgres,
 )
 
 
@@ -40,7 +46,7 @@ def main() -> int:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="less of everything, under a minute; nothing is written",
+        help="less of everything, about three minutes; nothing is written",
     )
     parser.add_argument("--rounds", type=int, default=0, help="5, or 3 with --quick")
     parser.add_argument("--only", nargs="+", choices=names, help="some lines; nothing is written")
@@ -48,6 +54,8 @@ def main() -> int:
     chosen = parser.parse_args()
     rounds = chosen.rounds or (3 if chosen.quick else 5)
     cases = [names[name](quick=chosen.quick) for name in chosen.only or names]
+    if not chosen.only and not chosen.quick:
+        peers.install()
     run(cases, rounds)
     lines = [line for case in cases for line in case.lines()]
     print(show(lines))
@@ -59,18 +67,29 @@ def main() -> int:
 def run(cases: list, rounds: int) -> None:
     """Every case in every round, so that a slow minute of the machine hits all of them."""
     os.makedirs(_SCRATCH, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=_SCRATCH) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-", dir=_SCRATCH) as folder,
+        ExitStack() as after,
+    ):
         for case in cases:
-            if hasattr(case, "prepare"):
-                print(f"preparing {type(case).__name__.lower()}", file=sys.stderr)
-                place = os.path.join(folder, type(case).__name__.lower())
-                os.mkdir(place)
-                case.prepare(place)
+            _prepare(case, folder, after)
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
             for case in cases:
                 with tempfile.TemporaryDirectory(dir=folder) as scratch:
                     case.measure(scratch)
+
+
+def _prepare(case: Any, folder: str, after: ExitStack) -> None:
+    """What a case needs in every round is made once; what it started is ended with the run."""
+    if hasattr(case, "finish"):
+        after.callback(case.finish)
+    if hasattr(case, "prepare"):
+        name = type(case).__name__.lower()
+        print(f"preparing {name}", file=sys.stderr)
+        place = os.path.join(folder, name)
+        os.mkdir(place)
+        case.prepare(place)
 
 
 if __name__ == "__main__":

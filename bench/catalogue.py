@@ -15,7 +15,7 @@ import holdfast
 from bench import rivals
 from bench.child import ask
 from bench.crowd import COMMON, PATH, PHRASE, RARE, Crowd
-from bench.figures import Line, exponent, line_of, median, micros, millis
+from bench.figures import Line, alternated, exponent, line_of, median, micros, millis
 from bench.workload import record, step
 
 __all__ = ["Feeding", "Lists", "Search"]
@@ -78,7 +78,7 @@ class Lists:
             for size in self._sizes:
                 with holdfast.open(self._store(size)) as hf:
                     assert len(hf.list(_PAGE)) == _PAGE
-                    ours, bare, plain = _alternated(
+                    ours, bare, plain = alternated(
                         self._calls,
                         lambda hf=hf: hf.list(_PAGE),
                         lambda: floor.execute(select).fetchall(),
@@ -239,7 +239,7 @@ class Search:
             for name, query in self._queries.items():
                 match = query if name == "phrase" else f'"{query}"'
                 assert hf.search(query), query
-                spent = _alternated(
+                spent = alternated(
                     self._calls, lambda query=query: hf.search(query), *_bare_queries(bare, match)
                 )
                 for found, one in zip((self._ours, self._bare, self._whole), spent, strict=True):
@@ -386,14 +386,3 @@ def _restless(hf: Any, id: str) -> Callable[[], None]:
         thread.join()
 
     return stop
-
-
-def _alternated(count: int, *works: Callable[[], Any]) -> list[float]:
-    """The median nanoseconds of each, called in turn."""
-    spent: list[list[int]] = [[] for _ in works]
-    for _ in range(count):
-        for work, times in zip(works, spent, strict=True):
-            begin = time.perf_counter_ns()
-            work()
-            times.append(time.perf_counter_ns() - begin)
-    return [median(times) for times in spent]

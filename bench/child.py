@@ -174,6 +174,46 @@ def flush_often(store: str, count: str) -> int:
     return int(count)
 
 
+def flush_many(store: str, sessions: str, each: str, how: str) -> int:
+    """Append and flush in many sessions at once, in one event loop or in a thread each."""
+    import asyncio
+    from threading import Thread
+
+    import holdfast
+
+    async def atalk(session: Any) -> None:
+        for number in range(int(each)):
+            session.user(f"message {number}")
+            await session.aflush()
+
+    def talk(session: Any) -> None:
+        for number in range(int(each)):
+            session.user(f"message {number}")
+            session.flush()
+
+    async def loop() -> None:
+        await asyncio.gather(*map(atalk, opened))
+
+    with holdfast.open(store) as hf:
+        opened = [hf.session(f"many-{number}") for number in range(int(sessions))]
+        for session in opened:
+            session.user("first")
+            session.flush()
+        threads = [Thread(target=talk, args=(session,)) for session in opened]
+        os.getppid()
+        if how == "loop":
+            asyncio.run(loop())
+        else:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        os.getppid()
+        for session in opened:
+            session.close()
+    return int(sessions) * int(each)
+
+
 def crowded(store: str) -> dict[str, float]:
     """Milliseconds of what is asked of a large store: the first call, and those that follow.
 
@@ -213,6 +253,7 @@ JOBS = {
         memory_session,
         write_session,
         flush_often,
+        flush_many,
         crowded,
     )
 }

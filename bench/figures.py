@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-__all__ = ["Line", "exponent", "line_of", "median", "micros", "millis"]
+__all__ = ["Line", "alternated", "exponent", "line_of", "median", "micros", "millis"]
 
 median = statistics.median
 
@@ -53,3 +54,14 @@ def micros(nanoseconds: float) -> str:
 def millis(nanoseconds: float) -> str:
     """A duration for people."""
     return f"{nanoseconds / 1e6:.1f} ms"
+
+
+def alternated(count: int, *works: Callable[[], Any]) -> list[float]:
+    """The median nanoseconds of each, called in turn, so that all see the same machine."""
+    spent: list[list[int]] = [[] for _ in works]
+    for _ in range(count):
+        for work, times in zip(works, spent, strict=True):
+            begin = time.perf_counter_ns()
+            work()
+            times.append(time.perf_counter_ns() - begin)
+    return [median(times) for times in spent]

@@ -35,7 +35,7 @@ from. Marks are at-most values. Workload: user 200 B, assistant 1 KB, tool call 
 
 def show(lines: Sequence[Line]) -> str:
     """The lines as text."""
-    width = max(len(line.what) for line in lines)
+    width = max((len(line.what) for line in lines), default=0)
     rows = [
         f"{line.what:{width}}  {line.ratio:7.3f}  {_spread(line):15} {_mark(line):>6}"
         f" {_verdict(line):6} {line.ours:>20} {line.floor:>20}"
