@@ -3,23 +3,24 @@
 An append puts its bytes into the log's queue and returns. One thread of the store takes what all
 logs have waiting and hands it to the backend as one batch, so that many sessions share each round
 trip. What the backend cannot store kills that log for good: its next append or sync raises, and
-``unsaved()`` has what was accepted and is not known to be stored.
+``unsaved()`` has what was accepted and is not known to be stored. Only a store without space does
+not: what waits is kept, the next append or sync says so, and the one after that tries again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from typing import NamedTuple
 
-from holdfast.errors import StoreError, Unavailable
+from holdfast.errors import StoreError, StoreFull, Unavailable
 from holdfast.storage.base import Log
 from holdfast.storage.disk import forks
 
-__all__ = ["Packet", "Sender", "SendingLog"]
+__all__ = ["Packet", "Sender", "SendingLog", "joined"]
 
 _BATCH_BYTES_MAX = 4 << 20
 _WAITING_BYTES_MAX = 64 << 20
@@ -34,6 +35,22 @@ class Packet(NamedTuple):
     start: int
     """The offset at which they belong: whoever finds the log at another length did not send it."""
     data: bytes
+
+
+def joined(packets: Sequence[Packet]) -> list[list[Packet]]:
+    """The packets in runs that may be stored as one: of one log and epoch, each after the last.
+
+    Two objects of one log may have taken lines for the same place. They are never put together:
+    the second one finds the place taken, and is told so.
+    """
+    runs: list[list[Packet]] = []
+    for packet in packets:
+        last = runs[-1][-1] if runs else None
+        if last and packet[:3] == (last.key, last.epoch, last.start + len(last.data)):
+            runs[-1].append(packet)
+        else:
+            runs.append([packet])
+    return runs
 
 
 Send = Callable[[Sequence[Packet]], list[StoreError | None]]
@@ -57,16 +74,29 @@ class Sender:
         self._closed = False
         self._forks = forks.count
 
-    def submit(self, log: SendingLog, size: int) -> None:
-        """There is something to send. Waits only while far too much is waiting already."""
+    def reserve(self, size: int) -> None:
+        """Count bytes that are about to wait. Waits only while far too much is waiting already."""
         self._renew_after_fork()
         with self._condition:
             if self._bytes > _WAITING_BYTES_MAX:
                 self._wait_for_room()
             self._bytes += size
+
+    def give_up(self, size: int) -> None:
+        """Bytes that were counted are not going to wait."""
+        with self._condition:
+            self._bytes -= size
+            self._condition.notify_all()
+
+    def submit(self, log: SendingLog) -> None:
+        """There is something to send."""
+        self._renew_after_fork()
+        with self._condition:
             self._waiting[log] = None
-            self._start()
-            self._condition.notify()
+            started = self._start()
+            self._condition.notify_all()
+        if not started:
+            self._serve()
 
     def close(self) -> None:
         """Send what is waiting, then stop."""
@@ -96,25 +126,41 @@ class Sender:
             self._condition, self._thread = threading.Condition(), None
             self._waiting, self._bytes = {}, 0
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
+        """See to it that the thread runs; False if the interpreter is too far gone for threads."""
         self._closed = False
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            with contextlib.suppress(RuntimeError):  # the interpreter is about to end
+            try:
                 thread.start()
-                self._thread = thread
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
 
     def _run(self) -> None:
         while logs := self._wait():
-            batch = _next_batch(logs)
-            packets = [packet for _, some in batch for packet in some]
-            try:
-                results = self._send(packets)
-            except StoreError as error:
-                results = [error] * len(packets)
-            except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
-                results = [Unavailable(f"sending failed: {error}")] * len(packets)
-            self._settle(batch, results)
+            self._send_some(logs)
+
+    def _serve(self) -> None:
+        """Send everything here and now, where there can be no thread."""
+        while logs := [log for log in tuple(self._waiting) if log.has_waiting]:
+            self._send_some(logs)
+
+    def _send_some(self, logs: list[SendingLog]) -> None:
+        batch = _next_batch(logs)
+        packets = [packet for _, some in batch for packet in some]
+        results: list[StoreError | None]
+        try:
+            results = self._send(packets)
+            if len(results) != len(packets):
+                raise RuntimeError("not every packet was answered for")
+        except StoreError as error:
+            results = [error] * len(packets)
+        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
+            said = f"sending failed: {str(error) or type(error).__name__}"
+            results = [Unavailable(said, outcome="unknown")] * len(packets)
+        self._settle(batch, results)
 
     def _wait(self) -> list[SendingLog]:
         """The logs that have something to send, whoever waited longest first; none at the end."""
@@ -167,26 +213,36 @@ class SendingLog(Log):
         self._queue: list[Packet] = []
         self._end: int | None = None
         self._failed: StoreError | None = None
+        self._full: StoreFull | None = None
         self._state = threading.Condition()
+        self._forks = forks.count
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
         """Accept the bytes. Raises what became of earlier ones, if they could not be stored."""
+        self._renew_after_fork()
+        with self._state:
+            self._check()
         if self._end is None:
             end = self.stored_size()
             with self._state:
                 self._end = end if self._end is None else self._end
-        with self._state:
-            self._check()
-            packet = Packet(self._key, epoch, self._end, bytes(data))
-            self._queue.append(packet)
-            self._end += len(data)
-        self._sender.submit(self, len(data))
+        # Before they are accepted: what is refused here must not be sent later.
+        self._sender.reserve(len(data))
+        try:
+            with self._state:
+                self._check()
+                packet = Packet(self._key, epoch, self._end, bytes(data))
+                self._queue.append(packet)
+                self._end += len(data)
+        except BaseException:
+            self._sender.give_up(len(data))
+            raise
+        self._sender.submit(self)
 
     def sync(self) -> None:
         """Return once everything that was accepted here is stored."""
+        self._settled()
         with self._state:
-            while self._queue and self._failed is None:
-                self._state.wait()
             self._check()
 
     def read(self, start: int = 0) -> Iterator[bytes]:
@@ -219,6 +275,7 @@ class SendingLog(Log):
 
     def unsaved(self) -> bytes:
         """What was accepted and is not known to be stored."""
+        self._renew_after_fork()
         with self._state:
             return b"".join(packet.data for packet in self._queue)
 
@@ -230,7 +287,7 @@ class SendingLog(Log):
     @property
     def has_waiting(self) -> bool:
         """Whether there is something to send."""
-        return bool(self._queue) and self._failed is None
+        return bool(self._queue) and self._failed is None and self._full is None
 
     def take(self, room: int) -> list[Packet]:
         """For the sender: packets up to so many bytes, at least one; they stay in the queue."""
@@ -251,7 +308,7 @@ class SendingLog(Log):
             stored = 0
             for error in errors:
                 if error is not None:
-                    self._failed = self._failed or error
+                    self._note(error)
                     break
                 stored += 1
             size = sum(len(packet.data) for packet in packets[:stored])
@@ -262,15 +319,38 @@ class SendingLog(Log):
             self._state.notify_all()
             return size
 
+    def _note(self, error: StoreError) -> None:
+        # One of its own: an error carries what its session did not save, and others failed too.
+        mine = copy(error)
+        mine.fields = dict(error.fields)
+        mine.__cause__ = error.__cause__
+        if isinstance(mine, StoreFull):
+            self._full = mine
+        else:
+            self._failed = mine
+
     def _check(self) -> None:
         if self._failed is not None:
             raise self._failed.with_traceback(None)
+        full, self._full = self._full, None
+        if full is not None:
+            raise full  # said once; whoever comes again wants it tried again
 
     def _settled(self) -> None:
         """Wait for what is under way; a log that failed can still be read as far as it came."""
+        self._renew_after_fork()
+        if self.has_waiting:
+            self._sender.submit(self)  # it may have been full when this was tried before
         with self._state:
-            while self._queue and self._failed is None:
+            while self.has_waiting:
                 self._state.wait()
+
+    def _renew_after_fork(self) -> None:
+        """In a forked child what waits is the parent's, which sends it."""
+        if self._forks != forks.count:
+            self._forks = forks.count
+            self._state = threading.Condition()
+            self._queue, self._end = [], None
 
     @abstractmethod
     def stored(self, start: int) -> Iterator[bytes]:
