@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from holdfast.errors import (
     Forbidden,
@@ -32,9 +36,12 @@ _MIGRATION_LOCK = 0x486F6C64
 _CHANNEL = "holdfast"
 _BACK_OFF_S = 0.05
 _BACK_OFF_MAX_S = 2.0
+_FIRST_S = 5.0
 # Worth another try: the connection broke, the server is going or coming, or two were in each
 # other's way.
-_AGAIN = ("08", "40", "57P", "53300")
+_AGAIN = ("08", "40", "57P", "53300", "23505")
+# What the server did in such a statement it may have done in full, or not at all.
+_UNKNOWN = ("08", "57P")
 _FULL = ("53100", "53200", "53400")
 _REFUSED = ("28", "42501", "0P")
 
@@ -55,6 +62,17 @@ class Options:
 def read_options(url: str) -> tuple[str, Options]:
     """The address as PostgreSQL knows it, and our own options. Raises UsageError."""
     parts = urlsplit(url)
+    with contextlib.suppress(ValueError):
+        parts.port  # noqa: B018 - reading it is the check
+        return _split(parts)
+    # Not shown: what stands in the place of a port is often a part of the password.
+    raise UsageError(
+        "the port in the address of the database is not a number",
+        remedy="Write @, :, / and # in a user name or password as %40, %3A, %2F and %23.",
+    )
+
+
+def _split(parts: SplitResult) -> tuple[str, Options]:
     values = dict(parse_qsl(parts.query, keep_blank_values=True))
     options = Options(values)
     return urlunsplit(parts._replace(query=urlencode(values))), options
@@ -80,6 +98,7 @@ class Link:
         self._slots: asyncio.Semaphore | None = None
         self._forks = forks.count
         self._migrated = False
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: Connection | None = None
         self._changed: dict[str, list[threading.Event]] = {}
 
@@ -116,7 +135,10 @@ class Link:
                 self._changed.pop(name, None)
 
     def close(self) -> None:
-        """Close the connections and end the thread; it can be used again."""
+        """Close the connections and end the thread; it can be used again.
+
+        Whoever still waits for an answer gets Unavailable.
+        """
         self._renew_after_fork()
         with self._lock:
             loop, thread = self._loop, self._thread
@@ -132,18 +154,42 @@ class Link:
 
     def _on_thread(self, work: Coroutine[Any, Any, T]) -> T:
         self._renew_after_fork()
-        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+        with self._lock:
+            try:
+                loop = self._started()
+            except RuntimeError as error:  # the interpreter is about to end
+                work.close()
+                raise Unavailable(f"PostgreSQL cannot be reached any more: {error}") from error
+            # Under the lock: what is begun before a close is called off by it.
+            future = asyncio.run_coroutine_threadsafe(self._counted(work), loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Unavailable("the store was closed meanwhile", outcome="unknown") from None
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._slots = asyncio.Semaphore(self._options.connections)
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="holdfast-postgres", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+        if self._loop is None:
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(
+                target=loop.run_forever, name="holdfast-postgres", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError:
+                loop.close()
+                raise
+            self._slots = asyncio.Semaphore(self._options.connections)
+            self._loop, self._thread = loop, thread
+        return self._loop
+
+    async def _counted(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        finally:
+            self._tasks.discard(task)
 
     def _renew_after_fork(self) -> None:
         """A child has neither the thread nor a right to the parent's connections."""
@@ -152,13 +198,14 @@ class Link:
             _abandoned.append((self._loop, self._idle, self._listener))
             self._lock = threading.Lock()
             self._loop = self._thread = self._slots = self._listener = None
-            self._idle, self._changed = [], {}
+            self._idle, self._changed, self._tasks = [], {}, set()
 
     # -- on the thread -----------------------------------------------------------------------
 
     async def _tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool) -> T:
-        until = time.monotonic() + self._options.retry_s
+        begun = time.monotonic()
         wait = _BACK_OFF_S
+        unknown = False
         assert self._slots is not None
         while True:
             connected = False
@@ -176,9 +223,13 @@ class Link:
             except HoldfastError:
                 raise
             except Exception as error:
-                retriable = _is_retriable(error) and (again or not connected)
-                if not retriable or time.monotonic() + wait > until:
-                    raise _typed(error, unknown=connected and not again) from error
+                unknown = unknown or (connected and _is_unknown(error))
+                retriable = _is_retriable(error) and (again or not unknown)
+                # Of a server that was never reached it is told soon: the address may be wrong.
+                first = not self._migrated and not connected
+                patience = min(self._options.retry_s, _FIRST_S if first else math.inf)
+                if not retriable or time.monotonic() + wait > begun + patience:
+                    raise _typed(error, unknown=unknown, again=again) from error
             await asyncio.sleep(wait * (0.5 + random.random()))  # noqa: S311 - spreads the rush
             wait = min(wait * 2, _BACK_OFF_MAX_S)
 
@@ -232,7 +283,7 @@ class Link:
         except HoldfastError:
             raise
         except Exception as error:
-            raise _typed(error, unknown=False) from error
+            raise _typed(error, unknown=False, again=True) from error
 
     def _hear(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         with self._lock:
@@ -241,6 +292,10 @@ class Link:
                     heard.set()
 
     async def _hang_up(self) -> None:
+        others = [task for task in self._tasks if not task.done()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         for connection in [*self._idle, *([self._listener] if self._listener else [])]:
             with contextlib.suppress(Exception):
                 await connection.close(timeout=2)
@@ -257,7 +312,9 @@ async def _migrate(connection: Connection, schema: str) -> None:
             return
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
-        await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        # Not "if not exists": that needs the right to make one even where it is there.
+        if await connection.fetchval("SELECT to_regnamespace($1)", schema) is None:
+            await connection.execute(f"CREATE SCHEMA {schema}")
         await connection.execute(f"SET LOCAL search_path TO {schema}")
         await connection.execute("CREATE TABLE IF NOT EXISTS migrations (version int NOT NULL)")
         version = await connection.fetchval("SELECT version FROM migrations") or 0
@@ -275,16 +332,32 @@ def _is_retriable(error: BaseException) -> bool:
         return str(state).startswith(_AGAIN)
     if type(error).__name__ in ("InterfaceError", "InternalClientError"):
         return True
+    if isinstance(error, (ssl.SSLError, socket.gaierror)):
+        return False  # a certificate or a name is wrong, and stays so
     return isinstance(error, (OSError, asyncio.TimeoutError, EOFError))
 
 
-def _typed(error: Exception, *, unknown: bool) -> HoldfastError:
+def _is_unknown(error: BaseException) -> bool:
+    """Whether what was asked may have been done: any other error takes the transaction back."""
+    state = getattr(error, "sqlstate", None)
+    return state is None or str(state).startswith(_UNKNOWN)
+
+
+def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
     state = getattr(error, "sqlstate", None) or ""
     said = f"PostgreSQL: {str(error) or type(error).__name__}"
+    if type(error).__name__ == "ClientConfigurationError":
+        return UsageError("PostgreSQL: the address or an option in it is wrong")
+    if isinstance(error, ssl.SSLError):
+        return Unavailable(
+            f"{said}: no secure connection", remedy="Check the certificates and sslmode."
+        )
     if state.startswith(_FULL):
         return StoreFull(said)
     if state.startswith(_REFUSED):
         return Forbidden(said, remedy="Check user, password and rights of the role.")
+    if unknown and again:
+        return Unavailable(said, outcome="unknown")
     if unknown:
         return Unavailable(
             f"{said}; whether it was stored is not known",

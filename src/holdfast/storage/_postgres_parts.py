@@ -12,7 +12,7 @@ from holdfast.errors import Conflict, Fenced, Locked, StoreError
 from holdfast.model import fold_id
 from holdfast.storage._holders import Holder, Renewer, this_holder
 from holdfast.storage._postgres_link import Link
-from holdfast.storage._sending import Packet, Sender, SendingLog
+from holdfast.storage._sending import Packet, Sender, SendingLog, joined
 from holdfast.storage._zstd import unpacked
 from holdfast.storage.base import CHUNK_BYTES, Documents, Lease, check_document_name
 from holdfast.storage.disk import forks
@@ -20,17 +20,35 @@ from holdfast.storage.disk import forks
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-__all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "etag_of", "made", "send", "stale"]
+__all__ = [
+    "PostgresDocuments",
+    "PostgresLease",
+    "PostgresLog",
+    "check_free",
+    "etag_of",
+    "made_and_locked",
+    "renew",
+    "send",
+    "stale",
+    "unarchive",
+    "whole_log",
+    "write_pieces",
+]
 
-_PIECES_AT_ONCE = 32
+# Rows grow from one reading to the next, as long as that many bytes are not reached.
+_READ_BYTES = 1 << 20
+_ROWS_FIRST = 4
+_ROWS_MAX = 256
 FRAME_BYTES = 1 << 20
 
 # One statement for all logs of a batch: a head that moved on, or belongs to another epoch, gives no
-# row, and then nothing of that log is stored.
+# row, and then nothing of that log is stored. One key may be there twice, from a writer that lost
+# it and from the one that has it now: so each row is known by its number, and not by its key.
 _APPEND = """
 WITH input AS (
-    SELECT n.id, i.epoch, i.start, i.data
-    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[]) AS i(key, epoch, start, data)
+    SELECT n.id, i.epoch, i.start, i.data, i.number
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[])
+        WITH ORDINALITY AS i(key, epoch, start, data, number)
     JOIN names n USING (key)
     ORDER BY n.id
 ), moved AS (
@@ -39,15 +57,16 @@ WITH input AS (
         version = pg_current_xact_id(), generation = greatest(h.generation, 1)
     FROM input i
     WHERE h.id = i.id AND h.epoch = i.epoch AND h.size = i.start AND NOT h.archived
-    RETURNING h.id, h.generation
+    RETURNING h.generation, i.number
 ), stored AS (
     INSERT INTO pieces (id, generation, start, size, data)
-    SELECT i.id, m.generation, i.start, length(i.data), i.data FROM input i JOIN moved m USING (id)
+    SELECT i.id, m.generation, i.start, length(i.data), i.data
+    FROM input i JOIN moved m USING (number)
     RETURNING id
 ), told AS (
     SELECT pg_notify('holdfast', string_agg(id::text, ',')) FROM stored HAVING count(*) < 200
 )
-SELECT n.key FROM stored s JOIN names n USING (id) LEFT JOIN told ON true
+SELECT m.number FROM moved m LEFT JOIN told ON true
 """
 _READ = """
 SELECT start, size, data, packed FROM pieces
@@ -56,41 +75,30 @@ WHERE id = $1 AND generation = $2 AND start + size > $3 AND start >= coalesce(
 ORDER BY start LIMIT $4
 """
 _HEAD = """
-SELECT h.* FROM names n JOIN heads h USING (id) WHERE n.key = $1
+SELECT h.*, h.expires > clock_timestamp() AS lasts FROM names n JOIN heads h USING (id)
+WHERE n.key = $1
 """
+# The name too: who waited for the head of a key that was moved meanwhile must not find it.
+LOCKED = f"{_HEAD} FOR UPDATE OF n, h"
 
 
 def send(link: Link, packets: Sequence[Packet]) -> list[StoreError | None]:
     """Store a batch; the outcome of a broken connection is looked up, never guessed."""
-    joined = _joined(packets)
-    found = link.run(lambda connection: _send(connection, joined))
-    return [found.get((packet.key, packet.epoch)) for packet in packets]
+    runs = joined(packets)
+    whole = [run[0]._replace(data=b"".join(packet.data for packet in run)) for run in runs]
+    found = link.run(lambda connection: _send(connection, whole))
+    return [error for run, error in zip(runs, found, strict=True) for _ in run]
 
 
-def _joined(packets: Sequence[Packet]) -> list[Packet]:
-    """The packets of each log as one."""
-    by_log: dict[tuple[str, int], list[Packet]] = {}
-    for packet in packets:
-        by_log.setdefault((packet.key, packet.epoch), []).append(packet)
-    return [
-        Packet(key, epoch, some[0].start, b"".join(packet.data for packet in some))
-        for (key, epoch), some in by_log.items()
-    ]
-
-
-async def _send(
-    connection: Connection, packets: list[Packet]
-) -> dict[tuple[str, int], StoreError | None]:
+async def _send(connection: Connection, packets: list[Packet]) -> list[StoreError | None]:
     # It may be the second try after a lost connection. What the first one stored does not fit a
     # second time, gives no row, and is then found in its place.
     rows = await connection.fetch(_APPEND, *_columns(packets))
-    stored = {row["key"] for row in rows}
-    return {
-        (packet.key, packet.epoch): None
-        if packet.key in stored
-        else await _outcome(connection, packet)
-        for packet in packets
-    }
+    stored = {row["number"] for row in rows}
+    return [
+        None if number in stored else await _outcome(connection, packet)
+        for number, packet in enumerate(packets, 1)
+    ]
 
 
 def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:
@@ -104,24 +112,24 @@ def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:
 
 async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
     """Why a packet was not stored; None if it is there, stored by an earlier try."""
-    head = await connection.fetchrow(_HEAD, packet.key)
-    if head is None:
-        return stale(packet.key)
-    if head["archived"] and head["epoch"] == packet.epoch:
-        await unarchive(connection, head)
-        rows = await connection.fetch(_APPEND, *_columns([packet]))
-        return None if rows else stale(packet.key)
-    end = packet.start + len(packet.data)
-    if head["size"] < end:
-        return stale(packet.key)
-    rows = await connection.fetch(_READ, head["id"], head["generation"], packet.start, 1)
-    if rows and rows[0]["start"] == packet.start and bytes(rows[0]["data"]) == packet.data:
-        return None
-    return stale(packet.key)
+    async with connection.transaction():
+        # Locked: whoever takes the key over meanwhile must not lose what is added then.
+        head = await connection.fetchrow(LOCKED, packet.key)
+        if head is None:
+            return stale(packet.key)
+        if head["archived"] and head["epoch"] == packet.epoch:
+            await unarchive(connection, head)
+            rows = await connection.fetch(_APPEND, *_columns([packet]))
+            return None if rows else stale(packet.key)
+        if head["size"] < packet.start + len(packet.data):
+            return stale(packet.key)
+        rows = await connection.fetch(_READ, head["id"], head["generation"], packet.start, 1)
+        found = rows and (rows[0]["start"], bytes(rows[0]["data"]))
+        return None if found == (packet.start, packet.data) else stale(packet.key)
 
 
 async def unarchive(connection: Connection, head: Any) -> None:
-    """The plain pieces of a packed log."""
+    """The plain pieces of a packed log, whose head is locked."""
     async with connection.transaction():
         whole = await whole_log(connection, head)
         await write_pieces(connection, head["id"], head["generation"], whole, pack=False)
@@ -182,6 +190,15 @@ async def made(connection: Connection, key: str) -> UUID:
                 await connection.execute("INSERT INTO heads (id) VALUES ($1)", id)
 
 
+async def made_and_locked(connection: Connection, key: str) -> Any:
+    """The head of a key, which is made if there is none, locked until the transaction ends."""
+    while True:
+        head = await connection.fetchrow(LOCKED, key)
+        if head is not None:
+            return head
+        await made(connection, key)
+
+
 async def put_document(connection: Connection, id: UUID, name: str, data: bytes) -> None:
     """Replace one document."""
     await connection.execute(
@@ -217,7 +234,10 @@ class PostgresLog(SendingLog):
         head = self._head()
         if head is None:
             return
-        while rows := self._rows(head, start):
+        count = _ROWS_FIRST
+        while rows := self._rows(head, start, count):
+            full = sum(row["size"] for row in rows) >= _READ_BYTES
+            count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
             for row in rows:
                 plain = unpacked(row["data"], row["size"]) if row["packed"] else row["data"]
                 part = plain[max(0, start - row["start"]) :]
@@ -277,7 +297,7 @@ class PostgresLog(SendingLog):
     async def _fenced(self, connection: Connection, epoch: int) -> Any:
         if epoch == 0:
             await made(connection, self._key)
-        head = await connection.fetchrow(f"{_HEAD} FOR UPDATE OF h", self._key)
+        head = await connection.fetchrow(LOCKED, self._key)
         if head is None or head["epoch"] != epoch:
             raise stale(self._key)
         return head
@@ -285,11 +305,9 @@ class PostgresLog(SendingLog):
     def _head(self) -> Any:
         return self._link.run(lambda connection: connection.fetchrow(_HEAD, self._key))
 
-    def _rows(self, head: Any, start: int) -> list[Any]:
+    def _rows(self, head: Any, start: int, count: int) -> list[Any]:
         return self._link.run(
-            lambda connection: connection.fetch(
-                _READ, head["id"], head["generation"], start, _PIECES_AT_ONCE
-            )
+            lambda connection: connection.fetch(_READ, head["id"], head["generation"], start, count)
         )
 
 
@@ -320,10 +338,9 @@ class PostgresDocuments(Documents):
         async def work(connection: Connection) -> None:
             nonlocal tried
             again, tried = tried, True
-            id = await made(connection, self._key)
             async with connection.transaction():
                 # The head is locked, since a row that is not there yet cannot be.
-                await connection.fetchrow("SELECT 1 FROM heads WHERE id = $1 FOR UPDATE", id)
+                id = (await made_and_locked(connection, self._key))["id"]
                 old = await connection.fetchval(
                     "SELECT etag FROM documents WHERE id = $1 AND name = $2", id, name
                 )
@@ -421,26 +438,23 @@ class PostgresLease(Lease):
         )
 
     async def _take(self, connection: Connection, holder: Holder, ttl_ms: int) -> int:
-        id = await made(connection, self._key)
         async with connection.transaction():
-            head = await connection.fetchrow(
-                "SELECT epoch, holder, expires > clock_timestamp() AS lasts FROM heads"
-                " WHERE id = $1 FOR UPDATE",
-                id,
-            )
-            if head is None:
-                raise stale(self._key)
+            head = await made_and_locked(connection, self._key)
             if head["holder"] == holder.to_bytes():
                 return int(head["epoch"])
             check_free(self._key, head)
-            await connection.execute(
-                "UPDATE heads SET epoch = epoch + 1, holder = $2,"
-                " expires = clock_timestamp() + $3 * interval '1 millisecond' WHERE id = $1",
-                id,
+            # Not below the time: a key of this name may have been dropped or moved away, and
+            # whoever wrote that one must not be taken for the writer of this one.
+            epoch = await connection.fetchval(
+                "UPDATE heads SET holder = $2, epoch = greatest("
+                "epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),"
+                " expires = clock_timestamp() + $3 * interval '1 millisecond'"
+                " WHERE id = $1 RETURNING epoch",
+                head["id"],
                 holder.to_bytes(),
                 ttl_ms,
             )
-            return int(head["epoch"]) + 1
+            return int(epoch)
 
 
 def check_free(key: str, head: Any) -> None:

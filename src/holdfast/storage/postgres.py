@@ -24,7 +24,7 @@ from holdfast.storage._postgres_parts import (
     PostgresLease,
     PostgresLog,
     check_free,
-    made,
+    made_and_locked,
     renew,
     send,
     unarchive,
@@ -61,7 +61,7 @@ FROM names n JOIN heads h USING (id) WHERE h.generation > 0
 _STATE = """
 SELECT h.*, h.expires > clock_timestamp() AS lasts,
     EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
-FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF h
+FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF n, h
 """
 
 _CHANGED = """
@@ -302,8 +302,8 @@ async def _move(connection: Connection, key: str, to: str) -> None:
 
 
 async def _branch(connection: Connection, key: str, to: str, size: int) -> None:
-    id = await made(connection, to)
     async with connection.transaction():
+        await made_and_locked(connection, to)
         source = await connection.fetchrow(
             "SELECT h.* FROM names n JOIN heads h USING (id) WHERE n.key = $1", key
         )
@@ -313,6 +313,7 @@ async def _branch(connection: Connection, key: str, to: str, size: int) -> None:
         if target is None or target["generation"]:
             raise Conflict(f"{to} is taken")
         check_free(to, target)
+        id = target["id"]
         await connection.execute("DELETE FROM documents WHERE id = $1", id)
         whole = await whole_log(connection, source, size)
         await write_pieces(connection, id, 1, whole, pack=False)
