@@ -227,3 +227,19 @@ def test_a_passphrase_is_asked_for(run, library, tmp_path, monkeypatch):
     monkeypatch.setattr(import_, "_may_ask", lambda: True)
     assert run("import", str(path), text="horse\n").code == 0
     assert library.exists("secret")
+
+
+def test_one_path_of_several_is_missing(run, talk, tmp_path):
+    """The others come in; what is missing is named, and the exit code says so."""
+    outcome = run("import", str(tmp_path / "gone.json"), str(talk))
+    assert outcome.code == 1
+    assert outcome.out.split()[0] == "imported"
+    assert "gone.json" in outcome.err
+    assert "1 imported" in outcome.err
+
+
+def test_the_only_path_is_missing(run, tmp_path):
+    """One path that is not there is an error by itself."""
+    outcome = run("import", str(tmp_path / "gone.json"))
+    assert outcome.code == 3
+    assert "gone.json" in outcome.err

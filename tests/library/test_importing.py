@@ -536,3 +536,33 @@ def test_samples_of_all_tools(hf):
         for provider in PROVIDERS:
             assert validate(hf.recover(id, provider=provider).messages, provider).valid
     assert {row.outcome for row in hf.import_all([SAMPLES]).sessions} == {"unchanged"}
+
+
+def test_one_path_of_several_is_missing(hf, tmp_path):
+    """The others still come in, and the report says which did not."""
+    os.mkfifo(tmp_path / "pipe")
+    paths = [
+        write_log(tmp_path / "one", "a"),
+        tmp_path / "gone",
+        tmp_path / "pipe",
+        write_log(tmp_path / "two", "b"),
+    ]
+    report = hf.import_all(paths)
+    assert [said(hf, id) for id in report.ids] == [["a"], ["b"]]
+    assert [one.source for one in report.skipped] == ["gone", "pipe"]
+    assert [type(error) for error in report.errors] == [NotFound, UsageError]
+
+
+def test_damaged_files_among_sessions_are_told(hf, tmp_path):
+    """A file that no reader can know for its own is named where its neighbours came in."""
+    about = {"session_id": "s1", "created_at": "2025-10-05T14:00:00", "title": "One"}
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    (folder / "s1.json").write_text(json.dumps({"metadata": about, "messages": []}))
+    (folder / "s2.json").write_text('{"metadata": {"session_id": "s2')
+    (folder / "notes.json").write_text('{"fine": true}')
+    report = hf.import_all([folder])
+    assert len(report.ids) == 1
+    [one] = report.skipped
+    assert one.source == "s2.json"
+    assert "not valid JSON" in one.reason

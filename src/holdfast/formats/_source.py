@@ -69,6 +69,7 @@ class _Shared:
         self.known: tuple[str, Any] = ("", None)
         self.made: dict[tuple[str, str], Any] = {}
         self.refusal: HoldfastError | None = None
+        self.passed_over: dict[tuple[str, str], None] = {}
 
     def refuse(self, error: HoldfastError) -> None:
         """Keep the first reason for which a file was refused, but not what it was about."""
@@ -161,6 +162,22 @@ class Source:
     def refusal(self) -> HoldfastError | None:
         """Why the first of its files that could not be read was refused; None if all could be."""
         return self._shared.refusal
+
+    def pass_over(self, name: str, reason: str) -> None:
+        """Tell that something is not here, or cannot be read, though a session must be in it."""
+        self._shared.passed_over[self._way + name, reason] = None
+
+    def passed_over(self) -> list[tuple[str, str]]:
+        """What was passed over so far, here and in all parts of the source, each once, and why."""
+        return list(self._shared.passed_over)
+
+    def damage(self, name: str) -> str | None:
+        """Why a file that begins like a JSON document is none; None if it is one, or no JSON."""
+        head = self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip()
+        if head[:1] not in (b"{", b"[") or _is_first_of_many(head):
+            return None
+        known = self._decoded(name)
+        return str(known) if isinstance(known, HoldfastError) else None
 
     def check(self) -> None:
         """Expand a source that is one compressed file to its end, and keep nothing of it.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, InvalidData, NotFound, UsageError
+from holdfast.errors import HoldfastError, InvalidData, UsageError
 from holdfast.formats import (
     Bounds,
     Foreign,
@@ -31,6 +31,8 @@ __all__ = ["ImportRun"]
 
 BUNDLE = "bundle"
 _SEAL_BYTES = 64
+_REASON_CHARS = 300
+_DOCUMENTS = (".json", ".json.gz", ".json.zst")
 
 
 class ImportRun:
@@ -48,15 +50,14 @@ class ImportRun:
         self._passphrase = passphrase
 
     def take(self, path: Given, bounds: Bounds | None) -> None:
-        """Bring in what lies at a path. Raises UsageError and NotFound; the rest is reported."""
+        """Bring in what lies at a path. Whatever is wrong with it is reported."""
         count = len(self.report.sessions) + len(self.report.errors)
         name = _name_of(path)
         try:
             source = self._take(_source(path, self.report, bounds or Bounds()))
+            self._tell_passed_over(source)
             if len(self.report.sessions) + len(self.report.errors) == count:
                 _explain(source)
-        except (UsageError, NotFound):
-            raise
         except HoldfastError as error:
             self._fail(name, error)
 
@@ -72,6 +73,10 @@ class ImportRun:
             else:
                 self._read(reader, part)
         return opened
+
+    def _tell_passed_over(self, source: Source) -> None:
+        for name, reason in source.passed_over():
+            self.report.skipped.append(Skipped(fit_value(name), fit_value(reason[:_REASON_CHARS])))
 
     def _is_bundle(self, source: Source) -> bool:
         if self._format == BUNDLE:
@@ -236,3 +241,14 @@ def _claimed(
     for child in (source if reader is None else source.rest()).children():
         plain = format == "auto" and not (child.is_file and taken)
         yield from _claimed(child, format, general=plain)
+    if source.is_partly_used():
+        _tell_damaged(source)
+
+
+def _tell_damaged(folder: Source) -> None:
+    """Tell of files beside sessions that are damaged, so that no reader knew them for its own."""
+    for file in folder.rest().children():
+        if file.is_file and file.name.endswith(_DOCUMENTS):
+            reason = file.damage(file.name)
+            if reason is not None:
+                file.pass_over(file.name, reason)
