@@ -54,6 +54,9 @@ class Foreign(msgspec.Struct):
     parent: str | None = None
     """The foreign id of the session that this one was forked from."""
     version: str | None = None
+    scope: str | None = None
+    """What tells it from another session of the same foreign id, where that is not unique."""
+    provider_type: str | None = None
     problems: list[str] = msgspec.field(default_factory=list)
 
 
@@ -74,13 +77,14 @@ class Reader(Protocol):
         ...
 
 
-def session_id_of(tool: str, foreign_id: str) -> str:
+def session_id_of(tool: str, foreign_id: str, scope: str | None = None) -> str:
     """The id under which a foreign session is kept here: the same one every time.
 
-    The foreign id stays readable in it; the tool's name and a digest keep apart what differs only
-    by tool, case or characters that an id of ours cannot have.
+    The foreign id stays readable in it; a digest keeps apart what differs only by tool, scope, case
+    or characters that an id of ours cannot have.
     """
-    digest = hashlib.sha256(f"{tool}\0{foreign_id}".encode("utf-8", "surrogatepass")).hexdigest()
+    whole = "\0".join([tool, foreign_id] if scope is None else [tool, foreign_id, scope])
+    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
     readable = _UNFIT.sub("-", foreign_id.lower()).strip("-")[:_READABLE_CHARS_MAX].rstrip("-")
     return "-".join(filter(None, [tool.replace("_", "-"), readable, digest[:_DIGEST_CHARS]]))
 

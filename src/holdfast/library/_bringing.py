@@ -26,6 +26,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _PROBLEMS_MAX = 20
 _PROBLEM_CHARS_MAX = 300
 _TITLE_CHARS_MAX = 2_000
+_NAME_CHARS_MAX = 100
 _LINE_BYTES = 150  # of an event besides its data
 
 
@@ -65,7 +66,7 @@ def bring(
 
     Nothing that is here is ever removed or changed. A session that has nothing new is not opened.
     """
-    id = session_id_of(foreign.tool, foreign.foreign_id)
+    id = session_id_of(foreign.tool, foreign.foreign_id, foreign.scope)
     known = library.state(id) if library.exists(id) else None
     drafts = list(_drafts(foreign, known))
     fresh = [draft for draft in drafts if known is None or draft.key not in known.keys]
@@ -183,7 +184,9 @@ def _record(
         library.limits, message_bytes_max=library.limits.blob_bytes_max
     )
     facade: Any = library
-    options = {"autosave_ms": 0, "snapshot_ms": 0, "durability": "os"}
+    options: dict[str, Any] = {"autosave_ms": 0, "snapshot_ms": 0, "durability": "os"}
+    if foreign.provider_type:
+        options["provider_type"] = fit_value(foreign.provider_type[:_NAME_CHARS_MAX])
     with facade.session(id, clock=clock, limits=limits, **options) as session:
         # By itself: what is recorded at the opening has the time at which the source began.
         _extend(session, drafts[:1], clock)

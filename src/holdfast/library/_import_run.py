@@ -126,7 +126,7 @@ class ImportRun:
         except HoldfastError as error:
             self.report.errors.append(error)
             row = ImportedSession(
-                session_id=session_id_of(foreign.tool, foreign.foreign_id),
+                session_id=session_id_of(foreign.tool, foreign.foreign_id, foreign.scope),
                 tool=foreign.tool,
                 foreign_id=fit_value(foreign.foreign_id),
                 outcome="failed",

@@ -168,3 +168,29 @@ def test_recorded_samples(hf):
         lines = (folder / "events.jsonl").read_text().splitlines()
         assert [e.data["raw"] for e in hf.events(id) if "raw" in e.data] == lines
         assert hf.recover(id).issues == []
+
+
+def test_folders_of_one_name_stay_apart(tmp_path):
+    """Two projects may both have a session named default."""
+    for place in ("one", "two"):
+        folder = tmp_path / place / "default"
+        folder.mkdir(parents=True)
+        (folder / "events.jsonl").write_text(line("user", 1758741017221, content=place) + "\n")
+    with holdfast.open(tmp_path / "store") as hf:
+        [one] = hf.import_(tmp_path / "one")
+        [two] = hf.import_(tmp_path / "two")
+        assert one != two
+        assert hf.state(one).links == hf.state(two).links == {"event-folder": ["default"]}
+
+
+def test_times_as_text(tmp_path):
+    """A time may be written out, also with more digits than are kept."""
+    folder = tmp_path / "iso"
+    folder.mkdir()
+    (folder / "events.jsonl").write_text(
+        line("user", "2025-10-26T10:00:00.123456789Z", content="x")
+    )
+    with holdfast.open(tmp_path / "store") as hf:
+        [id] = hf.import_(folder)
+        [event] = hf.events(id, types=["user"])
+        assert event.timestamp == 1761472800123

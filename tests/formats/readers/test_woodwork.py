@@ -90,3 +90,13 @@ def test_an_empty_session(hf, tmp_path):
     [id] = bring(hf, tmp_path, session(conversation_history=[], workflow_variables={}))
     assert hf.info(id).message_count == 0
     assert hf.recover(id).messages == []
+
+
+def test_two_runs_at_a_terminal_stay_apart(hf, tmp_path):
+    """Each of them has the id ``cli_session``; when they began tells them apart."""
+    other = session(created_at=1758000000.5)
+    [one] = bring(hf, tmp_path, session())
+    [two] = bring(hf, tmp_path, other, "other.json")
+    assert one != two
+    grown = session(last_activity=1759000009.0)
+    assert bring(hf, tmp_path, grown, "grown.json") == [one]

@@ -12,6 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.formats._bounds import decode_document
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers._speech import digest
 
 __all__ = ["READER"]
 
@@ -33,7 +34,8 @@ class EventFolder:
     def read(self, source: Source) -> Iterator[Foreign]:
         """The session: its id is the folder's name, else the file's."""
         problems: list[str] = []
-        drafts = [_draft(line, value) for line, value in source.values(source.name, problems)]
+        lines = list(source.values(source.name, problems))
+        drafts = [_draft(line, value) for line, value in lines]
         plain = source.name.removesuffix(".gz").removesuffix(".zst")
         named = source.folder if plain == _LOG else plain.removesuffix(".jsonl")
         stamps = [draft.timestamp for draft in drafts if draft.timestamp]
@@ -42,6 +44,8 @@ class EventFolder:
             named or source.name,
             drafts,
             created_at=min(stamps, default=None),
+            # Folders of other projects may have the same name; a log only ever grows at its end.
+            scope=digest(next((value for _, value in lines if _is_event(value)), None)),
             problems=problems,
         )
 
@@ -64,8 +68,7 @@ def _is_event(value: Any) -> bool:
         and isinstance(value.get("type"), str)
         and "." not in value["type"]
         and isinstance(value.get("data"), dict)
-        and isinstance(value.get("timestamp"), (int, float))
-        and not isinstance(value.get("timestamp"), bool)
+        and read_time(value.get("timestamp")) is not None
     )
 
 

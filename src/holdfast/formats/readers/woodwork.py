@@ -97,6 +97,8 @@ def _foreign(value: dict[str, Any]) -> Foreign:
         drafts,
         title=value.get("title") if isinstance(value.get("title"), str) else None,
         created_at=created,
+        # Every session at a terminal has the same id there.
+        scope=None if created is None else str(created),
     )
 
 
