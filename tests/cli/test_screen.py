@@ -12,7 +12,7 @@ from holdfast import errors
 from holdfast.apps.cli._app import App, tell
 from holdfast.apps.cli._failure import explain, suggestion
 from holdfast.apps.cli._ink import STYLES
-from holdfast.apps.cli._options import _complete_id
+from holdfast.apps.cli._options import complete_id
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._recovering import print_recovery
 from holdfast.apps.cli._screen import Column, Screen, Span
@@ -204,7 +204,7 @@ def test_completion(library, trip, store_root, damaged):
     """Ids are completed from the store that the line names; a bad one completes nothing."""
     context = click.Context(click.Command("show"))
     context.params = {"store": str(store_root)}
-    assert _complete_id(context, None, "tr") == ["trip-planner"]
-    assert sorted(_complete_id(context, None, "")) == ["broken", "trip-planner"]
+    assert complete_id(context, None, "tr") == ["trip-planner"]
+    assert sorted(complete_id(context, None, "")) == ["broken", "trip-planner"]
     context.params = {"store": "ftp://x"}
-    assert _complete_id(context, None, "") == []
+    assert complete_id(context, None, "") == []
