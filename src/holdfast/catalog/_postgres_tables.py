@@ -119,17 +119,26 @@ async def empty_tables(connection: Connection) -> None:
     """Forget everything; whoever is at work notices by the generation."""
     async with connection.transaction():
         await connection.execute("SELECT 1 FROM catalog_state FOR UPDATE")
-        await connection.execute("UPDATE catalog_state SET generation = gen_random_uuid()")
-        await connection.execute("UPDATE catalog_state SET mark = ''")
+        done = await connection.execute(
+            "UPDATE catalog_state SET generation = gen_random_uuid(), mark = ''"
+        )
+        if done == "UPDATE 0":
+            await connection.execute(
+                "INSERT INTO catalog_state VALUES ($1, gen_random_uuid(), '')", len(MIGRATIONS)
+            )
         await connection.execute(f"TRUNCATE {', '.join(f'catalog_{one}' for one in TABLES)}")
 
 
 async def drop_tables(connection: Connection, schema: str) -> None:
     """Remove every table, as far as they are there."""
-    names = ", ".join(f"{schema}.catalog_{one}" for one in ("state", *TABLES))
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-        await connection.execute(f"DROP TABLE IF EXISTS {names}")
+        await _drop(connection, schema)
+
+
+async def _drop(connection: Connection, schema: str) -> None:
+    names = ", ".join(f"{schema}.catalog_{one}" for one in ("state", *TABLES))
+    await connection.execute(f"DROP TABLE IF EXISTS {names}")
 
 
 async def _state(connection: Connection, schema: str) -> Any:
@@ -151,6 +160,8 @@ async def _migrate(connection: Connection, schema: str) -> None:
         version = await connection.fetchval("SELECT version FROM catalog_state") or 0
     if version > len(MIGRATIONS):
         raise TooNewTables
+    if version == 0:
+        await _drop(connection, schema)  # what is left of tables whose version is not known
     for step in MIGRATIONS[version:]:
         await connection.execute(step)
     await connection.execute("UPDATE catalog_state SET version = $1", len(MIGRATIONS))
