@@ -377,3 +377,123 @@ def test_odd_parts(hf, place):
     assert memory["prefs"].value == {"theme": "dark"}
     assert memory["b/prefs"].value == "second"
     assert "loose words" in [event.data.get("raw") for event in hf.events(id, types=["frame"])]
+
+
+def write_json(path, value):
+    """A document, and the folders it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+
+
+def small(id, words, **metadata):
+    """A session with one message."""
+    return {
+        "version": 1,
+        "sessionId": id,
+        "createdAt": CREATED,
+        "lastSavedAt": SAVED,
+        "state": {"conversation": [message("user", text(words))], "metadata": metadata},
+        "metadata": {},
+    }
+
+
+@pytest.fixture
+def library(tmp_path):
+    """A store of one's own."""
+    with holdfast.open(tmp_path / "library") as opened:
+        yield opened
+
+
+FIRST_DESIGN = {
+    "version": 1,
+    "agentId": "old",
+    "agentType": "task-agent",
+    "createdAt": CREATED,
+    "lastActiveAt": SAVED,
+    "context": {
+        "core": {"systemPrompt": "Be kind.", "history": [{"role": "user", "content": "hello"}]},
+        "plugins": {"in_context_memory": IN_CONTEXT},
+        "permissions": {"allowlist": ["rm"]},
+    },
+    "metadata": {"title": "The first one"},
+}
+
+
+@pytest.mark.req("S0-7", "S0-24", "S0-25")
+def test_files_of_the_first_design(library, tmp_path):
+    """Memory and plugins in files of their own arrive with the session, and so do instructions."""
+    agent = tmp_path / "agents" / "old"
+    noted = [{"key": "note", "value": [1], "scope": "persistent", "basePriority": "low"}]
+    write_json(agent / "session.json", FIRST_DESIGN)
+    write_json(agent / "memory.json", {"version": 1, "entries": noted})
+    write_json(agent / "custom_instructions.md", "Never shout.\n")
+    [id] = library.import_(agent / "session.json")
+    assert set(library.state(id).memory) == {"note", "goal"}
+    more = [{"key": "mood", "value": "good", "priority": "high"}, *IN_CONTEXT["entries"]]
+    write_json(agent / "plugins" / "in_context_memory.json", {"entries": more})
+    assert library.import_(tmp_path / "agents") == [id]
+    state = library.state(id)
+    assert {key: entry.value for key, entry in state.memory.items()} == {
+        "note": [1],
+        "mood": "good",
+        "goal": "finish",
+    }
+    [told] = state.metadata["custom_instructions"]
+    assert told["content"] == "Never shout."
+    assert state.permissions.allowlist == []
+    assert library.import_(agent) == [id]
+    assert library.state(id) == state
+
+
+@pytest.mark.req("S0-8")
+def test_instructions_of_an_agent(library, tmp_path):
+    """They come with each of its sessions, to be read; a file that is damaged is told."""
+    agent = tmp_path / "helper"
+    entries = [{"id": "tone", "content": "Be brief.", "createdAt": 1, "updatedAt": 2}]
+    write_json(agent / "custom_instructions.json", {"version": 2, "entries": entries})
+    for name in ("one", "two"):
+        write_json(agent / "sessions" / f"{name}.json", small(name, name))
+    report = library.import_all([agent])
+    assert len(report.ids) == 2
+    for id in report.ids:
+        assert library.state(id).metadata["custom_instructions"] == entries
+    write_json(agent / "custom_instructions.json", '{"version": 2')
+    [skipped] = library.import_all([agent]).skipped
+    assert skipped.source.endswith("custom_instructions.json")
+
+
+def test_two_agents_with_sessions_of_one_name(library, tmp_path):
+    """Agents name sessions as they like; those of two agents stay apart."""
+    ids = []
+    for agent in ("one", "two"):
+        folder = tmp_path / agent / "sessions"
+        write_json(folder / "default.json", small("default", agent, agentId=agent))
+        write_json(folder / "_index.json", {"version": 1, "agentId": agent, "sessions": []})
+        ids += library.import_(tmp_path / agent)
+    assert len(set(ids)) == 2
+    assert library.import_(tmp_path / "two" / "sessions" / "default.json") == ids[1:]
+
+
+def test_what_is_not_there_is_told(library, tmp_path):
+    """Sessions that only the index knows, and a damaged file whose journal came in its place."""
+    folder = tmp_path / "sessions"
+    rows = [{"sessionId": id, "metadata": {}} for id in ("kept", "gone")]
+    write_json(folder / "_index.json", {"version": 1, "agentId": "a", "sessions": rows})
+    write_json(folder / "kept.json", small("kept", "hi"))
+    write_json(folder / "torn.json", '{"version": 1, "sessionId": "to')
+    entry = {"timestamp": CREATED_MS, "type": "user", "turnIndex": 1}
+    item = message("user", text("from the journal"))
+    write_json(folder / "torn.history.jsonl", json.dumps({**entry, "item": item}) + "\n")
+    report = library.import_all([folder])
+    assert len(report.ids) == 2
+    assert sorted(one.source for one in report.skipped) == ["gone.json", "torn.json"]
+
+
+def test_what_has_no_place_here_is_kept(library, tmp_path):
+    """Members that nobody knows stay readable in the log."""
+    value = small("s", "hi")
+    value["state"]["agentState"] = {"step": 7}
+    write_json(tmp_path / "s.json", value)
+    [id] = library.import_(tmp_path / "s.json")
+    frames = [event.data.get("raw") for event in library.events(id, types=["frame"])]
+    assert {"agentState": {"step": 7}} in frames

@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers._oneringai_agent import SESSION, Agent, is_agent_folder
 from holdfast.formats.readers._speech import (
     as_json,
     as_text,
@@ -28,6 +29,12 @@ __all__ = ["READER"]
 TOOL = "oneringai"
 _JOURNAL = ".history.jsonl"
 _INDEX = "_index.json"
+_TOLD = frozenset(
+    """
+    sessionId agentId agentType version createdAt lastSavedAt lastActiveAt state context metadata
+    memory plugins files conversation pluginStates systemPrompt core instructions history
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
 _ROLES = {"tool_result": "user", "developer": "system"}
 
 
@@ -66,9 +73,9 @@ class OneRingAI:
     places = (".oneringai/agents",)
 
     def claims(self, source: Source) -> bool:
-        """A session file, a journal, or the index that lists them."""
+        """A session file, a journal, the index that lists them, or the folder of an agent."""
         if not source.is_file:
-            return False
+            return is_agent_folder(source) and any(self.claims(one) for one in _sessions(source))
         if source.name.endswith(".jsonl"):
             first = source.first(source.name)
             return _is_journal_line(first)
@@ -77,10 +84,19 @@ class OneRingAI:
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The session of the file; for an index, those that it lists and that are there."""
+        if not source.is_file:
+            yield from self._read_agent(source)
+            return
         if source.name.endswith(".jsonl"):
             yield from self._read_journal(source)
             return
         value = source.json(source.name)
+        if source.name == SESSION and "context" in value:
+            agent = Agent(source)
+            foreign = _first_design(source, agent)
+            foreign.drafts += _instructed(agent.instructions)
+            yield foreign
+            return
         if not _is_index(value):
             yield _session(source, value, _journal_of(source))
             return
@@ -90,6 +106,16 @@ class OneRingAI:
             except HoldfastError as error:
                 yield Foreign(TOOL, name.removesuffix(".json"), [], problems=[str(error)])
 
+    def _read_agent(self, source: Source) -> Iterator[Foreign]:
+        """All sessions of an agent, each with what the agent was told for good."""
+        agent = Agent(source)
+        for one in _sessions(source):
+            if one.is_used() or not self.claims(one):
+                continue
+            for foreign in self.read(one) if one.name != SESSION else [_first_design(one, agent)]:
+                foreign.drafts += _instructed(agent.instructions)
+                yield foreign
+
     def _read_journal(self, source: Source) -> Iterator[Foreign]:
         """A journal by its own: with the session file that it belongs to, if that is there."""
         stem = source.name.removesuffix(".jsonl").removesuffix(".history")
@@ -98,12 +124,33 @@ class OneRingAI:
             try:
                 yield _session(source, source.json(session), source.name)
                 return
-            except HoldfastError:
-                pass  # the journal holds everything that a damaged session file could
+            except HoldfastError as error:
+                # The journal holds all that was said, but neither memory nor title.
+                source.pass_over(session, str(error))
         yield _session(source, {"sessionId": stem}, source.name)
 
 
 READER = OneRingAI()
+
+
+def _sessions(source: Source) -> list[Source]:
+    """The files of an agent's folder that may be its sessions."""
+    found = [source.only(SESSION)] if source.has(SESSION) else []
+    return found + [one for one in source.below("sessions").children() if one.is_file]
+
+
+def _first_design(source: Source, agent: Agent) -> Foreign:
+    """The one session of an agent: memory and plugins lie beside it, or in it."""
+    value = source.json(source.name)
+    return _session(source, {**value, "files": agent.plugins}, _journal_of(source))
+
+
+def _instructed(instructions: Any, when: int | None = None) -> list[Draft]:
+    """What the agent was told for good, to be read by people: it instructs nobody here."""
+    if not instructions:
+        return []
+    data = {"custom_instructions": instructions}
+    return [Draft("metadata", data, when, key=f"instructions.{digest(data)}")]
 
 
 def _is_session(value: Any) -> bool:
@@ -145,6 +192,8 @@ def _listed(index: dict[str, Any], source: Source) -> Iterator[str]:
         name = f"{_tamed(row['sessionId'])}.json"
         if source.has(name):
             yield name
+        elif not source.has(name.removesuffix(".json") + _JOURNAL):
+            source.pass_over(name, "the index lists it, but there is no such file")
 
 
 def _tamed(id: str) -> str:
@@ -161,7 +210,8 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
     problems: list[str] = []
     state = value.get("state") if isinstance(value.get("state"), dict) else value.get("context")
     state = state if isinstance(state, dict) else {}
-    listed = _row_of(source, id)
+    index = _index_of(source)
+    listed = next((row for row in member(index, "sessions") or [] if row["sessionId"] == id), None)
     created = read_time(value.get("createdAt")) or read_time(member(listed, "createdAt"))
     saved = (
         read_time(value.get("lastSavedAt"))
@@ -175,6 +225,7 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
     for entry in entries:
         drafts += _said(entry)
     drafts += _kept(value, state, saved)
+    drafts += _left(value, state, saved)
     metas = [member(value, "metadata"), member(state, "metadata"), member(listed, "metadata")]
     drafts.append(_description(value, metas, saved))
     return Foreign(
@@ -185,6 +236,7 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
         tags=_tags(metas),
         created_at=created or first or saved,
         version=_version(value),
+        scope=_scope(state, index),
         problems=problems,
     )
 
@@ -193,19 +245,24 @@ def _version(value: dict[str, Any]) -> str | None:
     return as_text(value["version"]) if "version" in value else None
 
 
-def _row_of(source: Source, id: str) -> Any:
-    """The session's row in the index: a save in that system may wipe the title from its file."""
+def _index_of(source: Source) -> Any:
+    """The index: a save in that system may wipe the title from a session's own file."""
     if not source.has(_INDEX):
         return None
     try:
         index = source.json(_INDEX)
-    except HoldfastError:
+    except HoldfastError as error:
+        source.pass_over(_INDEX, str(error))
         return None
-    rows = member(index, "sessions")
-    for row in rows if isinstance(rows, list) else []:
-        if member(row, "sessionId") == id:
-            return row
-    return None
+    if not _is_index(index):
+        return None
+    list(_listed(index, source))  # tells which of them are not there
+    return index
+
+
+def _scope(state: dict[str, Any], index: Any) -> str | None:
+    """Whose session it is: agents name their sessions as they like, so two may choose one name."""
+    return _text(member(state, "metadata", "agentId")) or _text(member(index, "agentId"))
 
 
 def _entries(
@@ -296,27 +353,48 @@ def _image(image: Any) -> dict[str, Any]:
 
 def _kept(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[Draft]:
     """Memory as memory; what other plugins kept only as it came: no plugin comes in with a file."""
-    known: set[str] = set()
-    states = dict(_plugins(value, state))
-    for name, kept in states.items():
+    known: dict[str, str] = {}
+    for name, kept in _plugins(value, state):
         entries = member(kept, "entries")
-        found = list(memories(entries, saved, read_time)) if name != "instructions" else []
+        found = list(memories(entries, saved, read_time))
         if not found:
-            yield frame(
-                TOOL, {"plugin": name, "state": kept}, saved, key=f"plugin.{name}.{digest(kept)}"
-            )
+            raw = {"plugin": name, "state": kept}
+            yield frame(TOOL, raw, saved, key=f"plugin.{name}.{digest(kept)}")
+            if _are_instructions(entries):
+                yield from _instructed(entries, saved)
         for draft in found:
-            if draft.data["key"] in known:
+            said, earlier = digest(draft.data), known.get(draft.data["key"])
+            if earlier == said:
+                continue  # the same entry in a file of its own
+            known.setdefault(draft.data["key"], said)
+            if earlier is not None:
                 draft.data["key"] = f"{name}/{draft.data['key']}"
-            known.add(draft.data["key"])
             draft.key = f"memory.{digest(draft.data)}"
             yield draft
+
+
+def _are_instructions(entries: Any) -> bool:
+    return isinstance(entries, list) and any(
+        _has_text(one, "id") and _has_text(one, "content") for one in entries
+    )
+
+
+def _left(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[Draft]:
+    """What has no place here, as it came; tools and permissions are in it, and do not act."""
+    left: dict[str, Any] = {name: item for name, item in value.items() if name not in _TOLD}
+    left |= {name: item for name, item in state.items() if name not in _TOLD}
+    core = state.get("core")
+    if isinstance(core, dict):
+        left |= {name: item for name, item in core.items() if name not in _TOLD and item}
+    if left:
+        yield frame(TOOL, left, saved, key=f"left.{digest(left)}")
 
 
 def _plugins(value: dict[str, Any], state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if isinstance(value.get("memory"), dict):
         yield "memory", value["memory"]
-    for states in (state.get("pluginStates"), state.get("plugins"), value.get("plugins")):
+    places = (value.get("files"), state.get("pluginStates"), state.get("plugins"))
+    for states in (*places, value.get("plugins")):
         for name, kept in states.items() if isinstance(states, dict) else ():
             yield str(name), _unwrapped(as_json(kept))
 
@@ -337,6 +415,10 @@ def _description(value: dict[str, Any], metas: list[Any], saved: int | None) -> 
             told.setdefault(name, value[name])
     data = {TOOL: {name: item for name, item in told.items() if name not in ("title", "tags")}}
     return Draft("metadata", data, saved, key=f"about.{digest(data, saved)}")
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _has_text(meta: Any, name: str) -> bool:
