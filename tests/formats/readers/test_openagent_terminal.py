@@ -180,3 +180,35 @@ def test_tool_messages_without_a_call_and_other_shapes(hf, place):
     assert results == {"call_1": "out of the blue", "c1": "found x", "c2": "meow"}
     assert "out of the blue" in json.dumps(hf.recover(id).messages)
     assert hf.info(id).status == "idle"
+
+
+@pytest.mark.req("S2-22")
+def test_sessions_that_were_never_saved_are_told(tmp_path):
+    """The index may list what has no file; it is named, in a folder and in the index alone."""
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    rows = [about("2025-10-05_140000"), about("2025-10-06_140000", title="Lost"), about("a/b")]
+    (folder / "index.json").write_text(json.dumps({"version": "1.0", "sessions": rows}))
+    (folder / "2025-10-05_140000.json").write_text(
+        json.dumps({"metadata": rows[0], "messages": MESSAGES})
+    )
+    with holdfast.open(tmp_path / "store") as hf:
+        for path in (folder, folder / "index.json"):
+            report = hf.import_all([path])
+            assert len(report.ids) == 1
+            told = {one.source: one.reason for one in report.skipped}
+            assert told.keys() == {"2025-10-06_140000.json", "a/b"}
+            assert "Lost" in told["2025-10-06_140000.json"]
+
+
+def test_a_damaged_index_is_told(tmp_path):
+    """The sessions come in by their files."""
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    (folder / "index.json").write_text('{"version": "1.0", "sessions": [')
+    value = {"metadata": about("2025-10-05_140000"), "messages": MESSAGES}
+    (folder / "2025-10-05_140000.json").write_text(json.dumps(value))
+    with holdfast.open(tmp_path / "store") as hf:
+        report = hf.import_all([folder])
+        assert len(report.ids) == 1
+        assert [one.source for one in report.skipped] == ["index.json"]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from holdfast.formats._foreign import Draft, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak
+from holdfast.formats.readers._speech import as_json, as_text, digest, join, member, speak
 
-__all__ = ["TOOL", "Said", "drafts_of", "embedded", "is_log_line", "logged", "snapped"]
+__all__ = [
+    "TOOL",
+    "Said",
+    "drafts_of",
+    "embedded",
+    "go_on_with",
+    "is_log_line",
+    "join_in_time",
+    "logged",
+]
 
 TOOL = "orbitmesh"
+_COMPARED_CHARS_MAX = 1_000_000_000
 _SPOKEN = {"user": "user", "output": "assistant", "system": "system"}
 
 
@@ -93,7 +104,59 @@ def embedded(messages: Any) -> list[Said]:
     ]
 
 
-def snapped(messages: Any) -> list[Said]:
+def join_in_time(base: list[Said], other: list[Said]) -> list[Said]:
+    """All of ``base`` and what only ``other`` has: where it stands there, or by time at the end."""
+    last = max((one.when for one in base if one.when), default=None)
+    if last is None:
+        return other
+    known = Counter(one.key for one in base)
+    late = []
+    for one in [one for one in other if one.when and one.when > last]:
+        if known[one.key]:
+            known[one.key] -= 1
+        else:
+            late.append(one)
+    early = [one for one in other if not any(one is later for later in late)]
+    return [*join(base, early, key=lambda one: one.key), *late]
+
+
+def go_on_with(said: list[Said], messages: Any) -> list[Said]:
+    """What was said, and, in its time, what only a snapshot has.
+
+    There each piece of a streamed answer is a message by itself, thoughts among them.
+    """
+    if not said:
+        return _snapped(messages)
+    found = list(said)
+    for one in _snapped(_unknown(said, messages if isinstance(messages, list) else [])):
+        later = (n for n, other in enumerate(found) if one.when and (other.when or 0) > one.when)
+        found.insert(next(later, len(found)), one)
+    return found
+
+
+def _unknown(said: list[Said], messages: list[Any]) -> list[Any]:
+    """The messages of a snapshot whose words nobody said."""
+    asked = {one.contents for one in said if one.kind == "user"}
+    answers = "\n".join(one.contents for one in said if one.kind != "user")
+    pieces = [one for one in messages if isinstance(one, dict)]
+    if len(pieces) * len(answers) > _COMPARED_CHARS_MAX:
+        last = max((one.when for one in said if one.when), default=0)
+        return [piece for piece in pieces if (_when(piece) or 0) > last]
+    return [piece for piece in pieces if not _is_known(piece, asked, answers)]
+
+
+def _is_known(piece: dict[str, Any], asked: set[str], answers: str) -> bool:
+    text = _text_of(piece.get("content", piece.get("Content")))
+    if as_text(piece.get("role", piece.get("Role"))) == "user":
+        return text in asked
+    return text in answers or text in asked
+
+
+def _when(message: dict[str, Any]) -> int | None:
+    return read_time(message.get("timestamp", message.get("Timestamp")))
+
+
+def _snapped(messages: Any) -> list[Said]:
     """The messages of a snapshot, where each piece of a streamed answer is one by itself."""
     found: list[Said] = []
     for message in messages if isinstance(messages, list) else []:
@@ -102,7 +165,7 @@ def snapped(messages: Any) -> list[Said]:
         role = as_text(member(message, "role") or member(message, "Role"))
         kind = {"assistant": "output"}.get(role, role) or "output"
         contents = _text_of(message.get("content", message.get("Content")))
-        when = read_time(message.get("timestamp", message.get("Timestamp")))
+        when = _when(message)
         if kind == "output" and found and found[-1].kind == "output":
             found[-1].go_on(contents, message)
         else:
@@ -120,11 +183,27 @@ def _text_of(content: Any) -> str:
 def drafts_of(messages: list[Said]) -> Iterator[Draft]:
     """The messages as drafts."""
     counts: dict[str, int] = {}
+    calls: set[str] = set()
     for said in messages:
         count = counts[said.key] = counts.get(said.key, 0) + 1
-        for number, draft in enumerate(_drafts(said, count)):
+        drafts = _called_once(_drafts(said, count), calls, said)
+        for number, draft in enumerate(drafts):
             draft.key = f"{said.key}.{count}.{number}"
             yield draft
+
+
+def _called_once(drafts: list[Draft], calls: set[str], said: Said) -> list[Draft]:
+    """The drafts; of news about a call that was told already only its result, or as it came."""
+    if not drafts or drafts[0].type != "tool_call":
+        return drafts
+    id = drafts[0].data["id"]
+    if id not in calls:
+        calls.add(id)
+        return drafts
+    if len(drafts) == 1:
+        return [frame(TOOL, said.raw, said.when)]
+    drafts[1].raw = said.raw
+    return drafts[1:]
 
 
 def _drafts(said: Said, count: int) -> list[Draft]:

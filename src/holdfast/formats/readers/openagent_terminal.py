@@ -36,10 +36,11 @@ class OpenAgentTerminal:
         if _is_session(value):
             yield _foreign(value, _row_of(source, value["metadata"]["session_id"]))
             return
+        _tell_unsaved(source, value)
         for row in value["sessions"]:
-            name = f"{row['session_id']}.json"
-            if "/" in name or not source.has(name):
-                continue  # created, and never saved: there is nothing of it
+            name = _file_of(row)
+            if name is None or not source.has(name):
+                continue  # it was told
             try:
                 found = source.json(name)
             except HoldfastError as error:
@@ -74,10 +75,28 @@ def _row_of(source: Source, id: str) -> Any:
         return None
     try:
         index = source.json(_INDEX)
-    except HoldfastError:
+    except HoldfastError as error:
+        source.pass_over(_INDEX, str(error))
         return None
-    rows = index["sessions"] if _is_index(index) else []
-    return next((row for row in rows if row["session_id"] == id), None)
+    if not _is_index(index):
+        return None
+    _tell_unsaved(source, index)
+    return next((row for row in index["sessions"] if row["session_id"] == id), None)
+
+
+def _tell_unsaved(source: Source, index: dict[str, Any]) -> None:
+    """Name what the index lists though it is not there: it was created, and never saved."""
+    for row in index["sessions"]:
+        name = _file_of(row)
+        if name is None or not source.has(name):
+            named = _title(row) or row["session_id"]
+            source.pass_over(name or row["session_id"], f"{named!r} was never saved to a file")
+
+
+def _file_of(row: dict[str, Any]) -> str | None:
+    """The name of a session's file; None for an id that is no name."""
+    id = row["session_id"]
+    return None if "/" in id or "\\" in id or "\0" in id else f"{id}.json"
 
 
 def _foreign(value: dict[str, Any], row: Any) -> Foreign:

@@ -15,14 +15,15 @@ from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._orbitmesh_messages import (
     TOOL,
-    Said,
     drafts_of,
     embedded,
+    go_on_with,
     is_log_line,
+    join_in_time,
     logged,
-    snapped,
 )
-from holdfast.formats.readers._speech import as_text, digest, join, member, texts_in
+from holdfast.formats.readers._orbitmesh_snapshot import tame_snapshot
+from holdfast.formats.readers._speech import as_text, digest, member, texts_in
 
 __all__ = ["READER"]
 
@@ -46,21 +47,17 @@ class OrbitMesh:
             return any(self.claims(source.only(name)) for name in names[:50])
         if source.name.endswith(".jsonl"):
             return is_log_line(source.first(source.name))
-        value = source.glimpse(source.name)
+        value = tame_snapshot(source.glimpse(source.name))
         return _is_session(value) or _is_snapshot(value)
 
     def read(self, source: Source) -> Iterator[Foreign]:
         """The sessions: each with its log, its attempts and its snapshot."""
         found: dict[str, _Parts] = {}
-        problems: list[str] = []
         for name in [source.name] if source.is_file else source.names():
-            _sort_in(source, name, found, problems)
+            _sort_in(source, name, found)
         for id, parts in found.items():
             _look_beside(source, parts)
-            foreign = parts.foreign(source, id)
-            foreign.problems += problems
-            problems = []
-            yield foreign
+            yield parts.foreign(source, id)
 
 
 READER = OrbitMesh()
@@ -80,9 +77,8 @@ class _Parts:
         """The session of these parts: the log comes first, then the list, then the snapshot."""
         problems: list[str] = []
         said = logged(source, self.log, problems) if self.log else []
-        said = join(said, embedded(self.session.get("messages")), key=_key_of)
-        if not said:
-            said = snapped(member(self.snapshot, "provider_state", "messages"))
+        said = join_in_time(said, embedded(self.session.get("messages")))
+        said = go_on_with(said, member(self.snapshot, "provider_state", "messages"))
         created = read_time(self.session.get("created_at")) or read_time(
             self.snapshot.get("created_at")
         )
@@ -98,6 +94,8 @@ class _Parts:
             cwd=_text(self.session.get("working_dir"))
             or _text(member(self.snapshot, "config", "WorkingDir")),
             version=as_text(self.snapshot["version"]) if "version" in self.snapshot else None,
+            provider_type=_text(self.session.get("provider_type"))
+            or _text(self.snapshot.get("provider_type")),
             problems=problems,
         )
 
@@ -154,7 +152,7 @@ def _is_attempt(value: Any) -> bool:
     )
 
 
-def _sort_in(source: Source, name: str, found: dict[str, _Parts], problems: list[str]) -> None:
+def _sort_in(source: Source, name: str, found: dict[str, _Parts]) -> None:
     """Put a file to the session that it is a part of."""
     if name.endswith(_LOG):
         if is_log_line(source.first(name)):
@@ -164,12 +162,13 @@ def _sort_in(source: Source, name: str, found: dict[str, _Parts], problems: list
         return
     if not name.endswith((".json", ".gz")) or "resume_tokens" in name.split("/"):
         return
-    value = source.only(name).glimpse(posixpath.basename(name))
+    value = tame_snapshot(source.only(name).glimpse(posixpath.basename(name)))
     if not (_is_snapshot(value) or _is_attempt(value) or _is_session(value)):
-        if value is None and _is_place(name):
-            problems.append(f"{name}: not a JSON document that can be read")
+        reason = source.only(name).damage(posixpath.basename(name)) if value is None else None
+        if reason is not None:
+            source.pass_over(name, reason)
         return
-    value = source.json(name)
+    value = tame_snapshot(source.json(name))
     if _is_snapshot(value):
         found.setdefault(value["session_id"], _Parts()).snapshot = value
     elif _is_attempt(value):
@@ -190,10 +189,6 @@ def _look_beside(source: Source, parts: _Parts) -> None:
         except HoldfastError:
             return
         parts.session = value if _is_session(value) else {}
-
-
-def _key_of(said: Said) -> str:
-    return said.key
 
 
 def _text(value: Any) -> str | None:
