@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.model import Event
 from holdfast.replay import Told, compare, read_history
 from holdfast.replay import _compare as compare_module
-from holdfast.replay._history import Origin
+from holdfast.replay._history import Copy
 from holdfast.replay._turns import files_in, split_turns, text_of, tokens_of
 from holdfast.testing import strategies
 
@@ -230,13 +230,24 @@ def test_history_names_each_part_of_the_line():
         ("q", "L1", 1),
         ("r", "@r", 4),
     ]
-    assert found.knows(Origin("M", 2))
-    assert not found.knows(Origin("M", 3))
-    assert found.knows(Origin("L1", 1))
+    assert [*found.places(Copy("M", 2, 9, 0, 0))] == [(4, 5)]
+    assert [*found.places(Copy("M", 3, 9, 0, 0))] == []
+    assert [*found.places(Copy("L1", 1, 7, 0, 0))] == [(1, 1)]
     assert len(found.merges) == 1
     assert found.segment_of(99) is None
     turn = split_turns(log(("user", {"content": "x"}), start=99))[0]
     assert found.origins(turn) == []
+
+
+def test_a_list_written_again_is_the_same():
+    """Todos get new ids whenever the list is written; that alone is no change."""
+    todos = [{"content": "t", "status": "pending", "id": "1"}]
+    again = [{"content": "t", "status": "pending", "id": "2"}]
+    begin = ("todo_update", {"todos": todos})
+    a = Told("a", log(begin, ("todo_update", {"todos": again})))
+    b = Told("b", log(begin, ("todo_update", {"todos": [again[0] | {"status": "completed"}]})))
+    [change] = compare(a, b).changes
+    assert (change.a_did, change.b_did, change.conflict) == ("kept", "set", False)
 
 
 def test_data_that_is_no_map_is_passed_over():

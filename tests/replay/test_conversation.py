@@ -590,3 +590,11 @@ def test_numbers_that_go_backwards_do_no_harm():
     for seq, step in zip([5, 3, 9], [user("a"), assistant("b"), user("c")], strict=True):
         conversation.feed(Event.make(*step, seq=seq))
     assert [m["content"] for m in conversation.messages()] == ["a", "b", "c"]
+
+
+def test_sources_tell_which_events_a_message_comes_from():
+    """Each block has the event that it came from; what was put in has none."""
+    conversation = feed(assistant("first"), call("1"), result("1"), user("next"))
+    roles = [message["role"] for message in conversation.messages("neutral")]
+    assert roles == ["user", "assistant", "user"]
+    assert conversation.sources == [[-1], [0, 1], [2, 3]]

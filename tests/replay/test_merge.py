@@ -349,6 +349,22 @@ def test_the_same_is_not_merged_twice():
     assert merged(again, first, name="m5")[1].merged_turns == 0
 
 
+def test_a_log_copied_as_a_file_brings_what_it_did_since():
+    """Two logs of one name, one of them copied by hand, are told apart by what they say."""
+    a = Told("p", log([*COMMON, *said("q1", "a1"), ("variable_set", {"name": "x", "value": 2})]))
+    b = Told("copy", log([*COMMON, *said("q2", "a2"), ("variable_set", {"name": "y", "value": 3})]))
+    m, report = merged(a, b)
+    assert report.merged_turns == 1
+    assert words(m)[-4:] == ["q1", "a1", "q2", "a2"]
+    assert merged(m, b)[1].merged_turns == 0
+    back, report = merged(a, m)  # what stands in a already is known, also by way of the merge
+    assert report.merged_turns == 1
+    assert words(back) == words(m)
+    third = Told("third", log([*COMMON, *said("q3", "a3"), ("variable_set", {"name": "y"})]))
+    m, report = merged(m, third)
+    assert (report.merged_turns, [one.name for one in report.conflicts]) == (1, ["y"])
+
+
 def test_a_merge_of_merges_knows_where_each_turn_began():
     """A turn that came by way of another merge is recognised."""
     a, b, c = branch("a"), branch("b", *said("two", "2")), branch("c", *said("three", "3"))

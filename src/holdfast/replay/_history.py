@@ -9,7 +9,7 @@ in circles.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 from operator import attrgetter
@@ -49,6 +49,7 @@ class Copy(NamedTuple):
 class Merge(NamedTuple):
     """The end of the other log when its state was merged into this one."""
 
+    session: str
     origin: Origin
     at: int
 
@@ -66,14 +67,20 @@ class History:
         at = bisect_left(self.segments, seq, key=attrgetter("last"))
         return self.segments[at] if at < len(self.segments) else None
 
-    def knows(self, origin: Origin) -> bool:
-        """Whether an event of another log is in this one, in its line or as a copy."""
-        log, seq = origin
-        if seq <= self._ends.get(log, -1):
-            return True
+    def places(self, origin: Copy) -> Iterator[tuple[int, int]]:
+        """Where events of another log would be in this one: the first and the last of a part.
+
+        A log that was copied as a file goes on under the name of the first, so that something else
+        may stand there.
+        """
+        log, first, last, *_ = origin
+        end = self._ends.get(log, -1)
+        if first <= end:
+            yield first, min(last, end)
         copies = self._copies_from.get(log, [])
-        at = bisect_right(copies, seq, key=attrgetter("first")) - 1
-        return at >= 0 and seq <= copies[at].last
+        at = bisect_right(copies, first, key=attrgetter("first")) - 1
+        if at >= 0 and first <= copies[at].last:
+            yield copies[at].to, copies[at].to_last
 
     def origins(self, turn: Turn) -> list[Copy]:
         """Where a turn of this log was first recorded, and where it was copied from."""
@@ -129,7 +136,7 @@ def read_history(session_id: str, events: Iterable[Event]) -> History:
 def _read_merge(found: History, data: dict[str, Any], at: int) -> None:
     log, seq, copies = _text(data.get("log")), data.get("seq"), data.get("copies")
     if log is not None and isinstance(seq, int):
-        found.merges.append(Merge(Origin(log, seq), at))
+        found.merges.append(Merge(_text(data.get("session")) or "", Origin(log, seq), at))
     for one in copies if isinstance(copies, list) else ():
         match one:
             case [str(name), int(first), int(last), int(to), int(to_last)]:

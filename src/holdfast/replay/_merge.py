@@ -6,6 +6,7 @@ themselves stay as they are.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -16,10 +17,10 @@ from holdfast.model import Event
 from holdfast.replay._compare import Told
 from holdfast.replay._copying import Copied, copy_turns
 from holdfast.replay._fold import fold
-from holdfast.replay._history import Copy, History, Origin, common_prefix, read_history
+from holdfast.replay._history import Copy, History, common_prefix, read_history
 from holdfast.replay._state import LoadBlob, State
 from holdfast.replay._three_way import Difference, Kept, differences, kept_of, value_of
-from holdfast.replay._turns import Turn, TurnView, split_turns
+from holdfast.replay._turns import WORDS, Turn, TurnView, data_of, split_turns, text_of
 
 __all__ = [
     "Ask",
@@ -107,11 +108,39 @@ def new_turns(a: Told, b: Told) -> list[Turn]:
     shared = common_prefix(a.events, b.events)
     ours, theirs = read_history(*a), read_history(*b)
     turns = split_turns(event for event in b.events if event.seq > shared)
-    return [turn for turn in turns if not _is_known(turn, ours, theirs)]
+    heard = _heard(a.events)
+    return [turn for turn in turns if not _is_known(turn, ours, theirs, heard)]
 
 
-def _is_known(turn: Turn, ours: History, theirs: History) -> bool:
-    return any(ours.knows(Origin(one.log, one.first)) for one in theirs.origins(turn))
+Words = tuple[str, int, str]
+"""What was said and when: the same in every copy of an event."""
+
+
+def _heard(events: Sequence[Event]) -> dict[Words, list[int]]:
+    """The numbers of the events in which words were said."""
+    found: dict[Words, list[int]] = {}
+    for event in events:
+        if event.type in WORDS:
+            found.setdefault(_words(event), []).append(event.seq)
+    return found
+
+
+def _words(event: Event) -> Words:
+    return event.type, event.timestamp, text_of(data_of(event).get("content"))
+
+
+def _is_known(turn: Turn, ours: History, theirs: History, heard: dict[Words, list[int]]) -> bool:
+    """Whether ours has a turn, where both say that it would be."""
+    places = [place for one in theirs.origins(turn) for place in ours.places(one)]
+    if not places or not turn.has_words:
+        return bool(places)
+    said = [heard.get(_words(event), []) for event in turn.events if event.type in WORDS]
+    return any(_is_between(seqs, *place) for seqs in said for place in places)
+
+
+def _is_between(seqs: list[int], first: int, last: int) -> bool:
+    at = bisect_left(seqs, first)
+    return at < len(seqs) and seqs[at] <= last
 
 
 def plan_merge(
@@ -192,7 +221,7 @@ def _merged_up_to(into: History, other: History, shared: int) -> int:
     found = shared
     for merge in into.merges:
         for segment in other.segments:
-            if segment.log == merge.origin.log:
+            if (segment.log, segment.session) == (merge.origin.log, merge.session):
                 found = max(found, min(merge.origin.seq, segment.last))
     return found
 

@@ -74,8 +74,13 @@ def kept_of(state: State, kind: str) -> dict[str, Kept]:
         return {key: Kept(_memory_mark(entry), entry) for key, entry in state.memory.items()}
     found: dict[str, Kept] = {}
     for todo in state.todos:
-        found[_free(found, str(todo.get("content")))] = Kept(_encode(todo), todo)
+        found[_free(found, str(todo.get("content")))] = Kept(_todo_mark(todo), todo)
     return found
+
+
+def _todo_mark(todo: dict[str, Any]) -> bytes:
+    # A list that is written again gets new ids; its items are known by their text.
+    return _encode({name: value for name, value in todo.items() if name != "id"})
 
 
 def _memory_mark(entry: MemoryEntry) -> bytes:

@@ -23,7 +23,7 @@ NOT_IN_TURNS = frozenset(
 )
 """What is state or the session's own life: it stands between turns, wherever it was recorded."""
 
-_WORDS = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result", "delta"})
+WORDS = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result", "delta"})
 _FILES = frozenset({"path", "file", "file_path", "filepath", "filename", "notebook_path"})
 _FILE_LISTS = frozenset({"paths", "files", "file_paths"})
 _SHOWN_CHARS_MAX = 2_000
@@ -54,14 +54,14 @@ class Turn:
         self.number = number
         self.run = first.run
         self.events = [first]
-        self.has_words = first.type in _WORDS
+        self.has_words = first.type in WORDS
 
     def take(self, event: Event, *, is_start: bool) -> None:
         """Add the next event; what came before the first words only led up to them."""
         if is_start and not self.has_words:
             self.run = event.run
         self.events.append(event)
-        self.has_words = self.has_words or event.type in _WORDS
+        self.has_words = self.has_words or event.type in WORDS
 
     @property
     def first(self) -> int:
