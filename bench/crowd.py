@@ -22,7 +22,7 @@ RARE = "quetzalcoatlus"
 """A word that ten sessions of a store have."""
 TAG = "billing"
 """A tag that every hundredth session has."""
-PATH = "src/holdfast/storage/part_7.py"
+PATH = "src/holdfast/storage/part_6.py"
 """A path that one in a hundred tool calls has."""
 COMMON = "".join(filter(str.isalpha, step(1).text.split()[9]))
 """A word as any other of the workload: very many events have it."""

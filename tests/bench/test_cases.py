@@ -1,0 +1,86 @@
+"""The cases of the bench: each can be run, and what is missing is said and left out."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+def _lines(case, tmp_path):
+    folder, scratch = tmp_path / "shared", tmp_path / "round"
+    folder.mkdir()
+    scratch.mkdir()
+    if hasattr(case, "prepare"):
+        case.prepare(str(folder))
+    case.measure(str(scratch))
+    return case.lines()
+
+
+@pytest.fixture
+def _no_peers(monkeypatch, tmp_path):
+    from bench.recovery import peers
+
+    monkeypatch.setattr(peers, "PYTHON", str(tmp_path / "python-of-nobody"))
+
+
+def test_a_fork_and_an_archive_are_measured(tmp_path):
+    """A ratio for each, and marks where they are promised."""
+    from bench.branching import Archive, Fork
+
+    for number, case in enumerate((Fork, Archive)):
+        lines = _lines(case(quick=True), _made(tmp_path / str(number)))
+        assert all(line.ratio > 0 for line in lines)
+        assert lines[0].mark is not None
+    assert lines[0].ratio < 0.5  # the archive is smaller on any machine
+
+
+@pytest.mark.usefixtures("_no_peers")
+def test_rivals_that_are_not_installed_are_left_out(tmp_path, capsys):
+    """The reason is printed, and our own lines are there."""
+    from bench.catalogue import Search
+
+    case = Search(quick=True)
+    case._sessions, case._calls = 20, 2
+    lines = _lines(case, tmp_path)
+    assert "without llm" in capsys.readouterr().err
+    assert not any("llm" in line.what for line in lines)
+    assert lines[0].mark == Search.MARK
+
+
+@pytest.mark.usefixtures("_no_peers")
+def test_lists_of_a_small_crowd_are_measured(tmp_path):
+    """Ratio, exponent and the figures of the large store."""
+    from bench.catalogue import Lists
+
+    case = Lists(quick=True)
+    case._sizes, case._calls = (60, 80, 120), 2
+    lines = {line.what.partition(" (")[0]: line for line in _lines(case, tmp_path)}
+    assert any(what.startswith("exponent of a list") for what in lines)
+    assert lines["120 sessions: prune, dry run, later calls"].ratio > 0
+    assert lines["120 sessions: memory of the process after all that"].floor == "150 MB"
+
+
+def test_without_a_server_postgres_has_no_lines(tmp_path, monkeypatch, capsys):
+    """And the reason is printed."""
+    from bench import server
+    from bench.stores import Postgres
+
+    monkeypatch.setattr(server, "missing", lambda: "there is none here")
+    assert _lines(Postgres(quick=True), tmp_path) == []
+    assert "without PostgreSQL: there is none here" in capsys.readouterr().err
+
+
+def test_a_rival_that_fails_is_left_out(tmp_path, monkeypatch, capsys):
+    """With the last thing that it said."""
+    from bench import rivals
+    from bench.recovery import peers
+
+    monkeypatch.setattr(peers, "PYTHON", sys.executable)
+    assert rivals.ask("agno", str(tmp_path), {}) is None  # not in this environment
+    assert "without agno, SqliteDb: ModuleNotFoundError" in capsys.readouterr().err
+
+
+def _made(folder):
+    folder.mkdir()
+    return folder
