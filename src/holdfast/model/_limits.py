@@ -36,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     session_notice_percent: int = 80
 
     sessions_live_max: int = 1000
-    """Sessions that are not archived. Known to all, enforced by the catalogue, which is to come."""
+    """Sessions that are not archived; beyond it the least recently used are."""
 
     snapshots_kept: int = 10
     """Snapshots only make opening fast; more than a few only cost space."""
