@@ -25,8 +25,9 @@ Written by `make bench`; do not edit. Holdfast {version}, Python {python}, msgsp
 Each figure is a ratio to the least that any store must do on the same machine, named in parentheses
 and measured before, between and after ours in the same run. The ratio is the median of the rounds,
 with the lowest and the highest round beside it; times are medians and only say where it comes
-from. Marks are at-most values. Workload: user 200 B, assistant 1 KB, tool call 300 B, tool result
-4 KB in turn, 1.56 KB per plain line on average; see `bench/workload.py`.
+from. In place of a floor some lines name a limit, both ends of an exponent, or another tool at the
+same work, which is only told. Marks are at-most values. Workload: user 200 B, assistant 1 KB, tool
+call 300 B, tool result 4 KB in turn, 1.56 KB per plain line on average; see `bench/workload.py`.
 
 | what (floor) | ratio | rounds | mark | | ours | floor |
 |---|--:|---|--:|---|--:|--:|
