@@ -303,6 +303,16 @@ def test_two_ways_are_compared(hf, trip):
 
 @pytest.mark.req("S2-69")
 @pytest.mark.req("B-40")
+def test_a_new_id_is_not_looked_for_among_all_others(hf, trip, monkeypatch):
+    """A fork under an id of our own making takes no longer where there are many sessions."""
+
+    def clash(key):
+        raise AssertionError(key)
+
+    monkeypatch.setattr(hf._store, "clash", clash)
+    assert hf.exists(hf.fork("trip"))
+
+
 def test_a_merge_is_a_new_session_with_what_both_did(hf, trip):
     """Both ways in one, conflicts in its report, the originals untouched to the byte."""
     other = hf.fork(trip)

@@ -75,12 +75,13 @@ def test_the_place_is_the_same_however_it_is_found(events, data):
     at = data.draw(st.integers(0, len(events) - 1))
     store = store_with(raw)
     log, documents = store.log("sessions/p"), store.documents("sessions/p")
-    near = places._NEAR_BYTES
+    near = places._NEAR_BYTES, places._NEAR_EVENTS
     try:
         places._NEAR_BYTES = data.draw(st.sampled_from([1, 64, 500]))
+        places._NEAR_EVENTS = data.draw(st.sampled_from([0, 16]))
         found = places.find_place(log, documents, at).position
     finally:
-        places._NEAR_BYTES = near
+        places._NEAR_BYTES, places._NEAR_EVENTS = near
     assert found == places.find_place(log, documents, at).position
     assert (found.seq, found.offset) == (at + 1, len(strategies.encode_log(events[: at + 1])))
 
@@ -107,8 +108,28 @@ def test_a_long_log_is_looked_at_in_few_places():
             yield chunk
 
     log.read = read
-    places.find_place(log, store.documents("sessions/p"), 10_000)
-    assert len(reads) < 60
+    place = places.find_place(log, store.documents("sessions/p"), 10_300)
+    assert place.position.seq == 10_301
+    assert len(reads) < 16
+
+
+def test_lines_that_lie_about_their_number_are_not_followed():
+    """Events of very different lengths, and one that claims to be none: found all the same."""
+    from holdfast.model import Event
+
+    events = [Event.make("session_start", {"format": 1, "log": "L"})]
+    events += [Event.make("user", {"content": "m" * (n * n % 2000)}) for n in range(300)]
+    raw = strategies.encode_log(events)
+    store = store_with(raw)
+    log, documents = store.log("sessions/p"), store.documents("sessions/p")
+    for at in (20, 150, 151, 299):
+        found = places.find_place(log, documents, at).position
+        assert found.offset == len(strategies.encode_log(events[: at + 1]))
+    whole = raw.splitlines(keepends=True)
+    whole[150] = b'{"seq":-1,"type":"user","data":{},"crc":"00000000"}\n'
+    broken = store_with(b"".join(whole))
+    with pytest.raises(Damaged):
+        places.find_place(broken.log("sessions/p"), broken.documents("sessions/p"), 299)
 
 
 def test_events_that_are_not_there_cannot_be_forked_at():

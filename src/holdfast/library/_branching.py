@@ -208,7 +208,8 @@ class Branching(Finding):
         from holdfast.session import check_new_id, check_title
 
         check_title(title, self.limits)
-        made = check_new_id(self._store, new_session_id() if new_id is None else new_id)
+        # An id of our own making is free; looking for one like it takes longer the more there are.
+        made = new_session_id() if new_id is None else check_new_id(self._store, new_id)
         titled = [] if title is None else [Draft("title", {"title": title})]
         self._branches.make(id, made, place, reason=reason, run=run, more=[*more, *titled])
         notice = Notice("forked", made, {"parent": id, "at": place.position.seq - 1})

@@ -21,6 +21,7 @@ __all__ = ["Place", "find_place", "line_at", "read_line"]
 
 # A part as short as this is simply read; a longer one is halved until it is.
 _NEAR_BYTES = 1 << 15
+_NEAR_EVENTS = 16
 # Up to here every byte before the place is checked as well; that takes half a millisecond.
 _CHECKED_BYTES_MAX = 1 << 19
 
@@ -90,19 +91,34 @@ def _newest_snapshot(log: Log, documents: Documents, at: int | None) -> Snapshot
 def _approach(log: Log, start: Position, wanted: int) -> Position:
     """A place before the event, near enough to read on from; lines say themselves where they are.
 
-    Halves what is left until it is short, or until a place has no line that says so.
+    Looks where the event is likely to be, and every second time in the middle of what is left, so
+    that it ends soon; also where a place has no line that says where it is.
     """
     near, end = start, log.size()
-    while end - near.offset > _NEAR_BYTES:
-        middle = (near.offset + end) // 2
-        found = second_line(middle, next(log.read(middle), b""))
+    event_bytes, is_halving = 0.0, True
+    while end - near.offset > _NEAR_BYTES and wanted - near.seq > _NEAR_EVENTS:
+        look = (near.offset + end) // 2
+        if not is_halving:
+            look = _likely(near, end, (wanted - near.seq) * event_bytes)
+        found = second_line(look, next(log.read(look), b""))
         if found is None or not near.offset < found[0].offset <= end:
-            break
+            if is_halving:
+                break
+            is_halving = True
+            continue
+        event_bytes = found[0].offset / max(found[0].seq, 1)
+        is_halving = not is_halving
         if found[0].seq <= wanted:
             near = found[0]
         else:
-            end = middle
+            end = look
     return near
+
+
+def _likely(near: Position, end: int, distance: float) -> int:
+    """Where to look for an event that is about so many bytes behind a place: a little before it."""
+    first, last = near.offset + 1, end - _NEAR_BYTES // 2
+    return int(min(max(near.offset + distance - _NEAR_BYTES // 8, first), last))
 
 
 def _walk(log: Log, start: Position, wanted: int) -> Place:
