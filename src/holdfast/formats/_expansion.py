@@ -13,13 +13,15 @@ __all__ = ["expanded", "is_compressed"]
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPED = tuple(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
+"""How a frame begins that holds no data: archives of ours begin with one."""
 _STEP_BYTES = 256 * 1024
 _WINDOW_LOG_MAX = 25  # 32 MiB: what every decoder must be able to hold is 8 MiB
 
 
 def is_compressed(head: bytes) -> bool:
     """Whether bytes begin like gzip or zstd."""
-    return head.startswith((_GZIP, _ZSTD))
+    return head.startswith((_GZIP, _ZSTD, *_ZSTD_SKIPPED))
 
 
 def expanded(chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
@@ -33,7 +35,7 @@ def expanded(chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
         first += next(chunks, b"")
     if first.startswith(_GZIP):
         return _unpack(_Gzip(), first, chunks, bounds)
-    if first.startswith(_ZSTD):
+    if first.startswith((_ZSTD, *_ZSTD_SKIPPED)):
         return _unpack(_Zstd(), first, chunks, bounds)
     return _as_it_is(first, chunks)
 

@@ -56,6 +56,8 @@ class Foreign(msgspec.Struct):
     version: str | None = None
     scope: str | None = None
     """What tells it from another session of the same foreign id, where that is not unique."""
+    other_scope: str | None = None
+    """The same, but only if the session of its foreign id here has nothing in common with it."""
     provider_type: str | None = None
     problems: list[str] = msgspec.field(default_factory=list)
 

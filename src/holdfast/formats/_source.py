@@ -223,6 +223,14 @@ class Source:
         self._use(name)
         return self._read(name, self.bounds.document_bytes_max if limit is None else limit)
 
+    def raw(self, name: str) -> bytes:
+        """A whole file as it is, not expanded. Raises TooLarge."""
+        self._use(name)
+        file, most = self._file(name), self.bounds.archive_bytes_max
+        if file.size > most:
+            raise TooLarge(f"{name} has more than {most:,} bytes", needed_bytes=file.size)
+        return b"".join(file.chunks(_CHUNK_BYTES))
+
     def json(self, name: str) -> Any:
         """The value of a JSON file, not to be changed. Raises InvalidData and TooLarge."""
         self._use(name)

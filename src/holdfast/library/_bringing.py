@@ -68,6 +68,9 @@ def bring(
     """
     id = session_id_of(foreign.tool, foreign.foreign_id, foreign.scope)
     known = library.state(id) if library.exists(id) else None
+    if known is not None and foreign.other_scope and _is_other(foreign, known):
+        id = session_id_of(foreign.tool, foreign.foreign_id, foreign.other_scope)
+        known = library.state(id) if library.exists(id) else None
     drafts = list(_drafts(foreign, known))
     fresh = [draft for draft in drafts if known is None or draft.key not in known.keys]
     outcome = "imported" if known is None else "updated" if fresh else "unchanged"
@@ -84,6 +87,12 @@ def bring(
         events=len(fresh),
         problems=_told(foreign.problems),
     )
+
+
+def _is_other(foreign: Foreign, known: State) -> bool:
+    """Whether nothing of a foreign session is in the one that has its id here."""
+    keys = [draft.key for draft in fit_drafts(foreign)]
+    return bool(keys) and not any(key in known.keys for key in keys)
 
 
 def _drafts(foreign: Foreign, known: State | None) -> Iterator[Draft]:

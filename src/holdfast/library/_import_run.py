@@ -10,11 +10,14 @@ from holdfast.errors import HoldfastError, InvalidData, UsageError
 from holdfast.formats import (
     Bounds,
     Foreign,
+    OwnFolder,
     Reader,
     Source,
     claims,
     fit_value,
     holds_bundle,
+    is_own_folder,
+    is_own_log,
     is_zip,
     open_archive,
     reader_for,
@@ -68,10 +71,13 @@ class ImportRun:
             return source
         opened = open_archive(source)
         for reader, part in _claimed(opened, self._format):
-            if reader is None:
-                self._unpack(part)
-            else:
+            if reader is not None:
                 self._read(reader, part)
+                continue
+            try:
+                self._unpack(part)
+            except HoldfastError as error:
+                self._fail(part.name, error)
         return opened
 
     def _tell_passed_over(self, source: Source) -> None:
@@ -84,16 +90,20 @@ class ImportRun:
         return self._format == "auto" and is_bundle_file(source)
 
     def _unpack(self, source: Source) -> None:
-        from holdfast.library._unpacking import unpack
+        """Bring in a bundle, or a folder of a session of ours."""
+        from holdfast.library._unpacking import bring_whole, unpack
 
         facade: Any = self._library
-        found = unpack(
-            facade,
-            source.read(source.name, source.bounds.archive_bytes_max),
-            passphrase=self._passphrase,
-            bounds=source.bounds,
-            dry_run=self._dry_run,
-        )
+        if not source.is_file:
+            found = bring_whole(facade, [OwnFolder(source)], dry_run=self._dry_run)
+        else:
+            found = unpack(
+                facade,
+                source.read(source.name, source.bounds.archive_bytes_max),
+                passphrase=self._passphrase,
+                bounds=source.bounds,
+                dry_run=self._dry_run,
+            )
         for one in found:
             if one.outcome != "unchanged" and not self._dry_run:
                 _disarm(facade, one.session_id, source.name)
@@ -194,13 +204,20 @@ def _name_of(path: Given) -> str:
 
 
 def _source(path: Given, report: ImportReport, bounds: Bounds) -> Source:
-    from holdfast.storage import look_outside
-
     if not isinstance(path, (str, os.PathLike)):
         data = path if isinstance(path, bytes) else path.read(bounds.document_bytes_max + 1)
         if not isinstance(data, bytes):
             raise UsageError("an import reads bytes: open the file in binary mode")
         return Source.of_bytes("bytes", data, bounds)
+    source = _outside(path, report, bounds)
+    if is_own_log(source):  # what it names lies beside it, in folders
+        source = _outside(os.path.dirname(os.path.abspath(path)), report, bounds)
+    return source
+
+
+def _outside(path: str | os.PathLike[str], report: ImportReport, bounds: Bounds) -> Source:
+    from holdfast.storage import look_outside
+
     found = look_outside(path, files_max=bounds.files_max, levels_max=bounds.levels_max)
     report.skipped += [
         Skipped(fit_value(found.name), fit_value(text)) for text in found.passed_over
@@ -220,12 +237,12 @@ def _claimed(
 ) -> Iterator[tuple[Reader | None, Source]]:
     """The parts of a source that a reader claims, the whole of it and what else lies in it.
 
-    A bundle among them has no reader.
+    A bundle among them has no reader, nor has a folder of a session of ours.
     """
     if source.is_used():
         return
     if format == "auto":
-        if is_bundle_file(source):
+        if is_bundle_file(source) or is_own_folder(source):
             yield None, source
             return
         reader = reader_for(source, general=general)

@@ -14,10 +14,12 @@ from holdfast.session import Snapshots
 from holdfast.storage import MemoryStore, Store
 
 if TYPE_CHECKING:
-    from holdfast.formats import Bounds, BundledSession
+    from collections.abc import Iterable
+
+    from holdfast.formats import Bounds, BundledSession, OwnFolder
     from holdfast.library._holdfast import Holdfast
 
-__all__ = ["Unpacked", "unpack"]
+__all__ = ["Unpacked", "bring_whole", "unpack"]
 
 _ID_CHARS_MAX = 100
 _DIGEST_CHARS = 10
@@ -56,7 +58,13 @@ def unpack(
 
     if is_sealed_file(data[:64]):
         data = open_with_passphrase(data, passphrase)
-    sessions = read_bundle(data, bounds).sessions
+    return bring_whole(library, read_bundle(data, bounds).sessions, dry_run=dry_run)
+
+
+def bring_whole(
+    library: Holdfast, sessions: Iterable[BundledSession | OwnFolder], *, dry_run: bool = False
+) -> list[Unpacked]:
+    """The same for sessions of ours wherever their bytes come from."""
     checked = [_Checked(session) for session in sessions]
     return [_bring(library, one, dry_run=dry_run) for one in checked]
 
@@ -64,7 +72,7 @@ def unpack(
 class _Checked:
     """One session of the bundle, with everything in it looked at."""
 
-    def __init__(self, session: BundledSession) -> None:
+    def __init__(self, session: BundledSession | OwnFolder) -> None:
         self.id = session.id
         self.log = session.log()
         self.documents = {name: session.document(name) for name in session.documents}
@@ -72,7 +80,7 @@ class _Checked:
         reader = LineReader()
         events = [*reader.feed(self.log), *reader.finish()]
         if not events:
-            raise InvalidData(f"the log of session {session.id} in the bundle holds no event")
+            raise InvalidData(f"the log of session {session.id} holds no event")
         for event in events:
             check_format(event)
         self.events = len(events)

@@ -44,8 +44,8 @@ class EventFolder:
             named or source.name,
             drafts,
             created_at=min(stamps, default=None),
-            # Folders of other projects may have the same name; a log only ever grows at its end.
-            scope=digest(next((value for _, value in lines if _is_event(value)), None)),
+            # Folders of other projects may have the same name.
+            other_scope=digest(next((value for _, value in lines if _is_event(value)), None)),
             problems=problems,
         )
 

@@ -210,7 +210,7 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
     problems: list[str] = []
     state = value.get("state") if isinstance(value.get("state"), dict) else value.get("context")
     state = state if isinstance(state, dict) else {}
-    index = _index_of(source)
+    index = source.remember("oneringai index", _INDEX, lambda: _index_of(source))
     listed = next((row for row in member(index, "sessions") or [] if row["sessionId"] == id), None)
     created = read_time(value.get("createdAt")) or read_time(member(listed, "createdAt"))
     saved = (

@@ -71,17 +71,21 @@ def _is_index(value: Any) -> bool:
 
 def _row_of(source: Source, id: str) -> Any:
     """The session's row in the index, if there is one: the two may have drifted apart."""
+    return source.remember("openagent rows", _INDEX, lambda: _rows(source)).get(id)
+
+
+def _rows(source: Source) -> dict[str, Any]:
     if source.name == _INDEX or not source.has(_INDEX):
-        return None
+        return {}
     try:
         index = source.json(_INDEX)
     except HoldfastError as error:
         source.pass_over(_INDEX, str(error))
-        return None
+        return {}
     if not _is_index(index):
-        return None
+        return {}
     _tell_unsaved(source, index)
-    return next((row for row in index["sessions"] if row["session_id"] == id), None)
+    return {row["session_id"]: row for row in reversed(index["sessions"])}
 
 
 def _tell_unsaved(source: Source, index: dict[str, Any]) -> None:
