@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from uuid import uuid4
 
 import pytest
@@ -86,7 +87,17 @@ _QUERIES = (
     *("src/auth/login.py", "auth/log", "login.py", "a->b()", "->", "100%", "_under", "'", "\\"),
     *("日本", "本語", "京", "検索 東京", "naive cafe", "ecole", "👍", "→", "€5", "שלום"),
     *('"', "-", "*", "OR", "'; DROP TABLE catalog_said; --", "{}", "$1", "\x00", "", "words", "zq"),
-    *("Read", "path", "title", "urgent", "streamed piece", "gone", "take back", "changed", "w7 w8 w9"),
+    *(
+        "Read",
+        "path",
+        "title",
+        "urgent",
+        "streamed piece",
+        "gone",
+        "take back",
+        "changed",
+        "w7 w8 w9",
+    ),
     *('"w16500 w16501"', '"again other"', "xyzzy", "*yzzy tail", "nothing here at all"),
 )
 
@@ -371,6 +382,43 @@ def test_what_went_and_came_back_is_known_everywhere(hf, postgres_url):
         say(hf, "a", "second words")
         assert other.search("first") == []
         assert found(other.search("second"))
+
+
+def test_what_was_just_appended_is_found_before_it_is_flushed(hf, monkeypatch):
+    """A question waits for what this process has under way, however slowly it is sent."""
+    store, send = hf.store, hf.store._sender._send
+
+    def slowly(packets):
+        time.sleep(0.3)
+        return send(packets)
+
+    with hf.session("a", **QUICK) as s:
+        s.flush()
+        monkeypatch.setattr(store._sender, "_send", slowly)
+        s.user("umbrella")
+        assert len(hf.search("umbrella")) == 1
+        s.user("raincoat")
+        assert hf.info("a").message_count == 2
+        assert store.entry("sessions/a").size == len(b"".join(store.log("sessions/a").read()))
+
+
+def test_what_went_is_told_by_name_until_it_is_long_ago(hf, monkeypatch):
+    """Nobody compares all names for it; who was away for long compares them once."""
+    for name in "abc":
+        say(hf, name, "words")
+    store = hf.store
+    mark = store.changes("").mark
+    assert store.changes(mark) == (mark, frozenset(), False)
+    hf.delete("a")
+    assert store.changes(mark).keys == {"sessions/a"}
+    run(hf.url, "UPDATE removals SET at = at - interval '8 days'")
+    monkeypatch.setattr("holdfast.storage.postgres._FORGET_CHANCE", 2.0)
+    hf.delete("b")
+    assert run(hf.url, "SELECT key FROM removals") == [("sessions/b",)]
+    assert store.changes(mark).keys is None
+    assert store.changes("nonsense").keys is None
+    assert store.changes(f"{mark.partition(':')[0]}:{'9' * 40}").keys is None
+    assert ids(hf.list()) == ["c"]
 
 
 def test_many_that_feed_and_ask_at_once_leave_a_right_index(postgres_url):

@@ -98,6 +98,17 @@ class Sender:
         if not started:
             self._serve()
 
+    def catch_up(self, key: str | None = None) -> None:
+        """Wait until all that was taken before the call, of all logs or of one, was sent.
+
+        Or until it is known that it cannot be. What is taken meanwhile is not waited for.
+        """
+        self._renew_after_fork()
+        with self._condition:
+            logs = [log for log in self._waiting if key is None or log.key == key]
+        for log in logs:
+            log.catch_up()
+
     def close(self) -> None:
         """Send what is waiting, then stop."""
         self._renew_after_fork()
@@ -283,6 +294,18 @@ class SendingLog(Log):
         """Nothing is held open; what waits is still sent."""
         if self._failed is None and not self._queue:
             self._end = None
+
+    @property
+    def key(self) -> str:
+        """Whose log it is."""
+        return self._key
+
+    def catch_up(self) -> None:
+        """Wait until what was accepted before the call was sent, or cannot be."""
+        with self._state:
+            end = self._end or 0
+            while self.has_waiting and self._queue[0].start < end:
+                self._state.wait()
 
     @property
     def has_waiting(self) -> bool:

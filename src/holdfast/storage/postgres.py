@@ -139,13 +139,15 @@ class PostgresStore(Store):
             yield _entry(row)
 
     def entry(self, key: str) -> Entry | None:
-        """The entry of one key."""
+        """The entry of one key, with what this process has appended to it."""
+        self._sender.catch_up(key)
         rows = self._fetch(f"{_ENTRIES} AND n.key = $1", check_key(key))
         return _entry(rows[0]) if rows else None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """The keys that changed, by the transactions that the mark had not seen the end of."""
         check_prefix(prefix)
+        self._sender.catch_up()
         now = self._fetch(
             "SELECT i.name, i.forgotten::text AS forgotten,"
             " pg_snapshot_xmin(pg_current_snapshot())::text AS seen FROM identity i"
