@@ -253,6 +253,7 @@ def test_every_setting_has_its_variable(project, monkeypatch, name):
         int: ("300", 300),
         bool: ("false", False),
         list: ('[{"keep": 300}]', [{"keep": 300}]),
+        dict: ('{"a-model": {"input": 3, "output": 9}}', {"a-model": {"input": 3, "output": 9}}),
         str: (KEYS[name].choices or ("300",))[:1] * 2,
     }[KEYS[name].kind]
     monkeypatch.setenv(variable(name), value)
