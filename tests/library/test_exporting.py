@@ -97,6 +97,23 @@ def test_jsonl_of_a_plain_log(library, store_root):
     assert "event 1 cannot be read" in library.export("plain")
 
 
+def test_a_plain_log_without_its_last_newline(library, store_root, tmp_path):
+    """A line that an editor left open is an event like the others, in every form."""
+    folder = store_root / "sessions" / "plain"
+    folder.mkdir(parents=True)
+    lines = b'{"type":"user","data":{"content":"a"}}\n{"type":"assistant","data":{"content":"b"}}'
+    (folder / "events.jsonl").write_bytes(lines)
+    assert library.export("plain", "jsonl").encode() == lines
+    assert library.export("plain", "jsonl", at=0).encode() == lines.splitlines(keepends=True)[0]
+    assert library.export("plain", "jsonl", at=1).encode() == lines
+    library.export("plain", "bundle", to=tmp_path / "plain.holdfast")
+    with holdfast.open("memory:") as other:
+        other.import_(tmp_path / "plain.holdfast")
+        assert [event.data["content"] for event in other.events("plain")] == ["a", "b"]
+    (folder / "events.jsonl").write_bytes(lines[:-3])
+    assert library.export("plain", "jsonl").encode() == lines.splitlines(keepends=True)[0]
+
+
 def test_at(library, trip):
     """An earlier event gives what was known then."""
     first = next(event.seq for event in library.events(trip) if event.type == "user")

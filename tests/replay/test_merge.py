@@ -224,7 +224,10 @@ def test_someone_may_be_asked():
     assert merged(branch("a"), branch("b"), policy="ask")[1].conflicts == []
 
 
-@pytest.mark.parametrize("wishes", [{"policy": "mine"}, {"turns": "some"}])
+@pytest.mark.parametrize(
+    "wishes",
+    [{"policy": "mine"}, {"turns": "some"}, {"turns": None}, {"turns": ["1"]}, {"turns": 1}],
+)
 def test_unknown_wishes_are_refused(wishes):
     """A policy or a choice of turns that there is not."""
     with pytest.raises(UsageError):

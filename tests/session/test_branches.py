@@ -147,6 +147,14 @@ def test_events_that_are_not_there_cannot_be_forked_at():
     assert not empty.exists("sessions/f")
 
 
+def test_an_empty_log_cannot_be_forked():
+    """It is said in words, and not as an event before the first."""
+    store = MemoryStore()
+    for at in (None, 0):
+        with pytest.raises(NotFound, match="has no events"):
+            places.find_place(store.log("sessions/p"), store.documents("sessions/p"), at)
+
+
 def test_a_torn_end_is_left_behind():
     """What a crash left at the end is not part of a fork."""
     store = store_with(lines(3) + b'{"seq":4,"type":"us')

@@ -18,6 +18,7 @@ _KEPT_BACK = ("quarantine/",)
 
 
 class _Numbered(msgspec.Struct):
+    type: str | None = None
     seq: int | None = None
 
 
@@ -25,7 +26,10 @@ _decode = msgspec.json.Decoder(_Numbered).decode
 
 
 def log_lines(log: Log, size: int, at: int | None) -> Iterator[bytes]:
-    """The whole lines within the first ``size`` bytes, in chunks; up to event ``at`` if given."""
+    """The whole lines within the first ``size`` bytes, in chunks; up to event ``at`` if given.
+
+    The last line of a plain log is whole without its newline, too.
+    """
     rest, read, number = b"", 0, 0
     for chunk in log.read():
         part = chunk[: size - read]
@@ -43,6 +47,8 @@ def log_lines(log: Log, size: int, at: int | None) -> Iterator[bytes]:
             yield kept
         if ended:
             return
+    if _is_plain(rest) and (at is None or number <= at):
+        yield rest
 
 
 def own_documents(
@@ -76,6 +82,14 @@ def _blobs(log: Log, size: int, at: int) -> set[str]:
         for chunk in log_lines(log, size, at)
         for name in _BLOB.findall(chunk)
     }
+
+
+def _is_plain(line: bytes) -> bool:
+    try:
+        found = _decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return found.type is not None and found.seq is None
 
 
 def _until(lines: bytes, number: int, at: int) -> tuple[bytes, int, bool]:

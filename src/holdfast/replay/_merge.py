@@ -188,8 +188,14 @@ def plan_merge(
 def _check(wishes: MergeWishes) -> None:
     if wishes.policy not in POLICIES:
         raise UsageError(f"{wishes.policy!r} is not a policy: use one of {', '.join(POLICIES)}")
-    if isinstance(wishes.turns, str) and wishes.turns not in ("all", "summary"):
+    if wishes.turns not in ("all", "summary") and not _are_numbers(wishes.turns):
         raise UsageError(f"turns={wishes.turns!r}: use 'all', 'summary' or a list of numbers")
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple, range, set, frozenset)) and all(
+        type(one) is int for one in value
+    )
 
 
 def _chosen(fresh: list[Turn], wanted: str | Sequence[int]) -> list[Turn]:

@@ -54,9 +54,11 @@ def find_place(log: Log, documents: Documents, at: int | None) -> Place:
     near = _approach(log, start, wanted) if first is not None and first.seq == 0 else start
     place = _walk(log, near, wanted)
     end = place.position
-    if end.seq == 0 or (at is not None and end.seq <= at):
+    if end.seq == 0:
+        raise NotFound("the session has no events", remedy="Record something in it first.", seq=at)
+    if at is not None and end.seq <= at:
         raise NotFound(
-            f"there is no event {at or 0}; the last is {end.seq - 1}",
+            f"there is no event {at}; the last is {end.seq - 1}",
             remedy="Choose an earlier one.",
             seq=at,
         )
