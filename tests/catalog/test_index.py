@@ -12,6 +12,7 @@ from holdfast.catalog._index import IndexDamaged, Row, Trace, Update
 from holdfast.catalog._opening import open_in_memory
 from holdfast.catalog._plain_index import PlainIndex
 from holdfast.catalog._sqlite_index import SqliteIndex
+from holdfast.catalog._sqlite_writing import Writing
 from holdfast.model import SessionMetadata
 from holdfast.storage import FileStore, MemoryStore
 
@@ -253,7 +254,7 @@ def test_a_transaction_that_fails_leaves_nothing(monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(index, "_put_rest", fail)
+    monkeypatch.setattr(Writing, "_put_rest", fail)
     with pytest.raises(ZeroDivisionError):
         index.write([update("a", title="new", version=version)], mark="after")
     assert index.get("a").row.meta.title == "old"

@@ -231,10 +231,10 @@ def test_a_lying_index_shows_nothing(hf):
         s.user("the truth")
 
     def lie(connection):
-        connection.execute("INSERT INTO said VALUES (99, 1, 2, NULL, 0, 0, 'user', NULL, 0)")
-        connection.execute("INSERT INTO said VALUES (98, 1, 77, NULL, 0, 0, 'user', NULL, 0)")
-        connection.execute("INSERT INTO said VALUES (97, 55, 0, NULL, 0, 0, 'user', NULL, 0)")
-        connection.execute("INSERT INTO said VALUES (96, 1, 0, 2, 0, 0, 'user', NULL, 0)")
+        connection.execute("INSERT INTO said VALUES (99, 1, 2, NULL, 0, 0, 0, 0, NULL, 0)")
+        connection.execute("INSERT INTO said VALUES (98, 1, 77, NULL, 0, 0, 0, 0, NULL, 0)")
+        connection.execute("INSERT INTO said VALUES (97, 55, 0, NULL, 0, 0, 0, 0, NULL, 0)")
+        connection.execute("INSERT INTO said VALUES (96, 1, 0, 2, 0, 0, 0, 0, NULL, 0)")
         for id in range(96, 100):
             connection.execute("INSERT INTO said_words (rowid, text) VALUES (?, 'lie')", (id,))
         return search_index(connection, hf.store, Asked(query="lie"))

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.catalog._filter import Filter
 from holdfast.catalog._folding import fold, original_spans
 from holdfast.catalog._query import Query, read_query
-from holdfast.catalog._recall import Recaller
+from holdfast.catalog._recall import Memory, Recaller
 from holdfast.catalog._search import Find, Scope, search
 from holdfast.catalog._selection import selection
 from holdfast.catalog._snippets import Snippet, make_snippet
@@ -91,14 +91,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return f"session IN ({rows})", values
 
 
-def search_index(connection: Connection, store: Store, asked: Asked) -> list[Hit]:
+def search_index(
+    connection: Connection, store: Store, asked: Asked, memory: Memory | None = None
+) -> list[Hit]:
     """What fits, best first, by the index; each hit is verified against its log.
 
     Raises IndexDamaged or an error of the database where the index is damaged.
     """
     sessions = _Sessions(connection)
     query = read_query(asked.query)
-    recaller = Recaller(store, sessions.key, query.raw_hint)
+    recaller = Recaller(store, sessions.key, query.raw_hint, memory)
     finds = search(connection, query, asked.scope(), recaller, asked.limit)
     return [make_hit(find, sessions.meta(find.session)) for find in finds]
 

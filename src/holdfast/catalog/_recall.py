@@ -2,16 +2,19 @@
 
 A line is found by its number, not by the index's word for its place, and its checksum is verified;
 so an index that is stale or damaged can lead to nothing, but never to words that are not there.
+What was read is remembered for as long as the store says that the log is the same.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import msgspec
 
+from holdfast.catalog._folding import fold
 from holdfast.catalog._words import TEXT_CHARS_MAX, Said, said_in
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
@@ -19,9 +22,9 @@ from holdfast.session import read_range, resolve_blobs
 
 if TYPE_CHECKING:
     from holdfast.catalog._search import Found
-    from holdfast.storage import Log, Store
+    from holdfast.storage import Log, Stamp, Store
 
-__all__ = ["Recalled", "Recaller"]
+__all__ = ["Memory", "Recalled", "Recaller"]
 
 # The end of a line: eight digits of the running checksum, a quote, a brace, a newline.
 _END_BYTES = 11
@@ -29,6 +32,10 @@ _DIGITS = 8
 # Lines may be a little longer or shorter than the index thought.
 _SLACK_BYTES = 1 << 12
 _BLOB_MARK = b'"$blob":'
+_KEPT_MAX = 512
+_KEPT_CHARS_MAX = 1 << 13
+# Two changes within the grain of the clock leave the same time on a file.
+_TIME_GRAIN_NS = 2_000_000_000
 _decode = msgspec.json.Decoder(Event).decode
 
 
@@ -37,6 +44,26 @@ class Recalled(NamedTuple):
 
     said: Said
     timestamp: int
+    folded: str
+
+
+class Memory:
+    """What was read of logs lately, by key and event."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int, int | None], tuple[Stamp, Recalled]] = {}
+
+    def get(self, key: str, found: Found, stamp: Stamp) -> Recalled | None:
+        """What an event said when its log had this stamp."""
+        kept = self._kept.get((key, found.seq, found.last))
+        return kept[1] if kept is not None and kept[0] == stamp else None
+
+    def put(self, key: str, found: Found, stamp: Stamp, recalled: Recalled) -> None:
+        """Remember it, unless it is long."""
+        if len(recalled.folded) <= _KEPT_CHARS_MAX:
+            if len(self._kept) >= _KEPT_MAX:
+                self._kept.clear()
+            self._kept[key, found.seq, found.last] = (stamp, recalled)
 
 
 class _Part(NamedTuple):
@@ -54,19 +81,35 @@ class Recaller:
     """
 
     def __init__(
-        self, store: Store, key: Callable[[int], str | None], hint: bytes | None = None
+        self,
+        store: Store,
+        key: Callable[[int], str | None],
+        hint: bytes | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self._store = store
         self._key = key
         self._hint = hint
+        self._memory = Memory() if memory is None else memory
         self._part = _Part(-1, 0, b"")
 
     def recall(self, found: Found) -> Recalled | None:
         """What the event says; None if it is not in the log, or not as it was written."""
+        key = self._key(found.session)
+        if key is None:
+            return None
+        stamp = self._store.stamp(key)
+        recalled = None if stamp is None else self._memory.get(key, found, stamp)
+        if recalled is None:
+            recalled = self._read(key, found)
+            if recalled is not None and stamp is not None and _is_old(stamp):
+                self._memory.put(key, found, stamp, recalled)
+        if recalled is None or recalled.said.name is not None or found.name is None:
+            return recalled
+        return recalled._replace(said=msgspec.structs.replace(recalled.said, name=found.name))
+
+    def _read(self, key: str, found: Found) -> Recalled | None:
         try:
-            key = self._key(found.session)
-            if key is None:
-                return None
             log = self._store.log(key)
             if found.last is not None:
                 return _streamed(log, found)
@@ -78,11 +121,7 @@ class Recaller:
             said = said_in(event.type, event.data)
         except HoldfastError:
             return None
-        if said is None:
-            return None
-        if said.name is None and found.name is not None:
-            said = msgspec.structs.replace(said, name=found.name)
-        return Recalled(said, event.timestamp)
+        return None if said is None else Recalled(said, event.timestamp, fold(said.text))
 
     def _event(self, log: Log, found: Found) -> Event | None:
         """The event, by the quick way where its line is one of ours, else by reading the log."""
@@ -112,6 +151,11 @@ class Recaller:
             if line is not None or not _begins(data, needle):
                 return line
         return None
+
+
+def _is_old(stamp: Stamp) -> bool:
+    """Whether a change from now on would show in the stamp."""
+    return time.time_ns() - stamp.modified > _TIME_GRAIN_NS
 
 
 def _may_hold(line: bytes, hint: bytes) -> bool:
@@ -165,4 +209,5 @@ def _streamed(log: Log, found: Found) -> Recalled | None:
             pieces.append(text)
     if first is None or first.seq != found.seq:
         return None
-    return Recalled(Said(found.role, "".join(pieces)[:TEXT_CHARS_MAX]), first.timestamp)
+    text = "".join(pieces)[:TEXT_CHARS_MAX]
+    return Recalled(Said(found.role, text), first.timestamp, fold(text))

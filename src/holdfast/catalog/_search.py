@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from holdfast.catalog._folding import fold, original_spans
+from holdfast.catalog._folding import original_spans
+from holdfast.catalog._index import IndexDamaged
 from holdfast.catalog._recall import Recaller
+from holdfast.catalog._search_tables import ROLE_NUMBERS, tool_number
 from holdfast.catalog._snippets import Snippet, make_snippet
+from holdfast.catalog._words import ROLES
 
 if TYPE_CHECKING:
     from holdfast.catalog._query import Query
@@ -25,7 +28,7 @@ _EXPANSIONS_MAX = 1000
 _MONTH_MS = 30 * 24 * 3600 * 1000
 # How much better a hit of today is than the same of long ago.
 _RECENCY = 0.25
-_COLUMNS = "s.id, s.session, s.seq, s.last, s.place, s.time, s.role, s.name"
+_COLUMNS = "s.id, s.session, s.seq, s.last, s.place, s.time, s.role, s.name, s.tool"
 
 
 class Found(NamedTuple):
@@ -80,10 +83,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
                 values.append(value)
         if self.roles:
             parts.append(f"s.role IN ({', '.join('?' * len(self.roles))})")
-            values += self.roles
+            values += [ROLE_NUMBERS[role] for role in self.roles]
         if self.tool is not None:
-            parts.append("s.role IN ('tool_call', 'tool_result') AND s.name = ?")
-            values.append(self.tool)
+            parts.append("s.role IN (?, ?) AND s.tool = ?")
+            values += [ROLE_NUMBERS["tool_call"], ROLE_NUMBERS["tool_result"]]
+            values.append(tool_number(self.tool))
         return "".join(f" AND {part}" for part in parts), values
 
 
@@ -154,7 +158,7 @@ def _look(row: Found, score: float, query: Query, recaller: Recaller) -> Find | 
     if recalled is None:
         return None
     said = recalled.said
-    spans = query.spans(fold(said.text))
+    spans = query.spans(recalled.folded)
     if spans is None:
         return None
     snippet = make_snippet(said.text, original_spans(said.text, spans))
@@ -171,12 +175,29 @@ def _pages(
     examined = 0
     while limit is None or examined < EXAMINED_MAX:
         examined += rows
-        page = [Found(*found) for found in ask(connection, below, rows)]
+        page = [_found(*found) for found in ask(connection, below, rows)]
         if page:
             yield page
         if len(page) < rows:
             return
         below = page[-1].id
+
+
+def _found(  # noqa: PLR0917 - the columns in their order
+    id: int,
+    session: int,
+    seq: int,
+    last: int | None,
+    place: int,
+    time: int,
+    role: int,
+    name: str | None,
+    tool: int,
+    rank: float = 0.0,
+) -> Found:
+    if tool_number(name) != tool or not 0 <= role < len(ROLES):
+        raise IndexDamaged("what was said")
+    return Found(id, session, seq, last, place, time, ROLES[role], name, rank)
 
 
 _Ask = Callable[["Connection", int, int], list[Any]]

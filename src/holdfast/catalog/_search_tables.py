@@ -9,18 +9,24 @@ anew, which also removes the words of deleted sessions from the file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import msgspec
 
 from holdfast.catalog._folding import fold
-from holdfast.catalog._words import Changes, Heard, Listener
+from holdfast.catalog._index import IndexDamaged
+from holdfast.catalog._sums import SAID, SUMS_TABLE, add_to_sums, said_sums
+from holdfast.catalog._words import ROLES, Changes, Heard, Listener
 
 if TYPE_CHECKING:
     from holdfast.model import Event
     from holdfast.storage._sqlite import Connection
 
-__all__ = ["add", "create_tables", "forget", "is_worn"]
+__all__ = ["ROLE_NUMBERS", "add", "create_tables", "forget", "is_worn", "tool_number"]
+
+ROLE_NUMBERS = {role: number for number, role in enumerate(ROLES)}
 
 _SCHEMA = """
 CREATE TABLE said (
@@ -30,7 +36,8 @@ CREATE TABLE said (
     last INTEGER,
     place INTEGER NOT NULL,
     time INTEGER NOT NULL,
-    role TEXT NOT NULL,
+    role INTEGER NOT NULL,
+    tool INTEGER NOT NULL,
     name TEXT,
     streaming INTEGER NOT NULL
 );
@@ -48,12 +55,13 @@ _KEEP_ANEW = "INSERT INTO said_listeners (listener, session) VALUES (?, ?)"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Listener).decode
-_Row = tuple[int, int, int, int | None, int, int, str, str | None, bool]
+_Row = tuple[int, int, int, int | None, int, int, int, int, str | None, bool]
+_CHECK_BYTES = 4
 
 
 def create_tables(connection: Connection) -> None:
     """Make the tables, in an index that has none of them."""
-    for statement in _SCHEMA.split(";"):
+    for statement in (SUMS_TABLE, *_SCHEMA.split(";")):
         connection.execute(statement)
     connection.execute(
         "INSERT INTO said_words (said_words, rank) VALUES ('hashsize', ?)", (_GATHERED_BYTES,)
@@ -64,7 +72,7 @@ def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
     """Take in the next events of a session; all of them, in order, each once."""
     kept = connection.execute("SELECT listener FROM said_listeners WHERE session = ?", (row,))
     found = kept.fetchone()
-    listener = Listener() if found is None else _decode(found[0])
+    listener = Listener() if found is None else _read_listener(found[0])
     was_streaming = bool(listener.streams)
     changes = listener.hear(events)
     if found is not None:
@@ -72,12 +80,12 @@ def add(connection: Connection, row: int, events: Sequence[Event]) -> None:
     _insert(connection, row, changes.heard, listener.shown_streams())
     # Not in one statement: with REPLACE or an upsert SQLite sets a savepoint, for which the
     # full-text table sorts in what it has gathered, every time.
-    connection.execute(_KEEP_ANEW if found is None else _KEEP, (_encode(listener), row))
+    connection.execute(_KEEP_ANEW if found is None else _KEEP, (_kept_listener(listener), row))
 
 
 def forget(connection: Connection, row: int) -> None:
     """Leave out a session that is gone, or is about to be taken in anew."""
-    connection.execute("DELETE FROM said WHERE session = ?", (row,))
+    _delete(connection, "session = ?", (row,))
     connection.execute("DELETE FROM said_listeners WHERE session = ?", (row,))
 
 
@@ -92,15 +100,24 @@ def is_worn(connection: Connection) -> bool:
 
 def _drop(connection: Connection, row: int, changes: Changes, *, was_streaming: bool) -> None:
     """Remove what counts no more of what was added earlier."""
-    delete = "DELETE FROM said WHERE session = ? AND "
     if was_streaming:
-        connection.execute(delete + "streaming", (row,))
+        _delete(connection, "session = ? AND streaming", (row,))
     if changes.gone_titles:
-        connection.execute(delete + "role = 'title'", (row,))
+        _delete(connection, "session = ? AND role = ?", (row, ROLE_NUMBERS["title"]))
     for tag in changes.gone_tags:
-        connection.execute(delete + "role = 'tag' AND name = ?", (row, tag))
+        values = (row, ROLE_NUMBERS["tag"], tool_number(tag))
+        _delete(connection, "session = ? AND role = ? AND tool = ?", values)
     for seq in changes.gone:
-        connection.execute(delete + "(seq = ? OR last = ?)", (row, seq, seq))
+        if abs(seq) > _INT64_MAX:
+            continue  # nothing has such a number, whatever a foreign log says
+        _delete(connection, "session = ? AND (seq = ? OR last = ?)", (row, seq, seq))
+
+
+def _delete(connection: Connection, condition: str, values: tuple[int, ...]) -> None:
+    sums = said_sums(connection, condition, values)
+    if sums:
+        connection.execute(f"DELETE FROM said WHERE {condition}", values)  # noqa: S608 - ours
+        add_to_sums(connection, {place: -total for place, total in sums.items()}, SAID)
 
 
 def _insert(connection: Connection, row: int, heard: list[Heard], streaming: list[Heard]) -> None:
@@ -109,7 +126,8 @@ def _insert(connection: Connection, row: int, heard: list[Heard], streaming: lis
     first = _last_id(connection) + 1
     rows = [*_rows(row, heard, first, is_open=False)]
     rows += _rows(row, streaming, first + len(heard), is_open=True)
-    connection.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    connection.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    add_to_sums(connection, said_sums(connection, "id >= ?", (first,)), SAID)
     connection.executemany(
         "INSERT INTO said_words (rowid, text) VALUES (?, ?)",
         ((first + n, _indexed(one.said.text)) for n, one in enumerate([*heard, *streaming])),
@@ -120,7 +138,8 @@ def _rows(row: int, heard: Iterable[Heard], first: int, *, is_open: bool) -> Ite
     for id, one in enumerate(heard, first):
         said = one.said
         time = max(min(one.timestamp, _INT64_MAX), -_INT64_MAX)
-        yield id, row, one.seq, one.last, one.offset, time, said.role, said.name, is_open
+        role, tool = ROLE_NUMBERS[said.role], tool_number(said.name)
+        yield id, row, one.seq, one.last, one.offset, time, role, tool, said.name, is_open
 
 
 _INT64_MAX = (1 << 63) - 1
@@ -135,3 +154,22 @@ def _last_id(connection: Connection) -> int:
     """The highest id that was ever given: the full-text table has a row of sizes for each."""
     found = connection.execute("SELECT max(id) FROM said_words_docsize").fetchone()
     return found[0] or 0
+
+
+@lru_cache(maxsize=256)
+def tool_number(name: str | None) -> int:
+    """A number for the name of a tool or tag: quicker to compare, and to verify."""
+    return 0 if name is None else crc32(name.encode("utf-8", "surrogatepass")) + 1
+
+
+def _kept_listener(listener: Listener) -> bytes:
+    data = _encode(listener)
+    return crc32(data).to_bytes(_CHECK_BYTES, "big") + data
+
+
+def _read_listener(kept: object) -> Listener:
+    if isinstance(kept, bytes):
+        check, data = kept[:_CHECK_BYTES], kept[_CHECK_BYTES:]
+        if crc32(data).to_bytes(_CHECK_BYTES, "big") == check:
+            return _decode(data)
+    raise IndexDamaged("what is kept of a session for the search")

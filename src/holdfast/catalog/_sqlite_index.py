@@ -20,17 +20,27 @@ from holdfast.catalog._filter import EVERYTHING, Filter, Page, Place
 from holdfast.catalog._index import Index, IndexDamaged, Kept, Row, Trace, Update, make_page, shown
 from holdfast.catalog._schema import create_schema, drop_schema, has_schema
 from holdfast.catalog._selection import selection
+from holdfast.catalog._sqlite_writing import (
+    Total,
+    Writing,
+    clamped,
+    fold_crc,
+    key_of,
+    version_of,
+)
+from holdfast.catalog._sums import check_blocks, check_place, check_said, sum_blocks
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
     from holdfast.catalog._hits import Asked, Hit
+    from holdfast.catalog._recall import Memory
     from holdfast.storage import Store
     from holdfast.storage._sqlite import Connection
 
 __all__ = ["SqliteIndex", "read_row"]
 
-_INT64_MAX = (1 << 63) - 1
 _STATUS_ROWS = 200
+_CHECKED_MAX = 1000
 _COLUMNS = "s.id, s.data, s.crc, s.trace, s.trace_crc"
 
 _NEWEST = f"{selection(EVERYTHING, None)[0]} LIMIT ?"
@@ -39,20 +49,8 @@ _encode = msgspec.json.Encoder().encode
 _decode_meta = msgspec.json.Decoder(SessionMetadata).decode
 _decode_all = msgspec.json.Decoder(list[SessionMetadata]).decode
 _decode_trace = msgspec.json.Decoder(Trace).decode
-_members = msgspec.structs.asdict
 _id_of = attrgetter("session_id")
 _updated_of = attrgetter("updated_at")
-
-
-class _Stored(SessionMetadata, frozen=True, kw_only=True, omit_defaults=True):
-    """What a list shows, without what most sessions have in common."""
-
-
-class _Sum(msgspec.Struct, array_like=True):
-    """How many rows there are, and all their checksums in one."""
-
-    count: int = 0
-    crc: int = 0
 
 
 class SqliteIndex(Index):
@@ -65,6 +63,8 @@ class SqliteIndex(Index):
         self.connection = connection
         self._store = store
         self._host = os.uname().nodename
+        self._memory: Memory | None = None
+        self._checked: set[tuple[str, bytes | str | None]] = set()
         if not has_schema(connection) or self._fact("store") != store.encode():
             self.clear()
 
@@ -82,11 +82,11 @@ class SqliteIndex(Index):
         ).fetchone()
         if found is None:
             return None
-        *columns, number, state, tally, fold_crc = found
+        *columns, number, state, tally, crc = found
         row = _read_whole(*columns)
-        if not isinstance(state, bytes) or _fold_crc(number, state, tally) != fold_crc:
+        if not isinstance(state, bytes) or fold_crc(number, state, tally) != crc:
             raise IndexDamaged(f"what is kept of session {id}")
-        return Kept(row, state, tally, number, _version(columns[2], columns[4]))
+        return Kept(row, state, tally, number, version_of(columns[2], columns[4]))
 
     def known(self) -> dict[str, tuple[str, str]]:
         """One pass over the table."""
@@ -105,14 +105,15 @@ class SqliteIndex(Index):
     ) -> list[str]:
         """One transaction."""
         with self._transaction():
-            total = self._total()
+            writing = Writing(self.connection, self._total())
             conflicts = [
-                update.row.meta.session_id for update in updates if not self._put(update, total)
+                update.row.meta.session_id for update in updates if not writing.put(update)
             ]
             for id in gone:
-                self._remove(id, total)
+                writing.remove(id)
             if updates or gone:
-                self._set_fact("sum", _encode(total))
+                writing.finish()
+                self._set_fact("sum", _encode(writing.total))
             if mark is not None and not conflicts:
                 self._set_fact("mark", mark.encode())
         return conflicts
@@ -121,6 +122,8 @@ class SqliteIndex(Index):
         """By the best table index for a limit, else by looking at every row."""
         if limit is None:
             return make_page(self._chosen(wanted, after), None)
+        if wanted is not EVERYTHING or not self._checked:
+            self._check_orders(wanted)
         if wanted.status is not None:
             return make_page(self._by_status(wanted, limit, after), limit)
         if wanted is EVERYTHING and after is None:
@@ -143,8 +146,14 @@ class SqliteIndex(Index):
     def search(self, store: Store, asked: Asked) -> list[Hit]:
         """By its full-text table."""
         from holdfast.catalog._hits import search_index
+        from holdfast.catalog._recall import Memory
 
-        return search_index(self.connection, store, asked)
+        if self._memory is None:
+            self._check_words()
+            self._memory = Memory()
+        if asked.sessions != EVERYTHING:
+            self._check_orders(asked.sessions)
+        return search_index(self.connection, store, asked, self._memory)
 
     def tallies(self) -> Iterator[tuple[SessionMetadata, bytes]]:
         """From both tables."""
@@ -166,15 +175,14 @@ class SqliteIndex(Index):
         with self._transaction():
             drop_schema(self.connection)
             create_schema(self.connection)
+            sum_blocks(self.connection)
             self._set_fact("store", self._store.encode())
-            self._set_fact("sum", _encode(_Sum()))
+            self._set_fact("sum", _encode(Total()))
             self._set_fact("mark", b"")
 
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
-
-    # -- writing -------------------------------------------------------------------------------
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -187,83 +195,35 @@ class SqliteIndex(Index):
             raise
         self.connection.execute("COMMIT")
 
-    def _put(self, update: Update, total: _Sum) -> bool:
-        row = update.row
-        meta = row.meta
-        execute = self.connection.execute
-        found = execute(
-            "SELECT row, crc, trace_crc FROM sessions WHERE id = ?", (meta.session_id,)
-        ).fetchone()
-        number, version = (found[0], _version(*found[1:])) if found else (None, 0)
-        if version != update.version:
-            return False
-        data, trace = _encode(_Stored(**_members(meta))), _encode(row.trace)
-        columns = (
-            _clamped(meta.updated_at),
-            _key(meta.agent_id),
-            _key(meta.model),
-            _key(meta.parent),
-            meta.status,
-            meta.archived,
-            row.trace.folder,
-            row.trace.is_settled,
-            data,
-            crc32(data),
-            trace,
-            crc32(trace),
+    # -- verifying what leads to rows -----------------------------------------------------------
+
+    def _check_orders(self, wanted: Filter) -> None:
+        """See to it that no session is hidden, once for every order that lists are read in."""
+        orders: list[tuple[str, bytes | str | None]] = [("time", None)]
+        orders += [("tag", key_of(tag)) for tag in wanted.tags]
+        given = (
+            ("agent", wanted.agent_id),
+            ("model", wanted.model),
+            ("parent", wanted.parent),
         )
-        if number is None:
-            added = execute(
-                "INSERT INTO sessions (id, folded, updated, agent, model, parent, status, archived,"
-                " folder, settled, data, crc, trace, trace_crc)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (meta.session_id, fold_id(meta.session_id), *columns),
-            )
-            number = added.lastrowid or 0
-            total.count += 1
-        else:
-            execute(
-                "UPDATE sessions SET updated = ?, agent = ?, model = ?, parent = ?, status = ?,"
-                " archived = ?, folder = ?, settled = ?, data = ?, crc = ?, trace = ?,"
-                " trace_crc = ? WHERE row = ?",
-                (*columns, number),
-            )
-            execute("DELETE FROM labels WHERE row = ?", (number,))
-        total.crc ^= version ^ _version(crc32(data), crc32(trace))
-        self._put_rest(number, update)
-        return True
+        orders += [(name, key_of(value)) for name, value in given if value is not None]
+        if wanted.status is not None:
+            orders += [("status", status) for status in {wanted.status, "running"}]
+        for order in orders:
+            if order not in self._checked:
+                check_place(self.connection, *order)
+                if len(self._checked) < _CHECKED_MAX:
+                    self._checked.add(order)
 
-    def _put_rest(self, number: int, update: Update) -> None:
-        from holdfast.catalog import _derived
-
-        meta = update.row.meta
-        fold_crc = _fold_crc(number, update.state, update.tally)
-        self.connection.execute(
-            "INSERT OR REPLACE INTO folds (row, state, tally, crc) VALUES (?, ?, ?, ?)",
-            (number, update.state, update.tally, fold_crc),
-        )
-        place = (_clamped(meta.updated_at), meta.session_id, number)
-        labels = [(_key(tag), *place) for tag in {*meta.tags, *meta.auto_tags}]
-        self.connection.executemany("INSERT INTO labels VALUES (?, ?, ?, ?)", labels)
-        if update.whole:
-            _derived.forget(self.connection, number)
-        if update.events:
-            _derived.add(self.connection, number, update.events)
-
-    def _remove(self, id: str, total: _Sum) -> None:
-        from holdfast.catalog import _derived
-
-        execute = self.connection.execute
-        query = "SELECT row, crc, trace_crc FROM sessions WHERE id = ?"
-        found = execute(query, (id,)).fetchone()
-        if found is None:
-            return
-        number, *crcs = found
-        for table in ("sessions", "labels", "folds"):
-            execute(f"DELETE FROM {table} WHERE row = ?", (number,))  # noqa: S608 - names of ours
-        _derived.forget(self.connection, number)
-        total.count -= 1
-        total.crc ^= _version(*crcs)
+    def _check_words(self) -> None:
+        """The same for the tables of the search."""
+        self.connection.execute("BEGIN")
+        try:
+            check_said(self.connection)
+            check_blocks(self.connection)
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -315,18 +275,18 @@ class SqliteIndex(Index):
         if len(tags) < 2:
             return list(tags)
         query = "SELECT count(*) FROM (SELECT 1 FROM labels WHERE tag = ? LIMIT 10000)"
-        counts = {tag: self.connection.execute(query, (_key(tag),)).fetchone()[0] for tag in tags}
+        counts = {tag: self.connection.execute(query, (key_of(tag),)).fetchone()[0] for tag in tags}
         return sorted(tags, key=lambda tag: (counts[tag], tag))
 
     def _all(self) -> Iterator[Row]:
         """Every row. Raises IndexDamaged at the end if they are not all there."""
-        total = _Sum()
+        total = Total()
         # Not by a table index: what is damaged in one must not hide a row.
         query = f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"  # noqa: S608 - our own words
         for columns in self.connection.execute(query):
             yield _read_whole(*columns)
             total.count += 1
-            total.crc ^= _version(columns[2], columns[4])
+            total.crc ^= version_of(columns[2], columns[4])
         if total != self._total():
             raise IndexDamaged("the number of sessions")
 
@@ -337,8 +297,8 @@ class SqliteIndex(Index):
             return found
         return [meta for meta in found if _place(meta) < after]
 
-    def _total(self) -> _Sum:
-        return msgspec.json.decode(self._fact("sum"), type=_Sum)
+    def _total(self) -> Total:
+        return msgspec.json.decode(self._fact("sum"), type=Total)
 
     def _fact(self, name: str) -> bytes:
         query = "SELECT value, crc FROM facts WHERE name = ?"
@@ -380,24 +340,5 @@ def _fact_crc(name: str, data: bytes) -> int:
     return crc32(data, crc32(name.encode()))
 
 
-def _version(crc: int, trace_crc: int) -> int:
-    # Never 0, which stands for a row that is not there.
-    return (crc << 32 | trace_crc) or 1
-
-
-def _fold_crc(number: int, state: bytes, tally: bytes) -> int:
-    return crc32(tally, crc32(state, number & 0xFFFFFFFF))
-
-
 def _place(meta: SessionMetadata) -> Place:
-    return _clamped(meta.updated_at), meta.session_id
-
-
-def _clamped(time_ms: int) -> int:
-    """A time that fits a column: a foreign log may name any."""
-    return max(-_INT64_MAX, min(time_ms, _INT64_MAX))
-
-
-def _key(text: str | None) -> bytes | None:
-    """A text as the database compares it: byte by byte, whatever is in it."""
-    return None if text is None else text.encode("utf-8", "surrogatepass")
+    return clamped(meta.updated_at), meta.session_id

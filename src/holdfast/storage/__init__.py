@@ -13,6 +13,7 @@ from holdfast.storage.base import (
     Entry,
     Lease,
     Log,
+    Stamp,
     Store,
 )
 from holdfast.storage.disk import Disk, forks
@@ -55,6 +56,7 @@ __all__ = [
     "MemoryStore",
     "NoStore",
     "Outside",
+    "Stamp",
     "Store",
     "copy_database",
     "documents_beside",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
-from holdfast.storage.disk import Disk, is_full
+from holdfast.storage.disk import Disk, Node, is_full
 
 __all__ = ["Tree", "let_go", "remove_tree", "translated", "translation"]
 
@@ -47,6 +47,19 @@ class Tree:
             # Under the lock, so that closing the store cannot take the root away in between.
             start = self.disk.open_directory(".", self._root)
         return self._walk(start, parts, create=create)
+
+    def node_below(self, path: str) -> Node | None:
+        """What is at a path below the root, if it is there and can be looked at.
+
+        Only to compare it with an earlier look: a symlink on the way is followed.
+        """
+        with self._lock:
+            if self._root is None:
+                return None
+            try:
+                return self.disk.node_at(path, self._root)
+            except OSError:
+                return None
 
     @contextmanager
     def opened(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int | None]:

@@ -34,6 +34,7 @@ __all__ = [
     "Entry",
     "Lease",
     "Log",
+    "Stamp",
     "Store",
     "check_branch",
     "check_document_name",
@@ -88,6 +89,14 @@ class Entry(NamedTuple):
     size: int
     modified: int
     etag: str
+
+
+class Stamp(NamedTuple):
+    """How a log was at a moment. ``modified`` is in nanoseconds."""
+
+    inode: int
+    size: int
+    modified: int
 
 
 class Changes(NamedTuple):
@@ -272,6 +281,13 @@ class Store(ABC):
         Another thing of the same name has another mark, as far as that can be told at a glance.
         """
         return {entry.key: "" for entry in self.entries(prefix)}
+
+    def stamp(self, key: str) -> Stamp | None:
+        """What changes whenever the key's log does, told without opening it.
+
+        None where that cannot be told; then whoever remembers what it read has to read it again.
+        """
+        return None
 
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """What may have changed in a folder of keys since ``mark``, and the mark of now.

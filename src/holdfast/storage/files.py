@@ -18,7 +18,7 @@ from holdfast.storage._file_branch import inherit, making
 from holdfast.storage._file_documents import FileDocuments
 from holdfast.storage._file_forms import FileForms
 from holdfast.storage._file_lease import FileLease
-from holdfast.storage._file_log import FileLog
+from holdfast.storage._file_log import LOG_NAME, FileLog
 from holdfast.storage._file_parts import Look, look, open_parts
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._touched import Touched
@@ -29,6 +29,7 @@ from holdfast.storage.base import (
     Entry,
     Lease,
     Log,
+    Stamp,
     Store,
     check_branch,
     check_key,
@@ -133,6 +134,11 @@ class FileStore(Store):
         """A look at one session's directory."""
         with translation(f"looking for {key}"):
             return self._log_entry(key, _parts(key))
+
+    def stamp(self, key: str) -> Stamp | None:
+        """Of a plain log; one of another form is not told quickly."""
+        node = self._tree.node_below(f"{key}/{LOG_NAME}")
+        return None if node is None else Stamp(node.inode, node.size, node.modified)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
         """One look at the directory above them; the marks are inodes."""
