@@ -3,37 +3,67 @@
 Every object says in its head which epoch wrote it. Whoever takes the lease first puts an empty
 object of the new epoch at the end: a fence. A writer that lost the lease tries to make an object of
 that number, finds that there is one, and is fenced; so nothing that it sent is ever acknowledged.
-Fences are therefore never removed. Small objects are put together into packs when a writer closes.
+Fences are therefore never removed.
+
+Small objects are put together into packs: always the same numbers, in blocks, so that whoever packs
+at the same time as another one, late or early, makes the same packs or wider ones, and no pack ever
+overlaps another in part. A pack is stored before what is in it goes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import NamedTuple
+from uuid import uuid4
 
 import msgspec
 
-from holdfast.errors import Damaged, Fenced, StoreError
-from holdfast.storage._s3_objects import Objects
+from holdfast.errors import Damaged, Fenced, HoldfastError, StoreError
+from holdfast.storage._s3_objects import Listed, Objects
 from holdfast.storage._sending import Packet
 from holdfast.storage._zstd import packed, unpacked
 
-__all__ = ["HEAD_BYTES", "Head", "Pieces", "stale"]
+__all__ = ["HEAD_BYTES", "Head", "Pieces", "Sealed", "stale"]
 
 _MAGIC = b"HFL1"
 HEAD_BYTES = 24
 _PACK_BYTES = 8 << 20
-_SMALL_MAX = 64
-_TRIES = 1000
+_BLOCK = 64
+_TRIES = 20
+_NUMBER = re.compile(r"[0-9]{12}", re.ASCII)
+_HEX = re.compile(rb"[0-9a-f]{16}")
+# No pack is larger than a session may be: a name cannot ask for more memory than that.
+_PACK = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9]{1,10})-([pz])", re.ASCII)
 
 
-class Head(msgspec.Struct, omit_defaults=True):
-    """Which generation of the objects counts, and whether they are archived."""
+class Sealed(Exception):
+    """The folder belongs to a key that went: nothing is ever written there again."""
+
+
+class Head(msgspec.Struct, omit_defaults=True, frozen=True):
+    """Which objects count, and who may write them; every change of it is by compare and swap.
+
+    Whoever takes the lease puts its epoch here before its fence. So a writer that lost the lease
+    cannot put another generation in force: the head is not what it was when that one began.
+    """
 
     generation: int = 0
     archived: bool = False
     replaced: int = 0
     """How often the log became another one; a cut writes new objects and leaves it the same."""
+    epoch: int = 0
+    place: str = ""
+    """A folder of its own for each generation: what a late writer puts into its own counts not."""
+    sealed: bool = False
+
+    @property
+    def mark(self) -> str:
+        """The name of the folder of this generation."""
+        return f"{self.generation:08d}{self.place}"
 
 
 class Piece(NamedTuple):
@@ -61,7 +91,7 @@ class _Object(NamedTuple):
 class _Turn(NamedTuple):
     """Where a writer goes on as long as nobody else was there: whoever was, left a fence."""
 
-    generation: int
+    head: Head
     number: int
     size: int
     epoch: int
@@ -73,9 +103,10 @@ class Pieces:
     def __init__(self, objects: Objects, folder: str) -> None:
         self._objects = objects
         self.folder = folder
-        self._found: dict[int, list[_Object]] = {}
-        self._seen: dict[int, str] = {}
+        self._found: dict[str, list[_Object]] = {}
+        self._seen: dict[str, str] = {}
         self._turn: _Turn | None = None
+        self._recent: list[bytes] = []
 
     # -- what is there -----------------------------------------------------------------------
 
@@ -83,66 +114,105 @@ class Pieces:
         """The head as it is now."""
         return self._head_and_etag()[0]
 
-    def pieces(self, generation: int) -> list[Piece]:
+    def pieces(self, head: Head) -> list[Piece]:
         """What a generation consists of, looked up anew; only what came since is listed."""
-        folder = self._log_folder(generation)
-        known = self._found.setdefault(generation, [])
-        new = self._objects.list(folder, self._seen.get(generation))
-        for one in new:
-            known.append(_of_log(one.path, one.size))
-            self._seen[generation] = one.path
+        known = self._found.setdefault(head.mark, [])
+        for one in self._objects.list(self._log_folder(head), self._seen.get(head.mark)):
+            known += _of_log(one)
+            self._seen[head.mark] = one.path
+        # After the others: what went into a pack meanwhile is then found in it.
         packs = [
-            _of_pack(one.path)
-            for one in self._objects.list(f"{self.folder}/pack/{generation:08d}/")
+            found for one in self._objects.list(self._pack_folder(head)) for found in _of_pack(one)
         ]
         return _lined_up([*known, *packs])
+
+    def pieces_of(self, head: Head, listed: Iterable[Listed]) -> list[Piece]:
+        """The same, of a list of everything in the folder."""
+        loose, packs = self._log_folder(head), self._pack_folder(head)
+        found: list[_Object] = []
+        for one in listed:
+            if one.path.startswith(loose):
+                found += _of_log(one)
+            elif one.path.startswith(packs):
+                found += _of_pack(one)
+        return _lined_up(found)
 
     def forget(self) -> None:
         """List everything anew the next time."""
         self._found.clear()
         self._seen.clear()
         self._turn = None
+        self._recent = []
 
     def size(self) -> int:
         """How many bytes the log has."""
-        pieces = self.pieces(self.head().generation)
-        return pieces[-1].start + pieces[-1].size if pieces else 0
+        head = self.head()
+        return 0 if head.sealed else _end(self.pieces(head))
 
     def exists(self) -> bool:
         """Whether there is a log, be it an empty one that was put in the place of another."""
         head = self.head()
-        return head.generation > 0 or any(one.size for one in self.pieces(0))
+        if head.sealed:
+            return False
+        return head.generation > 0 or any(one.size for one in self.pieces(head))
 
     def read(self, start: int) -> Iterator[bytes]:
-        """The bytes from an offset on."""
-        generation = self.head().generation
-        for _ in range(_TRIES):
-            piece = next(
-                (one for one in self.pieces(generation) if one.start + one.size > start), None
-            )
-            if piece is None:
+        """The bytes from an offset on, as they are when it begins or later."""
+        head = self.head()
+        tries = 0
+        while not head.sealed and tries < _TRIES:
+            for piece in self.pieces(head):
+                if piece.start + piece.size <= start:
+                    continue
+                data = self._bytes(piece)
+                if data is None:
+                    break
+                part = data[start - piece.start :]
+                start += len(part)
+                tries = 0
+                yield part
+            else:
                 return
-            data = self._bytes(piece)
-            if data is None:
-                # It was put into a pack meanwhile, or the log was replaced.
-                self.forget()
-                generation = self.head().generation
-                continue
-            part = data[start - piece.start :]
-            start += len(part)
-            yield part
-        raise Damaged(f"the objects of {self.folder} change faster than they can be read")
+            # It was put into a pack meanwhile, or the log was replaced: then what was read is the
+            # beginning of the old one, and nothing of the new one may come after it.
+            tries += 1
+            self.forget()
+            before, head = head, self.head()
+            if head.replaced != before.replaced:
+                return
+        if not head.sealed:
+            raise Damaged(f"an object of {self.folder} is missing")
 
     # -- changing it -------------------------------------------------------------------------
 
-    def fence(self, epoch: int) -> None:
-        """Put an object of this epoch at the end, whatever else is being written there."""
-        generation = self.head().generation
+    def fence(self, epoch: int, key: str) -> None:
+        """Put an object of this epoch at the end, whatever else is being written there.
+
+        Raises Fenced if a later epoch was there first, and Sealed if the key went.
+        """
         while True:
-            number = self._next(generation)
-            if self._create(generation, number, epoch, b"") is None:
-                return
+            head, etag = self._head_and_etag()
+            if head.sealed:
+                raise Sealed
+            if head.epoch > epoch:
+                raise stale(key)
+            if head.epoch < epoch:
+                self._put_head(msgspec.structs.replace(head, epoch=epoch), etag)
+                continue
             self.forget()
+            number = _next(self.pieces(head))
+            last = self._epoch_of(head)
+            if last is not None and last > epoch:
+                raise stale(key)
+            if last is not None and self._create(head, number, epoch, b""):
+                return
+
+    def seal(self, epoch: int) -> bool:
+        """See to it that nothing is ever written here again; False if another one has it by now."""
+        head, etag = self._head_and_etag()
+        if head.sealed:
+            return True
+        return head.epoch == epoch and self._put_head(Head(epoch=epoch, sealed=True), etag)
 
     def append(self, packet: Packet) -> StoreError | None:
         """Store one packet at the end; Fenced if another epoch has written there."""
@@ -154,11 +224,11 @@ class Pieces:
         if turn.size != packet.start:
             return None if self._is_stored(turn, packet) else stale(packet.key)
         self._turn = None
-        found = self._create(turn.generation, turn.number, packet.epoch, packet.data)
-        if found is not None:
+        if not self._create(turn.head, turn.number, packet.epoch, packet.data):
             return stale(packet.key)
         size = turn.size + len(packet.data)
-        self._turn = _Turn(turn.generation, turn.number + 1, size, packet.epoch)
+        self._turn = _Turn(turn.head, turn.number + 1, size, packet.epoch)
+        self._pack_recent(turn, packet.data)
         return None
 
     def replace(
@@ -166,55 +236,88 @@ class Pieces:
     ) -> None:
         """Other objects, written in full, and in force once the head says so."""
         head, etag = self._head_and_etag()
-        self._check_epoch(head.generation, epoch, key)
-        new = head.generation + 1
-        self._drop_generation(new)
+        self.forget()
+        self.pieces(head)
+        if head.sealed or head.epoch != epoch or self._epoch_of(head) != epoch:
+            raise stale(key)
+        new = Head(
+            head.generation + 1,
+            replaced=head.replaced + another,
+            epoch=epoch,
+            place=f"-{uuid4().hex[:16]}",
+        )
         number = 0
         for piece in _frames(chunks):
             self._objects.put(self._log_path(new, number), _framed(epoch, piece))
             number += 1
         self._objects.put(self._log_path(new, number), _framed(epoch, b""))
-        if not self._put_head(Head(new, replaced=head.replaced + another), etag):
+        if not self._put_head(new, etag):
+            self._drop(new)
             raise stale(key)
         self.forget()
-
-    def drop_old(self, generation: int) -> None:
-        """Remove the data of a generation that no longer counts; its fences stay."""
-        data = list(self._objects.list(self._log_folder(generation)))
-        packs = list(self._objects.list(f"{self.folder}/pack/{generation:08d}/"))
-        self._objects.delete(*[one.path for one in (*data, *packs) if one.size > HEAD_BYTES])
+        self._drop(head)
 
     def compact(self, *, archive: bool = False) -> None:
         """Put small objects together; with ``archive`` all of them, compressed."""
         head, etag = self._head_and_etag()
-        pieces = [one for one in self.pieces(head.generation) if one.size]
-        loose = pieces if archive else [one for one in pieces if one.skip]
-        if archive or len(loose) > _SMALL_MAX:
-            for group in _groups(loose):
-                self._pack(head.generation, group, compress=archive)
-            self.forget()
+        if head.sealed:
+            return
+        for group in _groups(self.pieces(head), archive=archive):
+            is_done = len(group) == 1 and group[0].packed
+            if not is_done and any(one.size for one in group):
+                self._pack(head, group, compress=archive)
+        self.forget()
         if archive:
-            self._put_head(Head(head.generation, archived=True, replaced=head.replaced), etag)
+            self._put_head(msgspec.structs.replace(head, archived=True), etag)
 
     def unarchive(self) -> None:
         """Say that it is not archived; its packs are read as they are."""
         head, etag = self._head_and_etag()
         if head.archived:
-            self._put_head(Head(head.generation, replaced=head.replaced), etag)
+            self._put_head(msgspec.structs.replace(head, archived=False), etag)
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _pack(self, generation: int, group: list[Piece], *, compress: bool) -> None:
-        data = b"".join(self._bytes(one) or b"" for one in group)
-        if len(data) != sum(one.size for one in group):
+    def _pack(self, head: Head, group: list[Piece], *, compress: bool) -> None:
+        """Put neighbours together into one object."""
+        full = [one for one in group if one.size]
+        data = b"".join(self._bytes(one) or b"" for one in full)
+        if len(data) != sum(one.size for one in full):
             raise Damaged(f"an object of {self.folder} went while it was being packed")
+        old = [one.path for one in full]
+        self._put_pack(head, group[0].first, group[-1].last, data, old, compress=compress)
+
+    def _put_pack(
+        self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool
+    ) -> None:
+        """Store a pack; only then does what is in it go. Fences, which have no bytes, stay.
+
+        Their numbers are not used again, since the pack has them in its name.
+        """
         kind = "z" if compress else "p"
-        name = f"{group[0].first:012d}-{group[-1].last:012d}-{len(data)}-{kind}"
-        path = f"{self.folder}/pack/{generation:08d}/{name}"
+        path = f"{self._pack_folder(head)}{first:012d}-{last:012d}-{len(data)}-{kind}"
         self._objects.put(path, packed(data) if compress else data)
-        # Only now that they are read from the pack do they go. None of them is a fence: those have
-        # no bytes. Their numbers are not used again, since the pack has them in its name.
-        self._objects.delete(*[one.path for one in group if one.path != path])
+        now = self.head()
+        if now.mark != head.mark or now.sealed:
+            # The key went, or its log was replaced: of that nothing may be left.
+            self._objects.delete(path)
+            raise Fenced("the log went while it was being packed")
+        self._objects.delete(*[one for one in old if one != path])
+
+    def _pack_recent(self, turn: _Turn, data: bytes) -> None:
+        """Put a block together from memory that was written here in full: no log gets too long."""
+        if turn.number % _BLOCK == 0:
+            self._recent = []
+        self._recent.append(data)
+        if sum(map(len, self._recent)) > _PACK_BYTES:
+            self._recent = []  # too much to keep; it is packed in the end
+        recent, first = self._recent, turn.number - _BLOCK + 1
+        if turn.number % _BLOCK != _BLOCK - 1 or len(recent) != _BLOCK:
+            return
+        self._recent = []
+        old = [self._log_path(turn.head, number) for number in range(first, turn.number + 1)]
+        with contextlib.suppress(HoldfastError):  # small objects cost time, nothing else
+            self._put_pack(turn.head, first, turn.number, b"".join(recent), old, compress=False)
 
     def _bytes(self, piece: Piece) -> bytes | None:
         found = self._objects.get(piece.path)
@@ -225,32 +328,42 @@ class Pieces:
         data = found.data[piece.skip :]
         return data if len(data) == piece.size else None
 
-    def _create(self, generation: int, number: int, epoch: int, data: bytes) -> Fenced | None:
-        """Make the object of a number; None once it is ours."""
-        path = self._log_path(generation, number)
+    def _create(self, head: Head, number: int, epoch: int, data: bytes) -> bool:
+        """Make the object of a number; whether it is ours."""
+        path = self._log_path(head, number)
         framed = _framed(epoch, data)
-        if not self._objects.create(path, framed):
+        for _ in range(_TRIES):
+            if self._objects.create(path, framed):
+                break
             found = self._objects.get(path)
-            # The answer to a first try may have been lost on the way.
-            if found is None or found.data != framed or not data:
-                return Fenced("another writer was there first")
-        known = self._found.setdefault(generation, [])
+            if found is not None and found.data == framed and data:
+                break
+            if found is not None:
+                return False
+            # Some servers refuse both of two that come at the same moment.
+        else:
+            return False
+        known = self._found.setdefault(head.mark, [])
         known.append(_Object(number, number, len(data), path, HEAD_BYTES, packed=False))
-        self._seen[generation] = path
-        return None
+        self._seen[head.mark] = path
+        return True
 
     def _begin(self, packet: Packet) -> _Turn | None:
         """Where a writer of this epoch may go on; None if the epoch is over."""
-        head, etag = self._head_and_etag()
-        if head.archived and not self._put_head(
-            Head(head.generation, replaced=head.replaced), etag
-        ):
-            return None
-        self.forget()
-        number = self._next(head.generation)
-        if self._epoch_of(head.generation) != packet.epoch:
-            return None
-        return _Turn(head.generation, number, self._end(head.generation), packet.epoch)
+        while True:
+            head, etag = self._head_and_etag()
+            if head.sealed or head.epoch != packet.epoch:
+                return None
+            if head.archived:
+                self._put_head(msgspec.structs.replace(head, archived=False), etag)
+                continue
+            self.forget()
+            pieces = self.pieces(head)
+            last = self._epoch_of(head)
+            if last == packet.epoch:
+                return _Turn(head, _next(pieces), _end(pieces), packet.epoch)
+            if last is not None:
+                return None
 
     def _is_stored(self, turn: _Turn, packet: Packet) -> bool:
         """Whether an earlier try, whose answer was lost, has stored the packet."""
@@ -261,46 +374,57 @@ class Pieces:
             self._turn = turn
         return data == packet.data
 
-    def _next(self, generation: int) -> int:
-        pieces = self.pieces(generation)
-        return pieces[-1].last + 1 if pieces else 0
+    def _epoch_of(self, head: Head) -> int | None:
+        """The epoch in force: the last object is a fence, or was written after one.
 
-    def _end(self, generation: int) -> int:
-        pieces = self.pieces(generation)
-        return pieces[-1].start + pieces[-1].size if pieces else 0
-
-    def _epoch_of(self, generation: int) -> int:
-        """The epoch in force: the last object is a fence, or was written after one."""
-        known = self._found[generation]
-        last = self._objects.get(known[-1].path) if known else None
-        return 0 if last is None else _epoch(last.data)
-
-    def _check_epoch(self, generation: int, epoch: int, key: str) -> None:
-        self.pieces(generation)
-        if self._epoch_of(generation) != epoch:
-            raise stale(key)
+        None if it was packed meanwhile: look again.
+        """
+        known = self._found[head.mark]
+        if not known:
+            return 0
+        last = self._objects.get(known[-1].path)
+        return None if last is None else _epoch(last.data)
 
     def _head_and_etag(self) -> tuple[Head, str]:
         found = self._objects.get(f"{self.folder}/head")
-        if found is None:
-            return Head(), ""
-        return msgspec.json.decode(found.data, type=Head), found.etag
+        return (Head(), "") if found is None else (self.head_of(found.data), found.etag)
+
+    def head_of(self, data: bytes) -> Head:
+        """The head in these bytes. Raises Damaged."""
+        try:
+            return msgspec.json.decode(data, type=Head)
+        except msgspec.MsgspecError as error:
+            raise Damaged(f"the head of {self.folder} cannot be read: {error}") from error
 
     def _put_head(self, head: Head, etag: str) -> bool:
         path, data = f"{self.folder}/head", msgspec.json.encode(head)
-        done = self._objects.swap(path, data, etag) if etag else self._objects.create(path, data)
-        return done or self.head() == head
+        if etag:
+            return self._objects.swap(path, data, etag)
+        return self._objects.create(path, data)
 
-    def _drop_generation(self, generation: int) -> None:
-        """What a replace left that did not come to its end."""
-        rest = list(self._objects.list(self._log_folder(generation)))
-        self._objects.delete(*[one.path for one in rest])
+    def _drop(self, head: Head) -> None:
+        """Remove the data of a generation that does not count; its fences stay."""
+        data = list(self._objects.list(self._log_folder(head)))
+        packs = list(self._objects.list(self._pack_folder(head)))
+        gone = [one.path for one in data if one.size > HEAD_BYTES] + [one.path for one in packs]
+        self._objects.delete(*gone)
 
-    def _log_folder(self, generation: int) -> str:
-        return f"{self.folder}/log/{generation:08d}/"
+    def _log_folder(self, head: Head) -> str:
+        return f"{self.folder}/log/{head.mark}/"
 
-    def _log_path(self, generation: int, number: int) -> str:
-        return f"{self._log_folder(generation)}{number:012d}"
+    def _pack_folder(self, head: Head) -> str:
+        return f"{self.folder}/pack/{head.mark}/"
+
+    def _log_path(self, head: Head, number: int) -> str:
+        return f"{self._log_folder(head)}{number:012d}"
+
+
+def _next(pieces: list[Piece]) -> int:
+    return pieces[-1].last + 1 if pieces else 0
+
+
+def _end(pieces: list[Piece]) -> int:
+    return pieces[-1].start + pieces[-1].size if pieces else 0
 
 
 def stale(key: str) -> Fenced:
@@ -314,19 +438,26 @@ def _framed(epoch: int, data: bytes) -> bytes:
 
 
 def _epoch(data: bytes) -> int:
-    if data[: len(_MAGIC)] != _MAGIC:
+    text = data[len(_MAGIC) : len(_MAGIC) + 16]
+    if data[: len(_MAGIC)] != _MAGIC or not _HEX.fullmatch(text):
         raise Damaged("an object of a log does not begin as one")
-    return int(data[len(_MAGIC) : len(_MAGIC) + 16], 16)
+    return int(text, 16)
 
 
-def _of_log(path: str, size: int) -> _Object:
-    number = int(path.rpartition("/")[2])
-    return _Object(number, number, max(0, size - HEAD_BYTES), path, HEAD_BYTES, packed=False)
+def _of_log(one: Listed) -> list[_Object]:
+    name = one.path.rpartition("/")[2]
+    if not _NUMBER.fullmatch(name):
+        return []  # not ours
+    size = max(0, one.size - HEAD_BYTES)
+    return [_Object(int(name), int(name), size, one.path, HEAD_BYTES, packed=False)]
 
 
-def _of_pack(path: str) -> _Object:
-    first, last, length, kind = path.rpartition("/")[2].split("-")
-    return _Object(int(first), int(last), int(length), path, 0, packed=kind == "z")
+def _of_pack(one: Listed) -> list[_Object]:
+    found = _PACK.fullmatch(one.path.rpartition("/")[2])
+    if found is None:
+        return []
+    first, last, size = (int(found[number]) for number in (1, 2, 3))
+    return [_Object(first, last, size, one.path, 0, packed=found[4] == "z")]
 
 
 def _lined_up(objects: list[_Object]) -> list[Piece]:
@@ -339,9 +470,14 @@ def _lined_up(objects: list[_Object]) -> list[Piece]:
             kept.append(one)
             end = one.last
     loose = [one for one in objects if one.skip]
-    covered = {n for one in kept for n in range(one.first, one.last + 1)}
+    firsts = [one.first for one in kept]
+
+    def is_covered(number: int) -> bool:
+        at = bisect_right(firsts, number) - 1
+        return at >= 0 and number <= kept[at].last
+
     ordered = sorted(
-        [*kept, *(one for one in loose if one.first not in covered)], key=lambda one: one.first
+        [*kept, *(one for one in loose if not is_covered(one.first))], key=lambda one: one.first
     )
     pieces: list[Piece] = []
     start = 0
@@ -362,15 +498,27 @@ def _frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield waiting
 
 
-def _groups(pieces: list[Piece]) -> Iterator[list[Piece]]:
-    """Neighbours that fill a pack together."""
+def _groups(pieces: list[Piece], *, archive: bool) -> Iterator[list[Piece]]:
+    """Neighbours that become a pack: whole blocks, and in an archive several of them together.
+
+    In an archive the last block, which is not whole yet, becomes one of its own, and is put
+    together with what came after it the next time.
+    """
+    whole = _next(pieces) // _BLOCK
+    blocks = [list(block) for _, block in groupby(pieces, key=lambda one: one.first // _BLOCK)]
     group: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        if group and size + piece.size > _PACK_BYTES:
+    for block in blocks:
+        is_whole = block[-1].last // _BLOCK < whole
+        if not archive:
+            size = sum(one.size for one in block)
+            loose = [one for one in block if one.skip and one.size]
+            if is_whole and size <= _PACK_BYTES and len(loose) > 1:
+                yield block
+            continue
+        size = sum(one.size for one in (*group, *block))
+        if group and (size > _PACK_BYTES or not is_whole):
             yield group
-            group, size = [], 0
-        group.append(piece)
-        size += piece.size
+            group = []
+        group = [*group, *block]
     if group:
         yield group

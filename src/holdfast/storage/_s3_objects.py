@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -10,13 +11,16 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from holdfast.errors import Forbidden, HoldfastError, Unavailable, UsageError
+from holdfast.storage.disk import forks
 
 __all__ = ["Listed", "Objects", "Stored", "open_objects"]
 
 T = TypeVar("T")
+_first_use: list[int] = []
 _OPTIONS = ("endpoint", "region", "access_key_id", "secret_access_key", "virtual_hosted")
 _BACK_OFF_S = 0.1
 _BACK_OFF_MAX_S = 3.0
+_FIRST_S = 5.0
 _LIST_PAGE = 1000
 
 
@@ -49,7 +53,7 @@ def open_objects(url: str) -> Objects:
     values = dict(parse_qsl(parts.query, keep_blank_values=True))
     retry_s = values.pop("retry_s", "30")
     if not parts.netloc:
-        raise UsageError(f"{url!a} names no bucket; write {parts.scheme}://bucket/prefix")
+        raise UsageError(f"the address names no bucket; write {parts.scheme}://bucket/prefix")
     if not retry_s.isdecimal():
         raise UsageError(f"retry_s={retry_s[:40]!a} in the address must be a number of seconds")
     unknown = sorted(values.keys() - set(_OPTIONS))
@@ -58,7 +62,8 @@ def open_objects(url: str) -> Objects:
             f"{unknown[0]!a} is no option of such an address", remedy=f"Use {', '.join(_OPTIONS)}."
         )
     kind = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[parts.scheme]
-    options: dict[str, Any] = {**values, "client_options": {"timeout": "30s"}}
+    limits = {"timeout": "30s", "connect_timeout": "5s"}
+    options: dict[str, Any] = {**values, "client_options": limits}
     if values.get("endpoint", "").startswith("http://"):
         options["client_options"]["allow_http"] = True
     if "virtual_hosted" in options:
@@ -78,40 +83,45 @@ class Objects:
     def __init__(self, bucket: Any, retry_s: int) -> None:
         self._bucket = bucket
         self._retry_s = retry_s
+        self._reached = False
 
     def create(self, path: str, data: bytes) -> bool:
-        """Store an object that is not there yet; False if there is one.
-
-        After a lost answer the first try may have stored it: compare before believing a False.
-        """
-        from obstore import put
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
-        def work() -> bool:
-            try:
-                put(self._bucket, path, data, mode="create")
-            except (AlreadyExistsError, PreconditionError, FileNotFoundError):
-                return False
-            return True
-
-        return self._tried(work)
+        """Store an object that is not there yet; False if there is one."""
+        return self._conditional(path, data, "create")
 
     def swap(self, path: str, data: bytes, etag: str) -> bool:
         """Replace the version of an object that has this etag; False if it is another by now.
 
         Of an object that went meanwhile some servers say that it is missing: that is lost as well.
         """
+        return self._conditional(path, data, {"e_tag": etag})
+
+    def _conditional(self, path: str, data: bytes, mode: Any) -> bool:
         from obstore import put
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        lost = (AlreadyExistsError, PreconditionError)
+        tries = 0
+
         def work() -> bool:
+            nonlocal tries
+            tries += 1
             try:
-                put(self._bucket, path, data, mode={"e_tag": etag})
-            except (PreconditionError, AlreadyExistsError, FileNotFoundError):
+                put(self._bucket, path, data, mode=mode)
+            except lost:
+                return False
+            except FileNotFoundError:
+                if mode == "create":
+                    raise
                 return False
             return True
 
-        return self._tried(work)
+        done = self._tried(work)
+        if not done and tries > 1:
+            # The answer to an earlier try may have been lost on the way: then it is what is there.
+            found = self.get(path)
+            return found is not None and found.data == data
+        return done
 
     def put(self, path: str, data: bytes) -> None:
         """Store an object in the place of whatever is there."""
@@ -164,13 +174,15 @@ class Objects:
         from obstore import delete
 
         def work() -> None:
-            for path in paths:
-                try:
+            with contextlib.suppress(FileNotFoundError):
+                delete(self._bucket, list(paths))
+                return
+            for path in paths:  # where one that is missing ends the whole call
+                with contextlib.suppress(FileNotFoundError):
                     delete(self._bucket, path)
-                except FileNotFoundError:
-                    continue
 
-        self._tried(work)
+        if paths:
+            self._tried(work)
 
     def now(self, path: str) -> int:
         """The server's clock, by an object written for it."""
@@ -181,17 +193,34 @@ class Objects:
 
     def _tried(self, work: Callable[[], T]) -> T:
         """Once more, with growing pauses, while the server cannot be reached or is overrun."""
-        until = time.monotonic() + self._retry_s
+        # Of a server that was never reached it is told soon: the address may be wrong.
+        _check_fork()
+        patience = self._retry_s if self._reached else min(self._retry_s, _FIRST_S)
+        until = time.monotonic() + patience
         wait = _BACK_OFF_S
         while True:
             try:
                 with _failures():
-                    return work()
-            except Unavailable:
-                if time.monotonic() + wait > until:
+                    result = work()
+            except Unavailable as error:
+                if error.final or time.monotonic() + wait > until:
                     raise
+            else:
+                self._reached = True
+                return result
             time.sleep(wait * (0.5 + random.random()))  # noqa: S311 - spreads the rush
             wait = min(wait * 2, _BACK_OFF_MAX_S)
+
+
+def _check_fork() -> None:
+    """The library behind has threads that a forked child lacks: it would wait for ever."""
+    if not _first_use:
+        _first_use.append(forks.count)
+    if _first_use[0] != forks.count:
+        raise UsageError(
+            "a bucket cannot be used in a forked child of a process that used one",
+            remedy="Start the child anew (spawn), or fork before the first use.",
+        )
 
 
 @contextmanager
@@ -203,6 +232,10 @@ def _failures() -> Iterator[None]:
     except HoldfastError:
         raise
     except (BaseError, OSError) as error:
+        if isinstance(error, FileNotFoundError) or "NoSuchBucket" in str(error):
+            raise Unavailable(
+                "there is no such bucket", remedy="Make the bucket, or mend its name.", final=True
+            ) from error
         said = str(error).partition("\n")[0][:300]
         refused = type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError")
         if refused or isinstance(error, PermissionError):

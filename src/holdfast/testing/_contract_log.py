@@ -307,7 +307,7 @@ class LeaseContract(ContractBase):
         store = self.fresh()
         keys = ("sessions/a", "sessions/b", "agents/a", "spaces/one/sessions/a")
         for key in keys:
-            assert store.lease(key).acquire("me", 60_000) == 1
+            assert store.lease(key).acquire("me", 60_000) > 0
 
     def test_c28_one_of_many(self) -> None:
         """Of several who ask at once, one gets the lease."""
