@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import TooLarge
 from holdfast.formats import Draft, Foreign, fit_drafts, fit_value, session_id_of
 from holdfast.library._import_report import ImportedSession
+from holdfast.library._revising import revisions
 from holdfast.model import VERSION
 from holdfast.session import Draft as EventDraft
 from holdfast.session import now_ms
@@ -72,7 +73,10 @@ def bring(
         id = session_id_of(foreign.tool, foreign.foreign_id, foreign.other_scope)
         known = library.state(id) if library.exists(id) else None
     drafts = list(_drafts(foreign, known))
-    fresh = [draft for draft in drafts if known is None or draft.key not in known.keys]
+    fresh = drafts
+    if known is not None:
+        fresh = [draft for draft in drafts if draft.key not in known.keys]
+        fresh = [*revisions(drafts, known, library.events, id), *fresh]
     outcome = "imported" if known is None else "updated" if fresh else "unchanged"
     if fresh and not dry_run:
         _fit_size(library, fresh, foreign)

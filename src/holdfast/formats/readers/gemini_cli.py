@@ -65,7 +65,10 @@ class GeminiCli:
             if name in documents:
                 continue
             chat = _Chat(source, name)
-            for line, record in records(source, name, chat.book.problems):
+            lines = list(records(source, name, chat.book.problems))
+            for _, record in lines:
+                chat.foresee(record)
+            for line, record in lines:
                 chat.take(line, record)
             yield chat.foreign()
         for name in documents:
@@ -113,6 +116,16 @@ class _Chat:
         self._pairing = Pairing()
         self._places: dict[str, int] = {}
         self._rewinds = 0
+        self._last_words: dict[str, Any] = {}
+
+    def foresee(self, record: Record) -> None:
+        """Look at a line ahead: of what a message says its last version counts."""
+        messages = [record, *items(record.get("messages"))]
+        messages += items(mapping(record.get("$set")).get("messages"))
+        for message in map(mapping, messages):
+            content, id = message.get("content"), message.get("id")
+            if isinstance(id, str) and said_by_user(content):
+                self._last_words[id] = content
 
     def take(self, line: bytes, record: Record) -> None:
         """One line of the log."""
@@ -162,6 +175,8 @@ class _Chat:
         id = text(message.get("id")) or None
         if id is not None:
             self._places.setdefault(id, len(self.book.drafts))
+        if id in self._last_words and said_by_user(message.get("content")):
+            message = {**message, "content": self._last_words[id]}
         stamp = read_time(message.get("timestamp"))
         with self.book.entry(raw, stamp, id, again=again) as entry:
             self._tell(message, entry)
