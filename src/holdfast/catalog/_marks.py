@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["marks_of"]
 
@@ -67,10 +68,39 @@ _KINDS: dict[str, tuple[tuple[str, float], ...]] = {
 }
 
 
-def marks_of(path: str) -> list[Mark]:
+# Texts of which a path has one wherever the expression of that number finds something: looking for
+# them is ten times as fast.
+_HINTS: tuple[tuple[str, int], ...] = tuple(
+    (hint, number)
+    for number, hints in enumerate(
+        (
+            ("test_", "_test."),
+            (".spec.", ".test."),
+            ("test.", "spec.", "tests."),
+            ("test/", "tests/", "e2e/", "__tests__/", "spec/"),
+            ("conftest.py",),
+            ("readme", "changelog", "contributing"),
+            ("doc/", "docs/"),
+            ("dockerfile", "docker-compose", "compose.y", "chart.yaml"),
+            ("workflows/", "helm/", "k8s/", "ansible/", "terraform/"),
+            (".gitlab-ci.yml", "jenkinsfile"),
+            ("migrate/", "migration/", "migrations/"),
+            ("component/", "components/", "pages/", "templates/"),
+            ("openapi", "api/"),
+            ("podfile", "ios/", "android/"),
+        )
+    )
+    for hint in hints
+)
+
+
+@lru_cache(maxsize=1024)
+def marks_of(path: str) -> tuple[Mark, ...]:
     """What the path of a file speaks for."""
     path = path.replace("\\", "/")
-    found = [mark for expression, mark in _PLACES if expression.search(path)]
-    kind = path.rpartition(".")[2].lower()
+    low = path.lower()
+    likely = sorted({number for hint, number in _HINTS if hint in low})
+    found = [_PLACES[number][1] for number in likely if _PLACES[number][0].search(path)]
+    kind = low.rpartition(".")[2]
     found += [(topic, f"*.{kind}", weight) for topic, weight in _KINDS.get(kind, ())]
-    return found
+    return tuple(found)
