@@ -11,15 +11,13 @@ from typing import Any
 
 from bench.branching import Archive, Fork
 from bench.catalogue import Feeding, Lists, Search
-from bench.child import ROOT
+from bench.child import SCRATCH
 from bench.fresh import Bytes, Imports, Load, Memory, Syncs
 from bench.live import Append, Flush, Growth
 from bench.recovery import peers
 from bench.stores import Postgres, SQLite
 from bench.table import show, write
 
-# In the checkout and ignored by git: a temporary directory of the system may be memory.
-_SCRATCH = os.path.join(ROOT, ".cache")
 CASES = (
     Append,
     Flush,
@@ -66,9 +64,9 @@ def main() -> int:
 
 def run(cases: list, rounds: int) -> None:
     """Every case in every round, so that a slow minute of the machine hits all of them."""
-    os.makedirs(_SCRATCH, exist_ok=True)
+    os.makedirs(SCRATCH, exist_ok=True)
     with (
-        tempfile.TemporaryDirectory(prefix="bench-", dir=_SCRATCH) as folder,
+        tempfile.TemporaryDirectory(prefix="bench-", dir=SCRATCH) as folder,
         ExitStack() as after,
     ):
         for case in cases:

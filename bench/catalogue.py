@@ -304,7 +304,7 @@ class Feeding:
     _PAUSE_S = 0.002
 
     def __init__(self, *, quick: bool) -> None:
-        self._seconds = 0.6 if quick else 2.0
+        self._seconds = 0.6 if quick else 1.2
         self._found: dict[str, list[float]] = {"fed": [], "restless": [], "alone": [], "slow": []}
         self._slow_alone: list[float] = []
 

@@ -14,9 +14,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ask"]
+__all__ = ["ROOT", "SCRATCH", "ask"]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# In the checkout and ignored by git: a temporary directory of the system may be memory. Not .cache,
+# which building the documentation empties.
+SCRATCH = os.path.join(ROOT, ".bench")
 SESSION = "bench"
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from bench.child import ROOT
+from bench.child import ROOT, SCRATCH
 from bench.figures import median
 from bench.model import Assumptions, Measured, Plan, rows_of, simulate
 from bench.workload import step
@@ -190,7 +190,7 @@ def _archive_ratio() -> float:
     from bench.branching import Archive
 
     case = Archive(quick=True)
-    with tempfile.TemporaryDirectory(dir=os.path.join(ROOT, ".cache")) as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         case.measure(folder)
     return case.lines()[0].ratio
 

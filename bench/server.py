@@ -14,7 +14,7 @@ import time
 from glob import glob
 from typing import Any
 
-from bench.child import ROOT
+from bench.child import SCRATCH
 
 __all__ = ["Server", "missing"]
 
@@ -42,8 +42,8 @@ class Server:
 
     def __init__(self) -> None:
         self._binaries = _binaries() or ""
-        # Beside the other results of a run: a temporary directory of the system may be memory.
-        self._folder = tempfile.mkdtemp(prefix="postgres-", dir=os.path.join(ROOT, ".cache"))
+        os.makedirs(SCRATCH, exist_ok=True)
+        self._folder = tempfile.mkdtemp(prefix="postgres-", dir=SCRATCH)
         self._account: dict[str, Any] = {}
         if os.geteuid() == 0:
             # initdb refuses root: then the server runs as the user that owns nothing.

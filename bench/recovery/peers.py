@@ -11,12 +11,12 @@ import subprocess
 import sys
 import venv
 
-from bench.child import ROOT
+from bench.child import ROOT, SCRATCH
 
 __all__ = ["PYTHON", "install"]
 
 # Not inside bench/: what checks the project's own files would look at it.
-_FOLDER = os.path.join(ROOT, ".cache", "peers")
+_FOLDER = os.path.join(SCRATCH, "peers")
 _REQUIREMENTS = os.path.join(ROOT, "bench", "requirements-peers.txt")
 _OVERRIDES = os.path.join(ROOT, "bench", "overrides-peers.txt")
 _UV = os.path.join(os.path.dirname(sys.executable), "uv")
@@ -30,7 +30,7 @@ def install() -> None:
         wanted = file.read()
     if _installed() == wanted:
         return
-    print("installing the frameworks to compare with (about 350 MB)", flush=True)
+    print("installing the frameworks to compare with (about 450 MB)", flush=True)
     venv.create(_FOLDER, with_pip=not os.path.exists(_UV), clear=True)
     packages = [line for line in wanted.splitlines() if line and not line.startswith("#")]
     if not _add(*packages):
