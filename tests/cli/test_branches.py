@@ -98,6 +98,31 @@ def test_compare(run, two):
     assert row.count("Hotel?") == 2
 
 
+def test_compare_shows_where_answers_differ(run, two, library):
+    """Long answers go on below, and a todo is told by its status."""
+    for name in two:
+        with library.session(name) as s:
+            s.user("And then?")
+            s.assistant("The same words again. " * 20 + f"But {name} is better.")
+            s.todos.write(
+                [{"content": "book", "status": "pending" if name == "sea" else "completed"}]
+            )
+    out = run("compare", *two).out
+    assert "sea is better." in out
+    assert max(map(len, out.splitlines())) <= 120
+    row = next(line for line in out.splitlines() if line.startswith("todo book"))
+    assert row.split()[2:] == ["completed", "pending", "conflict"]
+    library.fork("sea", new_id="long")
+    for name in ("sea", "long"):
+        with library.session(name) as s:
+            s.user("Tell")
+            s.assistant(name + " word" * 300)
+    assert "…" in run("compare", "sea", "long").out
+    full = run("compare", "sea", "long", "--full").out
+    assert "…" not in full
+    assert full.count("word") == 600
+
+
 def test_compare_as_json(run, two):
     """--json gives the comparison as one document."""
     found = json.loads(run("compare", *two, "--json").out)
@@ -238,3 +263,4 @@ def test_what_is_asked(monkeypatch, two, library):
     made = library.merge(*two, policy="ask", ask=merge._asker(app))
     assert library.state(made).variables == {"budget": 800}
     assert "(removed)" in " ".join(lines)
+    assert "('  before  ', '900')" in lines

@@ -25,6 +25,7 @@ __all__ = ["Column", "Piece", "Screen", "Span"]
 
 T = TypeVar("T")
 _INDENT_SPACES = 2
+_PAGE_COLUMNS = 120
 
 
 class Span(NamedTuple):
@@ -58,6 +59,11 @@ class Screen:
         self._chosen: Ink | None = None
         self._flow: Flow | None = None
         self._mid_line = False
+
+    @property
+    def columns(self) -> int:
+        """How many characters fit on a line: those of the terminal, or what a page can hold."""
+        return _columns(self._stream) if self.is_terminal else _PAGE_COLUMNS
 
     def line(self, *pieces: Piece, hang: int = 0) -> None:
         """One line; what a terminal has no room for goes on below, ``hang`` columns indented."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branching import two_sessions
+from holdfast.apps.cli._branching import kept_value, two_sessions
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Column, Piece, Span
-from holdfast.apps.cli._transcript import readable
+from holdfast.apps.cli._side_by_side import Half, apart, print_halves
 from holdfast.apps.cli._words import counted
 
 if TYPE_CHECKING:
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_TURNS = (
-    Column("", right=True),
-    Column("A", flexible=True),
-    Column("", right=True),
-    Column("B", flexible=True),
-)
 _USES = (Column("NAME", flexible=True), Column("A", flexible=True), Column("B", flexible=True))
 _CHANGES = (
     Column("WHAT", flexible=True),
@@ -33,6 +27,7 @@ _CHANGES = (
     Column("", optional=True),
 )
 _TEXT_CHARS = 300
+_LINES_MAX = 8
 
 
 @click.command(
@@ -45,14 +40,15 @@ Examples:
 """,
 )
 @two_sessions
+@click.option("--full", is_flag=True, help="Long questions and answers with all their lines.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, /, *, a: str, b: str, as_json: bool) -> None:
+def command(app: App, /, *, a: str, b: str, full: bool, as_json: bool) -> None:
     """Show where two sessions parted, and what became of each.
 
-    Turns that ask the same stand side by side. Numbers in front are those that `holdfast merge
-    --turns` takes.
+    Turns that ask the same stand side by side, answers from where they differ. Numbers in front
+    are those that `holdfast merge --turns` takes.
     """
     found = app.library.compare(choose(app.library, a), choose(app.library, b))
     if as_json:
@@ -61,7 +57,7 @@ def command(app: App, /, *, a: str, b: str, as_json: bool) -> None:
     _print_sides(app, found)
     if found.same:
         app.out.line("Nothing differs.")
-    _print_turns(app, found.turns)
+    _print_turns(app, found.turns, full=full)
     _print_uses(app, found)
     _print_changes(app, found.changes)
 
@@ -99,45 +95,34 @@ def _heading(app: App, text: str) -> None:
     app.out.line(Span(text, "strong"))
 
 
-def _print_turns(app: App, turns: list[TurnPair]) -> None:
+def _print_turns(app: App, turns: list[TurnPair], *, full: bool) -> None:
     if turns:
         _heading(app, "Turns")
-        rows = [row for pair in turns for row in _turn_rows(pair)]
-        app.out.table(_TURNS, rows)
+        print_halves(app.out, [_halves(pair) for pair in turns], None if full else _LINES_MAX)
 
 
-def _turn_rows(pair: TurnPair) -> list[list[Piece]]:
+def _halves(pair: TurnPair) -> tuple[Half, Half]:
     """What was asked, what was done and what was answered, one below the other."""
-    a, b = _turn_cells(pair.a), _turn_cells(pair.b)
-    style = "user" if pair.same_question else "warning"
-    rows: list[list[Piece]] = []
-    for line in range(3):
-        left, right = a[line], b[line]
-        if left or right:
-            first = line == 0
-            rows.append(
-                [
-                    Span(_number(pair.a) if first else "", "faint"),
-                    Span(left, style if first else _LINE_STYLES[line]),
-                    Span(_number(pair.b) if first else "", "faint"),
-                    Span(right, style if first else _LINE_STYLES[line]),
-                ]
-            )
-    return rows
+    a, b = pair.a, pair.b
+    answers = (a.answer if a else "", b.answer if b else "")
+    same = answers[0] == answers[1]
+    asked = "user" if pair.same_question else "warning"
+    left, right = (
+        Half(str(turn.number) if turn else "", _turn_spans(turn, answer, asked, same=same))
+        for turn, answer in zip((a, b), apart(*answers), strict=True)
+    )
+    return left, right
 
 
-_LINE_STYLES = ("", "tool", "")
-
-
-def _number(turn: TurnView | None) -> str:
-    return "" if turn is None else str(turn.number)
-
-
-def _turn_cells(turn: TurnView | None) -> tuple[str, str, str]:
+def _turn_spans(turn: TurnView | None, answer: str, asked: str, *, same: bool) -> list[Span]:
     if turn is None:
-        return "", "", ""
+        return []
     tools = f"→ {', '.join(dict.fromkeys(turn.tools))}" if turn.tools else ""
-    return turn.user[:_TEXT_CHARS] or "(goes on)", tools, turn.answer[:_TEXT_CHARS]
+    return [
+        Span(turn.user or "(goes on)", asked),
+        Span(tools, "tool"),
+        Span(answer, "faint" if same else ""),
+    ]
 
 
 def _print_uses(app: App, found: Comparison) -> None:
@@ -169,8 +154,8 @@ def _print_changes(app: App, changes: list[Change]) -> None:
     rows: list[list[Piece]] = [
         [
             Span(f"{one.kind} {one.name}", "name"),
-            Span(_value(one.a, one.a_did), _did_style(one.a_did)),
-            Span(_value(one.b, one.b_did), _did_style(one.b_did)),
+            Span(_value(one, one.a, one.a_did), _did_style(one.a_did)),
+            Span(_value(one, one.b, one.b_did), _did_style(one.b_did)),
             Span("conflict" if one.conflict else "", "warning"),
         ]
         for one in changes
@@ -178,10 +163,10 @@ def _print_changes(app: App, changes: list[Change]) -> None:
     app.out.table(_CHANGES, rows)
 
 
-def _value(value: Any, did: str) -> str:
+def _value(change: Change, value: Any, did: str) -> str:
     if did == "removed":
         return "(removed)"
-    return "" if value is None and did == "kept" else readable(value)[:_TEXT_CHARS]
+    return "" if value is None and did == "kept" else kept_value(change.kind, value)[:_TEXT_CHARS]
 
 
 def _did_style(did: str) -> str:

@@ -9,11 +9,10 @@ import click
 import msgspec
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branching import new_options, two_sessions
+from holdfast.apps.cli._branching import kept_value, new_options, two_sessions
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._transcript import readable
 from holdfast.apps.cli._words import counted
 
 if TYPE_CHECKING:
@@ -131,8 +130,9 @@ def _asker(app: App) -> Callable[[Clash], str] | None:
 
     def ask(clash: Clash) -> str:
         app.err.line(Span(f"Both changed the {clash.kind} ", "warning"), Span(clash.name, "name"))
-        app.err.line("  ours    ", _shown(clash.ours))
-        app.err.line("  theirs  ", _shown(clash.theirs))
+        sides = {"before": clash.base, "ours": clash.ours, "theirs": clash.theirs}
+        for name, value in sides.items():
+            app.err.line(f"  {name:<8}", _shown(clash, value), hang=10)
         answer = click.prompt(
             "[o]urs, [t]heirs or [b]oth",
             type=click.Choice(list(_ANSWERS)),
@@ -144,5 +144,7 @@ def _asker(app: App) -> Callable[[Clash], str] | None:
     return ask
 
 
-def _shown(value: object) -> str:
-    return "(removed)" if value is None else readable(value)[:_VALUE_CHARS]
+def _shown(clash: Clash, value: object) -> str:
+    if value is None:
+        return "(nothing)" if clash.base is None else "(removed)"
+    return kept_value(clash.kind, value)[:_VALUE_CHARS]
