@@ -12,9 +12,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.errors import StoreError
 from holdfast.storage.base import Lease
-from holdfast.storage.disk import forks
+from holdfast.storage.disk import Disk, forks
 
 __all__ = ["Holder", "Renewer", "this_holder"]
 
@@ -27,6 +26,10 @@ class Holder(msgspec.Struct, frozen=True):
     pid: int
     host: str
     owner: str = ""
+    space: str = ""
+    """Where the id of the process means something: containers may share the name of a host."""
+    started: int = 0
+    """When it began, as its machine counts: another process may have the same id later."""
 
     def to_bytes(self) -> bytes:
         """For the store."""
@@ -41,21 +44,31 @@ class Holder(msgspec.Struct, frozen=True):
             return cls(0, "")
 
     def is_gone(self) -> bool:
-        """Whether it was a process of this machine that has ended: nobody need wait for it."""
+        """Whether it was a process of this machine that has ended: nobody need wait for it.
+
+        One of another container, or of an earlier run of the system, cannot be seen from here:
+        of such a one nothing is known.
+        """
         if self.host != os.uname().nodename or self.pid <= 0:
+            return False
+        disk = Disk()
+        if self.space != disk.process_space():
             return False
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
         except PermissionError:
-            return False
-        return False
+            pass
+        began = disk.process_start(self.pid)
+        return bool(self.started and began and began != self.started)
 
 
 def this_holder(owner: str) -> Holder:
     """This process."""
-    return Holder(os.getpid(), os.uname().nodename, owner[:100])
+    disk, pid = Disk(), os.getpid()
+    host = os.uname().nodename
+    return Holder(pid, host, owner[:100], disk.process_space(), disk.process_start(pid))
 
 
 class _Kept(NamedTuple):
@@ -124,7 +137,7 @@ class Renewer:
                 held = {kept.key: (kept.epoch, kept.term_ms) for kept in self._held.values()}
             try:
                 lost = self._renew(held) if held else set()
-            except StoreError:
+            except Exception:  # noqa: BLE001, S112 - others rely on this thread
                 continue  # the next turn may do better; until then the term runs on
             with self._condition:
                 for lease in [one for one, kept in self._held.items() if kept.key in lost]:

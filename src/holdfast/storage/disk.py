@@ -192,6 +192,26 @@ class Disk:
         with os.fdopen(descriptor, "rb") as file:
             return file.read(64).decode("ascii", "replace").strip()
 
+    def process_space(self) -> str:
+        """Within which process ids mean something: this run of the system, and a container in it.
+
+        Empty where there is no telling.
+        """
+        try:
+            return f"{self.boot_id()} {os.readlink('/proc/self/ns/pid')}"
+        except OSError:
+            return ""
+
+    def process_start(self, pid: int) -> int:
+        """When a process began, in ticks; 0 where there is no telling, or no such process."""
+        try:
+            descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return 0
+        with os.fdopen(descriptor, "rb") as file:
+            fields = file.read(4096).rpartition(b")")[2].split()
+        return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else 0
+
     def close(self, descriptor: int) -> None:
         """Close a descriptor, and give back its lock even if a child still has a copy of it."""
         if descriptor in _held_locks:
