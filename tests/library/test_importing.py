@@ -624,3 +624,27 @@ def test_a_fork_of_ours_that_is_damaged(hf, tmp_path, base):
     assert "first" in report.ids
     assert "second" not in report.ids
     assert [one.source for one in report.skipped] == ["second"]
+
+
+def test_sessions_that_another_tool_forked(hf, tmp_path):
+    """The parent is the session as which the other one was imported."""
+
+    def rollout(id, words, **more):
+        meta = {"id": id, "timestamp": "2026-01-01T10:00:00Z", "cwd": "/p", **more}
+        content = [{"type": "input_text", "text": words}]
+        item = {"type": "message", "role": "user", "content": content}
+        lines = [
+            {"timestamp": "2026-01-01T10:00:00Z", "type": "session_meta", "payload": meta},
+            {"timestamp": "2026-01-01T10:00:01Z", "type": "response_item", "payload": item},
+        ]
+        path = tmp_path / "rollouts" / f"rollout-2026-01-01T10-00-00-{id}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(map(json.dumps, lines)))
+
+    first, second = "0" * 8 + "-0000-7000-8000-" + "0" * 12, "1" * 8 + "-0000-7000-8000-" + "0" * 12
+    rollout(first, "a")
+    rollout(second, "b", forked_from_id=first)
+    parent, child = hf.import_(tmp_path / "rollouts")
+    assert hf.lineage(child).root == parent
+    assert hf.lineage(parent).children == [child]
+    assert hf.state(child).parent.session == parent

@@ -34,3 +34,14 @@ def test_what_is_allowed_after_it_counts():
         Event.make("permission", {"tool": "ls", "decision": "allow"}, seq=1),
     ]
     assert set(fold(events).permissions.approvals) == {"ls"}
+
+
+def test_the_parent_that_another_tool_knows():
+    """A session forked elsewhere has a parent; one that was forked here keeps its own."""
+    told = Event.make("imported", {"parent_session": "codex-a"}, seq=0)
+    state = fold([told, Event.make("imported", {"parent_session": "codex-b"}, seq=1)])
+    assert (state.parent.session, state.parent.seq, state.root) == ("codex-a", None, "codex-a")
+    assert fold([Event.make("imported", {"parent_session": 5}, seq=0)]).parent is None
+    branch = Event.make("forked", {"session": "mine", "seq": 3, "root": "first"}, seq=0)
+    state = fold([branch, Event.make("imported", {"parent_session": "codex-b"}, seq=1)])
+    assert (state.parent.session, state.root) == ("mine", "first")

@@ -90,6 +90,10 @@ class _Start(msgspec.Struct):
     parent_seq: int | None = None
 
 
+class _Imported(msgspec.Struct):
+    parent_session: Any = None  # whatever it is, the rest of such an event must count
+
+
 class _Title(msgspec.Struct):
     title: str | None = None
     auto: bool = False
@@ -127,6 +131,7 @@ _decode_start = msgspec.json.Decoder(_Start).decode
 _decode_title = msgspec.json.Decoder(_Title).decode
 _decode_tag = msgspec.json.Decoder(_Tag).decode
 _decode_link = msgspec.json.Decoder(_Link).decode
+_decode_imported = msgspec.json.Decoder(_Imported).decode
 _decode_branch = msgspec.json.Decoder(_Branch).decode
 _decode_rewritten = msgspec.json.Decoder(_Rewritten).decode
 
@@ -352,8 +357,15 @@ def _rest(state: State) -> None:
     state.last_open = None
 
 
-def _imported(state: State, _event: Event, _data: Data) -> None:
-    """What came in with a file acts on nothing here; what the file forbade stays forbidden."""
+def _imported(state: State, event: Event, _data: Data) -> None:
+    """What came in with a file acts on nothing here; what the file forbade stays forbidden.
+
+    A session that another tool forked has that one for its parent, as far as it has none here.
+    """
+    parent = _decode_imported(event.raw).parent_session
+    if isinstance(parent, str) and parent and state.parent is None:
+        state.parent = Parent(parent, None)
+        state.root = state.root or parent
     state.permissions.approvals = {}
     state.permissions.allowlist = []
     state.tools = ToolState()
