@@ -243,3 +243,26 @@ def test_the_only_path_is_missing(run, tmp_path):
     outcome = run("import", str(tmp_path / "gone.json"))
     assert outcome.code == 3
     assert "gone.json" in outcome.err
+
+
+def test_a_scan_that_meets_empty_files(run, home, monkeypatch):
+    """They are told; the scan did what it was asked for."""
+    monkeypatch.setenv("HOME", str(home))
+    folder = home / ".claude" / "projects" / "-p"
+    folder.mkdir(parents=True)
+    (folder / "empty.jsonl").touch()
+    os.mkfifo(folder / "pipe.jsonl")
+    outcome = run("import", "--scan")
+    assert outcome.code == 0
+    assert outcome.out.count("imported") == 2
+    assert "empty.jsonl" in outcome.err
+    assert "pipe.jsonl" in outcome.err
+    assert "empty.jsonl: empty.jsonl" not in outcome.err
+
+
+def test_many_reasons(run, tmp_path):
+    """The first ones are told, and how many there are besides."""
+    paths = [tmp_path / f"{number}.json" for number in range(13)]
+    outcome = run("import", *map(str, paths))
+    assert outcome.code == 1
+    assert "and 3 more of the kind\n" in outcome.err

@@ -87,7 +87,12 @@ def command(
     if not report.sessions and len(paths) == 1 and report.errors:
         return _refuse(app, report.errors[0])
     importing.tell(report)
-    return 1 if report.errors else 0
+    return 1 if any(_counts(error, scan=scan) for error in report.errors) else 0
+
+
+def _counts(error: HoldfastError, *, scan: bool) -> bool:
+    """Whether an error is one of the command: nobody named the files that a scan finds empty."""
+    return not (scan and isinstance(error, (InvalidData, UsageError)))
 
 
 def _refuse(app: App, error: HoldfastError) -> int:
@@ -181,12 +186,15 @@ class _Importing:
 
     def _tell_reasons(self, report: ImportReport) -> None:
         reasons = [f"{row.session_id}: {row.reason}" for row in report.failed]
-        reasons += [f"{one.source}: {one.reason}" for one in report.skipped]
+        reasons += [
+            one.reason if one.reason.startswith(one.source) else f"{one.source}: {one.reason}"
+            for one in report.skipped
+        ]
         reasons += [f"{row.source}: {text}" for row in report.sessions for text in row.problems]
         for text in reasons[:_REASONS_SHOWN]:
             self._app.warn(text)
         if len(reasons) > _REASONS_SHOWN:
-            self._app.warn(f"and {counted(len(reasons) - _REASONS_SHOWN, 'more of the kind')}")
+            self._app.warn(f"and {len(reasons) - _REASONS_SHOWN:,} more of the kind")
 
     def watch(
         self, paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool, every: float

@@ -30,7 +30,7 @@ _TALK = frozenset({"user", "assistant"})
 _OWN_TYPES = frozenset(
     """
     queue-operation file-history-snapshot last-prompt custom-title ai-title attachment progress
-    permission-mode agent-name pr-link
+    permission-mode agent-name pr-link mode
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 # What the tool itself says in a user's place.
