@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import holdfast
 from bench import rivals
 from bench.child import ask
-from bench.crowd import COMMON, PATH, PHRASE, RARE, Crowd
+from bench.crowd import RARE, Crowd, common_words, paths, phrases, rare_words
 from bench.figures import Line, alternated, exponent, line_of, median, micros, millis
 from bench.workload import record, step
 
@@ -205,10 +205,16 @@ class Search:
     def __init__(self, *, quick: bool) -> None:
         self._sessions = 100 if quick else 1_000
         self._events = 50
-        self._calls = 20 if quick else 60
         self._folder = ""
         self._bytes = 0
-        self._queries = {"rare": RARE, "common": COMMON, "phrase": f'"{PHRASE}"', "path": PATH}
+        rare, words = rare_words(self._sessions), 10 if quick else 30
+        self._queries = {
+            "rare": rare,
+            "again": rare,
+            "common": common_words(words),
+            "phrase": [f'"{phrase}"' for phrase in phrases(words)],
+            "path": paths(words),
+        }
         self._ours: dict[str, list[float]] = {name: [] for name in self._queries}
         self._bare: dict[str, list[float]] = {name: [] for name in self._queries}
         self._whole: dict[str, list[float]] = {name: [] for name in self._queries}
@@ -243,24 +249,29 @@ class Search:
             begin = time.perf_counter()
             hf.reindex()
             self._rebuilt.append(self._bytes / 1e6 / (time.perf_counter() - begin))
-            for name, query in self._queries.items():
-                match = query if name == "phrase" else f'"{query}"'
-                assert hf.search(query), query
-                spent = alternated(
-                    self._calls, lambda query=query: hf.search(query), *_bare_queries(bare, match)
-                )
-                for found, one in zip((self._ours, self._bare, self._whole), spent, strict=True):
-                    found[name].append(one)
+            for name, queries in self._queries.items():
+                spent = [_asked_once(hf, bare, query) for query in queries]
+                for found, times in zip(
+                    (self._ours, self._bare, self._whole), zip(*spent, strict=True), strict=True
+                ):
+                    found[name].append(median(times))
 
     def lines(self) -> list[Line]:
         """The table's lines."""
         where = f"{self._sessions:,} x {self._events} events"
         found = [self._line("rare", f"search of a rare word, {where}", self.MARK)]
-        found.append(self._line("rare", f"search of a rare word, {where}", None, stored=True))
+        kinds = {
+            "rare": "a rare word",
+            "again": "a rare word that was asked for before",
+            "common": "a common word",
+            "phrase": "a phrase",
+            "path": "a path",
+        }
         found += [
-            self._line(name, f"search of a {name}{word}, {where}", None, stored=stored)
-            for name, word in (("common", " word"), ("phrase", ""), ("path", ""))
+            self._line(name, f"search of {what}, {where}", None, stored=stored)
+            for name, what in kinds.items()
             for stored in (False, True)
+            if (name, stored) != ("rare", False)
         ]
         for name, theirs in self._rivals.items():
             ratios = [one / theirs for one in self._ours["rare"]]
@@ -282,6 +293,15 @@ class Search:
         ratios = [ours / floor for ours, floor in zip(self._ours[name], floors, strict=True)]
         ours, floor = millis(median(self._ours[name])), millis(median(floors))
         return line_of(f"{what} ({said})", ratios, mark, ours=ours, floor=floor)
+
+
+def _asked_once(hf: Any, bare: sqlite3.Connection, query: str) -> list[float]:
+    """What a query costs, ours and bare, that nobody asked before."""
+    match = query if query.startswith('"') else f'"{query}"'
+    hits: list[Any] = []
+    spent = alternated(1, lambda: hits.extend(hf.search(query)), *_bare_queries(bare, match))
+    assert hits, query
+    return spent
 
 
 def _bare_queries(bare: sqlite3.Connection, match: str) -> tuple[Callable[[], Any], ...]:

@@ -228,23 +228,26 @@ def flush_many(store: str, sessions: str, each: str, how: str) -> int:
 def crowded(store: str) -> dict[str, float]:
     """Milliseconds of what is asked of a large store: the first call, and those that follow.
 
-    Each question gets a library of its own, and the memory is that of the process at its highest.
+    Each question gets a library of its own, every search another word, and the memory is that of
+    the process at its highest.
     """
     import holdfast
-    from bench.crowd import RARE, TAG
+    from bench.crowd import TAG, rare_words
 
-    questions: dict[str, Callable[[Any], Any]] = {
-        "list": lambda hf: hf.list(50),
-        "by_tag": lambda hf: hf.list(50, tags=[TAG]),
-        "search": lambda hf: hf.search(RARE),
-        "prune": lambda hf: hf.prune(dry_run=True, policies=[]),
+    words = rare_words(1_000)
+    questions: dict[str, Callable[[Any, int], Any]] = {
+        "list": lambda hf, _: hf.list(50),
+        "by_tag": lambda hf, _: hf.list(50, tags=[TAG]),
+        "search": lambda hf, number: hf.search(words[number]),
+        "prune": lambda hf, _: hf.prune(dry_run=True, policies=[]),
     }
     found: dict[str, float] = {}
     for name, question in questions.items():
         with holdfast.open(store) as hf:
+            calls = 2 if name == "prune" else 9
             spent = [
-                _timed(lambda hf=hf, ask=question: ask(hf))
-                for _ in range(2 if name == "prune" else 9)
+                _timed(lambda hf=hf, ask=question, number=number: ask(hf, number))
+                for number in range(calls)
             ]
         found[f"{name}_first"] = spent[0] / 1e6
         found[f"{name}_later"] = sorted(spent[1:])[(len(spent) - 1) // 2] / 1e6

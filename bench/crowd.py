@@ -16,21 +16,17 @@ import holdfast
 from bench.workload import TIMESTAMP, record, step
 from holdfast.model import Event, encode_line, line_body
 
-__all__ = ["COMMON", "PATH", "PHRASE", "RARE", "TAG", "Crowd"]
+__all__ = ["RARE", "TAG", "Crowd", "common_words", "paths", "phrases", "rare_words"]
 
-RARE = "quetzalcoatlus"
-"""A word that ten sessions of a store have."""
+RARE = "quetzalcoatlus00"
+"""A word that ten sessions of a store have; there are more like it, see :func:`rare_words`."""
 TAG = "billing"
 """A tag that every hundredth session has."""
-PATH = "src/holdfast/storage/part_6.py"
-"""A path that one in a hundred tool calls has."""
-COMMON = "".join(filter(str.isalpha, step(1).text.split()[9]))
-"""A word as any other of the workload: very many events have it."""
-PHRASE = " ".join(word for word in step(1).text.split()[20:23])
 
 _NUMBER = "session-0000000"
 _MINUTE_MS = 60_000
 _RARE_SESSIONS = 10
+_RARE_WORDS = 50
 _TAGGED_EVERY = 100
 _TEMPLATES = 40
 _PARTS = 100
@@ -63,14 +59,16 @@ class Crowd:
 
     def log(self, number: int, count: int) -> bytes:
         """The log of session ``number`` of ``count``, which come a minute after one another."""
-        is_rare = number % max(1, count // _RARE_SESSIONS) == 0
+        rare = _rare_word(number, count)
         is_tagged = number % _TAGGED_EVERY == 0
-        events = self._template(number % _TEMPLATES, is_rare, is_tagged)
+        events = self._template(number % _TEMPLATES, rare is not None, is_tagged)
         began = TIMESTAMP + number * _MINUTE_MS
         crc, lines = 0, []
         for event in events:
             body = line_body(msgspec.structs.replace(event, timestamp=began + event.seq))
             body = body.replace(_NUMBER.encode(), b"session-%07d" % number)
+            if rare is not None:
+                body = body.replace(RARE.encode(), rare.encode())
             line, crc = encode_line(event.seq, body, crc)
             lines.append(line)
         return b"".join(lines)
@@ -78,9 +76,10 @@ class Crowd:
     def texts(self, count: int) -> Iterator[tuple[int, str, str]]:
         """Session, type and text of every event that says something, as the logs have them."""
         for number in range(count):
-            is_rare = number % max(1, count // _RARE_SESSIONS) == 0
-            for type, text in self._said(number % _TEMPLATES, is_rare):
-                yield number, type, text.replace(_NUMBER, f"session-{number:07d}")
+            rare = _rare_word(number, count)
+            for type, text in self._said(number % _TEMPLATES, rare is not None):
+                said = text if rare is None else text.replace(RARE, rare)
+                yield number, type, said.replace(_NUMBER, f"session-{number:07d}")
 
     def _said(self, template: int, is_rare: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001
         first = template * (
@@ -92,7 +91,7 @@ class Crowd:
             if index == first:
                 text = f"{_NUMBER} {RARE} {text}" if is_rare else f"{_NUMBER} {text}"
             if event.type == "tool_call":
-                text = f"src/holdfast/storage/part_{index // 4 % _PARTS}.py {text}"
+                text = f"{_path(index)} {text}"
             yield event.type, text
 
     def _template(self, number: int, is_rare: bool, is_tagged: bool) -> list[Event]:  # noqa: FBT001
@@ -110,3 +109,37 @@ class Crowd:
                 for type, text in self._said(number, is_rare):
                     call = record(session, step(0)._replace(type=type, text=text), call)
             return list(hf.events("template"))
+
+
+def rare_words(count: int) -> list[str]:
+    """The words that ten sessions each have, in a store of so many sessions."""
+    words = min(_RARE_WORDS, max(1, count // _RARE_SESSIONS))
+    return [RARE[:-2] + f"{number:02d}" for number in range(words)]
+
+
+def common_words(count: int) -> list[str]:
+    """Words as any other of the workload: very many events have them."""
+    words = (word for word in step(1).text.split() if word.isalpha() and len(word) > 3)
+    return sorted(set(words))[:count]
+
+
+def phrases(count: int) -> list[str]:
+    """Three words that follow one another somewhere."""
+    words = step(1).text.replace('"', "").split()
+    return [" ".join(words[at : at + 3]) for at in range(10, 10 + 3 * count, 3)]
+
+
+def paths(count: int) -> list[str]:
+    """Paths that some tool calls have; all stores of 40 sessions and more have all of them."""
+    return [_path(number * 8 + 2) for number in range(count)]
+
+
+def _path(index: int) -> str:
+    return f"src/holdfast/storage/part_{index // 4 % _PARTS}.py"
+
+
+def _rare_word(number: int, count: int) -> str | None:
+    """The rare word of a session, if it has one."""
+    words = rare_words(count)
+    place = number % max(1, count // _RARE_SESSIONS)
+    return words[place] if place < len(words) else None

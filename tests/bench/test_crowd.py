@@ -43,14 +43,15 @@ def test_sessions_of_a_crowd_differ(crowd):
 
 def test_a_rare_word_is_rare(crowd):
     """Ten sessions have it, and every hundredth has the tag."""
-    from bench.crowd import COMMON, PATH, RARE, TAG
+    from bench.crowd import RARE, TAG, common_words, paths, phrases, rare_words
 
     _, store, _ = crowd
     with holdfast.open(store) as hf:
-        assert len(hf.search(RARE, limit=None)) == 10
+        assert [len(hf.search(word, limit=None)) for word in rare_words(120)] == [10] * 12
+        assert RARE in rare_words(120)
         assert len(hf.list(tags=[TAG])) == 2
-        assert len(hf.search(COMMON, limit=None)) > 10
-        assert hf.search(PATH)
+        assert all(hf.search(f'"{phrase}"') for phrase in phrases(2))
+        assert all(hf.search(word) for word in [*common_words(5), *paths(10)])
 
 
 def test_the_texts_for_others_are_those_of_the_logs(crowd):
