@@ -513,6 +513,7 @@ def test_interleavings_hold_on_a_real_server(seaweed_server):
         with pytest.raises(Fenced):
             log.sync()
         other.append(b"70\n", 70, 1, later)
+        other.sync()
         other.cut(len(content(two)) - 3, later)
         lease.release()
         whole = b"".join(b"%d\n" % n for n in range(70))

@@ -13,7 +13,15 @@ import threading
 import pytest
 
 import holdfast
-from holdfast.errors import Damaged, Fenced, Forbidden, SyncFailed, TooNew, UsageError
+from holdfast.errors import (
+    Damaged,
+    Fenced,
+    Forbidden,
+    StoreFull,
+    SyncFailed,
+    TooNew,
+    UsageError,
+)
 from holdfast.storage import Disk, open_store
 from holdfast.storage._sqlite_shared import SharedDatabase
 from holdfast.storage.sqlite import SQLiteStore
@@ -100,11 +108,13 @@ def test_a_database_of_another_program_is_left_alone(path):
     store = SQLiteStore(path)
     with pytest.raises(Forbidden, match="another program"):
         store.log("sessions/a").append(b"x\n", 0, 1, 0)
+    with pytest.raises(Forbidden, match="another program"):
+        store.check()
     store.close()
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
     connection.close()
-    assert len(open_bytes(path)) == len(before)
+    assert open_bytes(path) == before
 
 
 def open_bytes(path):
@@ -287,3 +297,149 @@ def test_threads_share_a_database(path):
         thread.join()
     assert database.read("SELECT count(*) FROM t") == [(200,)]
     database.close()
+
+
+def _opened(path, key="sessions/a"):
+    store = SQLiteStore(path)
+    return store, store.log(key), store.lease(key).acquire("me", 60_000)
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_half(path):
+    """StoreFull, nothing of it is in the log, and it goes on once there is space."""
+    store, log, epoch = _opened(path)
+    log.append(b"first\n", 0, 1, epoch)
+    pages = store.database.read("PRAGMA page_count")[0][0]
+    store.database._writer.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreFull):
+        log.append(b"x" * 500_000, 1, 1, epoch)
+    assert b"".join(log.read()) == b"first\n"
+    assert log.unsaved() == b"first\n"
+    with pytest.raises(StoreFull):
+        store.documents("sessions/a").put("big", b"y" * 500_000)
+    store.database._writer.execute("PRAGMA max_page_count = 1000000")
+    log.append(b"second\n", 1, 1, epoch)
+    log.sync()
+    assert b"".join(log.read()) == b"first\nsecond\n"
+    assert log.damage() == ""
+    store.close()
+
+
+class NotingDisk(Disk):
+    """Notes what is synced, by path."""
+
+    def __init__(self):
+        self.synced = []
+
+    def sync(self, descriptor):
+        self.synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        super().sync(descriptor)
+
+    def sync_directory(self, descriptor):
+        self.synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        super().sync_directory(descriptor)
+
+
+def test_the_way_to_a_new_file_is_synced(tmp_path):
+    """Directories that are made for it, and the entries of the file and its log, are durable."""
+    path = str(tmp_path / "new" / "deep" / "sessions.db")
+    store = SQLiteStore(path)
+    disk = store.database._disk = NotingDisk()
+    store.documents("sessions/a").put("x", b"1")
+    wanted = {str(tmp_path), str(tmp_path / "new"), str(tmp_path / "new" / "deep"), f"{path}-wal"}
+    assert wanted <= set(disk.synced)
+    store.close()
+    disk.synced.clear()
+    store.documents("sessions/a").put("x", b"2")  # the log is a new file again
+    assert {str(tmp_path / "new" / "deep"), f"{path}-wal"} <= set(disk.synced)
+    store.close()
+
+
+def test_a_sync_after_close_is_a_sync(path):
+    """The file is still open elsewhere, so closing it here has synced nothing."""
+    store, log, epoch = _opened(path)
+    disk = store.database._disk = NotingDisk()
+    other = SQLiteStore(path)
+    assert not other.exists("sessions/a")
+    log.append(b"1\n", 0, 1, epoch)
+    store.close()
+    disk.synced.clear()
+    log.sync()
+    assert disk.synced == [f"{path}-wal"]
+    other.close()
+    log2 = store.log("sessions/a")
+    log2.append(b"2\n", 1, 1, epoch)
+    store.close()
+    log2.sync()  # nobody has it open any more: everything is in the file
+    assert log2.unsaved() == b""
+    store.close()
+
+
+def test_an_append_never_waits_for_a_checkpoint_and_the_log_stays_short(path):
+    """The log in front of the file is copied by who flushes, and does not grow without end."""
+    store, log, epoch = _opened(path)
+    line = b"x" * 100_000 + b"\n"
+    for number in range(60):
+        log.append(line, number, 1, epoch)
+    before = os.path.getsize(path)
+    assert before < len(line) * 60  # nothing was copied yet
+    for number in range(60, 200):
+        log.append(line, number, 1, epoch)
+        log.sync()
+    assert os.path.getsize(path) > len(line) * 100
+    assert os.path.getsize(f"{path}-wal") < 16 << 20
+    assert log.size() == 200 * len(line)
+    store.close()
+
+
+def test_a_reader_never_gets_a_mixture_of_two_generations(path):
+    """The log is replaced while it is being read: what was read is the beginning of the old one."""
+    store, log, epoch = _opened(path)
+    old = [b"old %d\n" % number for number in range(100)]
+    for number, line in enumerate(old):
+        log.append(line, number, 1, epoch)
+    reading = log.read()
+    got = next(reading)
+    log.replace([b"new %d\n" % number for number in range(200)], epoch)
+    got += b"".join(reading)
+    assert b"".join(old).startswith(got)
+    store.close()
+
+
+def test_a_branch_does_not_inherit_what_a_crash_left_in_its_place(path):
+    """Documents without a log under the new name give way."""
+    store, log, epoch = _opened(path)
+    log.append(b"1\n", 0, 1, epoch)
+    store.documents("sessions/b").put("snapshots/0.json", b"of something else")
+    store.branch("sessions/a", "sessions/b", 2)
+    assert store.documents("sessions/b").names() == []
+    store.close()
+
+
+def test_a_forked_child_can_sync_while_its_parent_does(path):
+    """The child does not wait for a lock that a thread of its parent had."""
+    program = f"""
+import os
+from holdfast.storage.sqlite import SQLiteStore
+store = SQLiteStore({path!r})
+log, epoch = store.log("sessions/a"), store.lease("sessions/a").acquire("me", 60_000)
+log.append(b"1\\n", 0, 1, epoch)
+store.database._sync_lock.acquire()
+pid = os.fork()
+if pid == 0:
+    log.append(b"2\\n", 1, 1, epoch); log.sync()
+    os._exit(0)
+_, code = os.waitpid(pid, 0)
+assert os.waitstatus_to_exitcode(code) == 0, code
+store.database._sync_lock.release()
+log.append(b"3\\n", 2, 1, epoch); log.sync()
+assert b"".join(log.read()) == b"1\\n2\\n3\\n"
+store.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr

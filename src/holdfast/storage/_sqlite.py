@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.storage._tree import Tree
 
 __all__ = [
+    "checkpoint",
     "connect",
     "connect_file",
     "connect_memory",
@@ -33,10 +34,13 @@ __all__ = [
     "is_busy",
     "sqlite_errors",
     "sqlite_version",
+    "use_wal",
 ]
 
 _WAIT_S = 0.5
 _WAIT_TO_WRITE_S = 10
+_WAL_PAGES_MAX = 16_384
+_WAL_BYTES_KEPT = 1 << 20
 _PAGES_BYTES = 8 << 20
 _SETTINGS = (
     "PRAGMA journal_mode=WAL",
@@ -100,7 +104,7 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
 
 
 def connect_file(path: str) -> Connection:
-    """A file that is there and must last, with a write-ahead log; a commit waits for no disk.
+    """A file that is there and must last, as it is: nothing in it is changed yet.
 
     Transactions are the caller's. Raises as :func:`failures` says.
     """
@@ -111,13 +115,35 @@ def connect_file(path: str) -> Connection:
             path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False
         )
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("PRAGMA trusted_schema=OFF")
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def use_wal(connection: Connection, path: str) -> None:
+    """From now on a commit waits for no disk, and what is durable is up to whoever syncs the log.
+
+    It is also for them to copy the log into the file now and then (:func:`checkpoint`): left to
+    SQLite, a commit would wait for that. Only a log that is far too long is copied anyway.
+    """
+    with failures(f"opening {path}"):
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise Unavailable(
+                f"{path}: SQLite cannot keep a write-ahead log there",
+                remedy="Keep the file on a local disk.",
+            )
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES_MAX}")
+        connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
+
+
+def checkpoint(connection: Connection, path: str) -> None:
+    """Copy into the file what its log has, as far as nobody reads or writes that just now."""
+    with failures(f"writing {path}"):
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def connect_memory() -> Connection:

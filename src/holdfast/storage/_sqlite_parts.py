@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SQLiteDocuments", "SQLiteLease", "SQLiteLog"]
 
-_PIECES_AT_ONCE = 256
+# Rows grow from one reading to the next, as long as that many bytes are not reached.
+_READ_BYTES = 1 << 20
+_ROWS_FIRST = 8
+_ROWS_MAX = 256
 _KEPT_BYTES_MAX = 1 << 20
 
 
@@ -96,8 +99,12 @@ class SQLiteLog(Log):
         )
         if not rows:
             return
-        id = rows[0][0]
-        while pieces := self._database.read(READ, (id, id, start, start, _PIECES_AT_ONCE)):
+        id, generation = rows[0]
+        count = _ROWS_FIRST
+        # Once the log is replaced nothing more is found: no reader gets a mixture of two.
+        while pieces := self._database.read(READ, (id, id, start, start, id, generation, count)):
+            full = sum(size for _, size, _, _ in pieces) >= _READ_BYTES
+            count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
             for offset, size, data, is_packed in pieces:
                 plain = unpacked(data, size) if is_packed else data
                 part = plain[max(0, start - offset) :]

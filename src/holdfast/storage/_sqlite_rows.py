@@ -89,7 +89,8 @@ ENTRY = "SELECT key, size, modified, generation, version FROM keys"
 READ = (
     "SELECT start, size, data, packed FROM pieces WHERE id = ? AND start >= coalesce("
     "(SELECT max(start) FROM pieces WHERE id = ? AND start <= ?), 0)"
-    " AND start + size > ? ORDER BY start LIMIT ?"
+    " AND start + size > ? AND EXISTS (SELECT 1 FROM keys WHERE id = ? AND generation = ?)"
+    " ORDER BY start LIMIT ?"
 )
 
 

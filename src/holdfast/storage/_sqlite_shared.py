@@ -8,8 +8,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.errors import Damaged, Forbidden, SyncFailed, TooNew, Unavailable
-from holdfast.storage._sqlite import connect_file, failures
+from holdfast.errors import (
+    Damaged,
+    Forbidden,
+    HoldfastError,
+    SyncFailed,
+    TooNew,
+    Unavailable,
+)
+from holdfast.storage._sqlite import checkpoint, connect_file, failures, use_wal
 from holdfast.storage._tree import let_go, translation
 from holdfast.storage.disk import Disk, forks
 
@@ -21,6 +28,7 @@ __all__ = ["SharedDatabase"]
 T = TypeVar("T")
 _APPLICATION_ID = 0x486F6C64  # "Hold"
 _IDENTITY_BYTES = 16
+_CHECKPOINT_BYTES = 4 << 20
 
 
 class SharedDatabase:
@@ -35,6 +43,9 @@ class SharedDatabase:
         self._disk = disk or Disk()
         self._writer: Connection | None = None
         self._reader: Connection | None = None
+        self._copier: Connection | None = None
+        # Kept open: a descriptor that was opened after an error is not told of it by the kernel.
+        self._log: int | None = None
         self._identity = ""
         self._write_lock = threading.RLock()
         self._read_lock = threading.RLock()
@@ -56,8 +67,9 @@ class SharedDatabase:
             if self._dead is not None:
                 raise self._dead.with_traceback(None)
             if self._writer is None:
-                self._writer = self._open(create=True)
+                self._open_to_write()
             connection = self._writer
+            assert connection is not None
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = work(connection)
@@ -84,22 +96,25 @@ class SharedDatabase:
         """Return once everything that was committed before is on the medium.
 
         Whoever asks while a sync is under way is served by the next one, all of them together. The
-        log in front of the database is synced beside SQLite, so that no writer waits meanwhile.
+        log in front of the database is synced beside SQLite, so that no writer waits meanwhile;
+        here it is also copied into the database when it has become long.
         """
+        self._renew_after_fork()
         target = self._written
         with self._sync_lock:
             if self._dead is not None:
                 raise self._dead.with_traceback(None)
-            if self._synced >= target or self._writer is None:
+            if self._synced >= target:
                 return
             mark = self._written
             try:
-                with self._folder() as folder:
-                    self._sync_in(folder)
+                self._sync_log()
             except OSError as error:
                 self._dead = SyncFailed(errno=error.errno)
                 raise self._dead from error
             self._synced = mark
+            if self._log is not None and self._disk.node(self._log).size >= _CHECKPOINT_BYTES:
+                self._copy_log()
 
     def identity(self) -> str:
         """What tells this database from every other, also from one put in its place."""
@@ -127,26 +142,45 @@ class SharedDatabase:
     def close(self) -> None:
         """Close both connections; it can be used again, and then opens them again."""
         self._renew_after_fork()
-        with self._write_lock, self._read_lock:
-            for connection in (self._reader, self._writer):
-                if connection is not None:
-                    with failures(f"closing {self.path}"):
-                        connection.close()
-            self._reader = self._writer = None
+        with self._write_lock, self._read_lock, self._sync_lock:
+            if self._log is not None:
+                let_go(self._disk, self._log)
+                self._log = None
+            open_ones = [self._copier, self._reader, self._writer]
+            self._copier = self._reader = self._writer = None
+            with failures(f"closing {self.path}"), contextlib.ExitStack() as stack:
+                for connection in filter(None, open_ones):
+                    stack.callback(connection.close)
 
     def _renew_after_fork(self) -> None:
         """A child must not touch the parent's connections, not even to close them."""
         if self._forks != forks.count:
             self._forks = forks.count
-            _abandoned.extend(one for one in (self._reader, self._writer) if one is not None)
-            self._reader = self._writer = None
+            _abandoned.extend(filter(None, (self._reader, self._writer, self._copier)))
+            self._reader = self._writer = self._copier = None
+            if self._log is not None:
+                let_go(self._disk, self._log)
+                self._log = None
             self._write_lock, self._read_lock = threading.RLock(), threading.RLock()
             self._sync_lock = threading.Lock()
+
+    def _open_to_write(self) -> None:
+        writer = self._open(create=True)
+        try:
+            with translation(f"opening {self.path}"), self._folder() as folder:
+                log = self._disk.open_read(os.path.basename(self.path) + "-wal", folder)
+        except BaseException:
+            writer.close()
+            raise
+        with self._sync_lock:
+            self._writer, self._log, self._entry_synced = writer, log, False
 
     def _open(self, *, create: bool) -> Connection:
         self._check_place(create=create)
         connection = connect_file(self.path)
         try:
+            self._version(connection)  # one that is not ours is left as it is
+            use_wal(connection, self.path)
             self._migrate(connection)
         except BaseException:
             connection.close()
@@ -218,6 +252,7 @@ class SharedDatabase:
                 if create and disk.node_at(part, current) is None:
                     with contextlib.suppress(FileExistsError):
                         disk.make_directory(part, current)
+                    self._sync_entries(current)
                 below = disk.open_passage(part, current)
                 current, above = below, current
                 let_go(disk, above)
@@ -225,20 +260,38 @@ class SharedDatabase:
         finally:
             let_go(disk, current)
 
-    def _sync_in(self, folder: int) -> None:
-        log = self._disk.open_read(os.path.basename(self.path) + "-wal", folder)
-        try:
-            self._disk.sync(log)
-        finally:
-            let_go(self._disk, log)
+    def _sync_log(self) -> None:
+        """Sync the log of the database, and once also that there is one."""
+        if self._log is None:
+            # Closed since: whoever closed it last has copied and synced everything, and the log
+            # went with that; as long as it is there, others have it open, and it is synced.
+            with self._folder() as folder, contextlib.suppress(FileNotFoundError):
+                log = self._disk.open_read(os.path.basename(self.path) + "-wal", folder)
+                try:
+                    self._disk.sync(log)
+                finally:
+                    let_go(self._disk, log)
+            return
+        self._disk.sync(self._log)
         if not self._entry_synced:
-            # The way was only passed through; to be synced, its end is opened in full.
-            entry = self._disk.open_directory(".", folder)
-            try:
-                self._disk.sync_directory(entry)
-            finally:
-                let_go(self._disk, entry)
+            with self._folder() as folder:
+                self._sync_entries(folder)
             self._entry_synced = True
+
+    def _sync_entries(self, folder: int) -> None:
+        # The way was only passed through; to be synced, its end is opened in full.
+        entry = self._disk.open_directory(".", folder)
+        try:
+            self._disk.sync_directory(entry)
+        finally:
+            let_go(self._disk, entry)
+
+    def _copy_log(self) -> None:
+        """What goes wrong here is no harm: everything is in the log, and it is tried again."""
+        with contextlib.suppress(HoldfastError):
+            if self._copier is None:
+                self._copier = self._open(create=False)
+            checkpoint(self._copier, self.path)
 
 
 # Connections of a parent process: kept, since closing them here would touch the parent's locks.

@@ -193,11 +193,15 @@ class SQLiteStore(Store):
             target = key_row(connection, to)
             if source is None or source.size < size:
                 raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
-            if target is not None and target.generation > 0:
+            if target is not None and (
+                target.generation > 0
+                or (has_documents(connection, target.id) and not needs_log(to))
+            ):
                 raise Conflict(f"{to} is taken")
             check_free(connection, to)
             id = made_row(connection, to)
             forget_pieces(connection, id)
+            connection.execute("DELETE FROM documents WHERE id = ?", (id,))
             start = 0
             for piece in pieces_of(connection, source.id, 0, size):
                 part = piece[: size - start]
