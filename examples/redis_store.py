@@ -95,7 +95,9 @@ if KEYS[5] then
     redis.call('DEL', KEYS[5], KEYS[6], KEYS[7])
     for i = 1, 3 do if redis.call('EXISTS', KEYS[i]) == 1 then
         redis.call('RENAME', KEYS[i], KEYS[i + 4]) end end
-    redis.call('HSET', KEYS[8], 'epoch', tonumber(redis.call('HGET', KEYS[4], 'epoch') or 0) + 1)
+    local here = tonumber(redis.call('HGET', KEYS[4], 'epoch') or 0)
+    local there = tonumber(redis.call('HGET', KEYS[8], 'epoch') or 0)
+    redis.call('HSET', KEYS[8], 'epoch', math.max(here, there) + 1)
 else
     redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
 end

@@ -128,6 +128,24 @@ def test_an_archived_session_arrives_archived(hf, target):
     assert lines(target, "big") == lines(hf, "big")
 
 
+def test_two_copies_at_once_bring_nothing_twice(hf, target, monkeypatch):
+    """What another copy brought between looking and taking the lease is not brought again."""
+    kind = type(target.store.lease("sessions/small"))
+    real, done = kind.acquire, []
+
+    def acquire(self, *arguments):
+        if not done:
+            done.append(1)
+            done.append(hf.copy_to(target, ["small"]))
+        return real(self, *arguments)
+
+    monkeypatch.setattr(kind, "acquire", acquire)
+    second = hf.copy_to(target, ["small"])
+    assert done[1].sessions == ["small"]
+    assert (second.unchanged, second.failed) == (["small"], {})
+    assert lines(target, "small") == lines(hf, "small")
+
+
 def test_a_store_is_not_copied_to_itself(hf, store_root):
     """That would be a mistake."""
     with pytest.raises(UsageError, match="this one"):

@@ -117,12 +117,12 @@ def _opened(other: str | os.PathLike[str] | Store | Ground) -> tuple[Store, bool
 def _copy_key(source: Store, target: Store, key: str) -> int:
     """Bring one session over; how many bytes were missing there."""
     log, other = source.log(key), target.log(key)
-    size, there = _whole_size(log), other.size()
-    if there > size or _checksum(log, there) != _checksum(other, there):
-        raise Conflict(f"{key.rpartition('/')[2]} is another session in the other store")
+    size, there = _whole_size(log), _compared(key, log, other)
     lease = target.lease(key)
     epoch = lease.acquire("copy", LEASE_MS)
     try:
+        if other.size() != there:  # someone was quicker
+            there = _compared(key, log, other)
         # What lines may name comes before them, and the snapshots, which know of them, after.
         copied = _copy_documents(source.documents(key), target.documents(key), "blobs/")
         sent = 0
@@ -139,6 +139,14 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
     if source.is_archived(key) and target.capabilities.archives and not target.is_archived(key):
         target.archive(key)
     return sent + copied
+
+
+def _compared(key: str, log: Log, other: Log) -> int:
+    """How much of a session is in the other store already. Raises Conflict if it differs."""
+    there = other.size()
+    if there > _whole_size(log) or _checksum(log, there) != _checksum(other, there):
+        raise Conflict(f"{key.rpartition('/')[2]} is another session in the other store")
+    return there
 
 
 def _copy_documents(source: Documents, target: Documents, prefix: str = "") -> int:
