@@ -237,7 +237,7 @@ def test_trees_of_hostile_claims():
     ]
     found = list(forest(rows))
     assert sorted(row.session_id for _, row in found) == sorted(row.session_id for row in rows)
-    assert max(len(mark) for mark, _ in found) < 200
+    assert max(len(mark) for mark, _ in found) < 40
 
 
 def test_the_verbs_are_in_the_help(run):

@@ -181,3 +181,32 @@ def test_a_bundle_is_not_for_a_screen(library, trip, monkeypatch):
     given = dict.fromkeys(("output", "force", "at", "zone", "cwd", "model", "seal"))
     with pytest.raises(UsageError, match="not for a screen"):
         _export(app, trip, "bundle", given)
+
+
+def test_a_file_in_the_way_is_named_with_the_option(run, trip, tmp_path):
+    """What is said is what can be done at the shell."""
+    path = tmp_path / "a.md"
+    path.write_text("mine")
+    outcome = run("export", trip, "-o", str(path))
+    assert outcome.code == 2
+    assert "--force" in outcome.err
+    assert path.read_text() == "mine"
+
+
+def test_a_long_export_shows_how_far_it_is(monkeypatch, library, trip, tmp_path):
+    """A bar on a terminal, for a long session, unless the document itself is shown there."""
+    from holdfast.apps.cli import export
+    from holdfast.apps.cli._app import App
+
+    app = App()
+    monkeypatch.setattr(app, "_library", library)
+    monkeypatch.setattr(app.err, "is_terminal", True)
+    monkeypatch.setattr(app.out, "is_terminal", True)
+    with export._meter(app, trip, "file") as progress:
+        assert progress is None
+    monkeypatch.setattr(export, "_LONG_BYTES", 0)
+    with export._meter(app, trip, app.out) as progress:
+        assert progress is None
+    with export._meter(app, trip, "file") as progress:
+        assert progress is not None
+        library.export(trip, to=tmp_path / "a.md", progress=progress)

@@ -181,6 +181,7 @@ def test_forks_of_forks_of_a_growing_family(hf, trip):
     assert "generation 1" in str(hf.recover(line[-1]).messages)
     assert [one.exists for one in hf.lineage(line[-1]).parents] == [True, True, False]
     assert hf.state(line[-1]).root == trip
+    assert hf.lineage(line[-1]).root == trip  # as it was told when it was forked
 
 
 @pytest.mark.parametrize("claim", ["self", "other", "gone", "../etc", ""])

@@ -166,6 +166,17 @@ def test_a_symlink_is_replaced_not_followed(library, trip, tmp_path):
     assert target.read_text() == "mine"
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_progress(library, trip, format):
+    """Whoever wants to know is told how far it is, and gets the same."""
+    told = []
+    found = library.export(trip, format, progress=lambda done, total: told.append((done, total)))
+    assert found == library.export(trip, format)
+    assert all(0 < done <= total for done, total in told)
+    if format not in PROVIDERS:
+        assert told[-1][0] == told[-1][1]
+
+
 def test_to_a_folder(library, trip, tmp_path):
     """In a folder the file is named after the session."""
     library.export(trip, "html", to=tmp_path)

@@ -102,7 +102,7 @@ class Branching(Finding):
         rows = self.list(limit=None, parent=id)
         return Lineage(
             session_id=id,
-            root=parents[-1].session_id if parents else id,
+            root=self._root(current, parents),
             parents=parents,
             children=[row.session_id for row in rows if row.session_id != id],
         )
@@ -215,6 +215,13 @@ class Branching(Finding):
         notice = Notice("forked", made, {"parent": id, "at": place.position.seq - 1})
         self._hub.publish(made, notice)
         return made
+
+    def _root(self, oldest: str, parents: builtins.list[Forebear]) -> str:
+        """The first of the line, as the oldest one that is left tells it if others are gone."""
+        if not parents or parents[-1].exists:
+            return parents[-1].session_id if parents else oldest
+        named = self.state(oldest).root
+        return named if named is not None and is_id(named) else parents[-1].session_id
 
     def _parent_of(self, id: str) -> Forebear | None:
         try:

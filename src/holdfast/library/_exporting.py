@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, tzinfo
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Exporting", "Installed"]
 
 Target = str | os.PathLike[str] | IO[Any]
+T = TypeVar("T")
+_STEPS = 200  # so often is told how far it is
 
 
 class Installed(msgspec.Struct, frozen=True):
@@ -51,6 +53,7 @@ class Exporting(Finding):
         model: str | None = None,
         incomplete: str = "drop",
         overwrite: bool = False,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Any:
         """A session in another form: a str, or bytes for a bundle.
 
@@ -58,7 +61,8 @@ class Exporting(Finding):
         A path is written whole or not at all, for this user only, and never in the place of a file
         unless ``overwrite``. ``at`` stops after that event. ``zone`` is the time zone of documents:
         a name, "local", or a tzinfo. ``cwd`` is the project of a native file, ``passphrase`` seals
-        a bundle. Raises NotFound, UsageError, and TooNew for a format that is not known here.
+        a bundle. ``progress`` is called now and then with how much is done, and of how much.
+        Raises NotFound, UsageError, and TooNew for a format that is not known here.
         """
         from holdfast.formats import format_of
 
@@ -66,7 +70,7 @@ class Exporting(Finding):
         options = _options(
             chosen, zone=zone, cwd=cwd, passphrase=passphrase, model=model, incomplete=incomplete
         )
-        chunks = chosen.write(self._recorded(id, at), options)
+        chunks = chosen.write(self._recorded(id, at, progress), options)
         if to is None:
             data = b"".join(chunks)
             return data.decode("utf-8", "replace") if chosen.is_text else data
@@ -107,7 +111,9 @@ class Exporting(Finding):
         path = place_file(plan.path, chunks, overwrite=overwrite, make_folders=True)
         return Installed(chosen.name, plan.session_id, path, plan.command)
 
-    def _recorded(self, id: str, at: int | None) -> Recorded:
+    def _recorded(
+        self, id: str, at: int | None, progress: Callable[[int, int], None] | None = None
+    ) -> Recorded:
         """The session for a writer: as it is now, whatever is added meanwhile."""
         from holdfast.formats import Recorded
         from holdfast.library._copying import log_lines, own_documents
@@ -120,7 +126,7 @@ class Exporting(Finding):
 
         def events() -> Iterator[Event]:
             found = of_known_format(read_range(log, stop=end + 1))
-            return resolve_blobs(found, documents)
+            return _told(resolve_blobs(found, documents), end + 1, progress)
 
         def recover(provider: str, incomplete: str) -> Recovery:
             return self.recover(id, provider, incomplete, at=end)
@@ -129,10 +135,34 @@ class Exporting(Finding):
             metadata=self.info(id) if at is None else _metadata(id, self.state(id, at=at), size),
             state=lambda: self.state(id, at=end),
             events=events,
-            lines=lambda: log_lines(log, size, at),
+            lines=lambda: _told(log_lines(log, size, at), size, progress, len),
             recover=recover,
             documents=own_documents(log, documents, end, at, size),
         )
+
+
+def _told(
+    items: Iterator[T],
+    total: int,
+    progress: Callable[[int, int], None] | None,
+    weight: Callable[[T], int] = lambda _: 1,
+) -> Iterator[T]:
+    """The items, while someone is told how far they have come."""
+    if progress is None:
+        return items
+    return _counted(items, total, progress, weight)
+
+
+def _counted(
+    items: Iterator[T], total: int, progress: Callable[[int, int], None], weight: Callable[[T], int]
+) -> Iterator[T]:
+    done = told = 0
+    for item in items:
+        yield item
+        done += weight(item)
+        if (done - told) * _STEPS >= total:
+            told = done
+            progress(min(done, total), total)
 
 
 def _options(

@@ -8,7 +8,8 @@ from holdfast.model import SessionMetadata
 
 __all__ = ["forest"]
 
-_DEPTH_SHOWN_MAX = 40
+# Deeper ones stand below each other, so that the lines still fit on a screen.
+_DEPTH_SHOWN_MAX = 10
 
 
 def forest(rows: Sequence[SessionMetadata]) -> Iterator[tuple[str, SessionMetadata]]:

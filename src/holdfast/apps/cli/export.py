@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -38,6 +40,7 @@ FORMATS = (
 )
 _SUFFIXES = {".md": "markdown", ".html": "html", ".htm": "html", ".txt": "text", ".json": "json"}
 _SUFFIXES |= {".jsonl": "jsonl", ".holdfast": "bundle"}
+_LONG_BYTES = 4 << 20
 _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 
 
@@ -109,9 +112,31 @@ def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]
         raise UsageError("a bundle is bytes, not for a screen", remedy="Give a file with -o.")
     else:
         options["to"] = app.out.sink(is_json=chosen not in ("markdown", "html", "text", "bundle"))
-    app.library.export(session_id, chosen, at=given["at"], **options)
+    with _meter(app, session_id, options["to"]) as progress, force_named():
+        app.library.export(session_id, chosen, at=given["at"], progress=progress, **options)
     if isinstance(options["to"], str) and app.err.is_terminal:
         app.err.line("wrote ", Span(output, "name"))
+
+
+def _meter(
+    app: App, session_id: str, to: object
+) -> AbstractContextManager[Callable[[int, int], None] | None]:
+    """How far a long export has come, unless the document itself is on the screen."""
+    is_seen = app.err.is_terminal and not (app.out.is_terminal and not isinstance(to, str))
+    if is_seen and app.library.info(session_id).size_bytes >= _LONG_BYTES:
+        return app.err.meter("exporting")
+    return nullcontext(None)
+
+
+@contextmanager
+def force_named() -> Iterator[None]:
+    """Say by which option a file is replaced, where that is what is in the way."""
+    try:
+        yield
+    except UsageError as error:
+        if "overwrite" in (error.remedy or ""):
+            error.remedy = "Choose another file, or replace it with --force."
+        raise
 
 
 def _passphrase(format: str) -> str:
@@ -131,14 +156,15 @@ def _install(app: App, session_id: str, format: str | None, given: dict[str, Any
         raise UsageError("--install needs the tool", remedy="--format claude-code, for example.")
     if given["output"] or given["seal"]:
         raise UsageError("--install chooses the file itself", remedy="Leave out -o and --seal.")
-    done = app.library.install(
-        session_id,
-        format,
-        cwd=given["cwd"],
-        at=given["at"],
-        model=given["model"],
-        overwrite=given["force"],
-    )
+    with force_named():
+        done = app.library.install(
+            session_id,
+            format,
+            cwd=given["cwd"],
+            at=given["at"],
+            model=given["model"],
+            overwrite=given["force"],
+        )
     if given["as_json"]:
         app.out.json(done)
         return
