@@ -29,6 +29,7 @@ from holdfast.storage import Store, forks
 from holdfast.storage._sqlite import discard, file_mark, is_busy, sqlite_errors
 
 if TYPE_CHECKING:
+    from holdfast.catalog._prices import Prices
     from holdfast.storage._sqlite import Connection
 
 __all__ = ["Catalog", "Health", "Reindexed"]
@@ -72,7 +73,9 @@ class Catalog:
     anew; where there can be none, or another process keeps it locked, the index is in memory.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, prices: Callable[[], Prices] | None = None) -> None:
+        """``prices`` gives the prices for the costs that lists show, when they are needed."""
+        self._prices = prices
         self.auto_tags = True
         """Whether automatic tags are shown and found: for who asks to say, not for the index."""
         self._store = store
@@ -142,7 +145,9 @@ class Catalog:
 
             folder = "" if kept is None else kept.row.trace.folder
             while True:
-                update = look(self._store, entry, kept, folder)
+                update = look(
+                    self._store, entry, kept, folder, prices=self._prices and self._prices()
+                )
                 kept = Kept(update.row, update.state, update.tally)
                 if kept.row.trace.etag != NEVER_READ:
                     break
@@ -254,7 +259,9 @@ class Catalog:
         """What the index has of a session, if it can be had."""
         try:
             with self._guard():
-                return self._opened().get(id)
+                index = self._opened()
+                index.mark()  # costs are then by the prices of this one
+                return index.get(id)
         except _troubles():
             return None
 
@@ -263,14 +270,23 @@ class Catalog:
         if self._link is not None and time.monotonic() >= self._lent_from:
             try:
                 if self._lent is None:
-                    self._lent = open_lent(self._link)
+                    self._lent = self._priced(open_lent(self._link))
             except IndexRefused as error:
                 self._give_up_lent(error)
             else:
                 return self._lent
         return self._opened_here()
 
-    def _give_up_lent(self, error: IndexRefused) -> None:
+    def _clear_lent(self) -> None:
+        index, self._lent = self._lent, None
+        try:
+            if index is not None:
+                index.clear()
+                self._mended += 1
+        except (IndexDamaged, IndexRefused) as error:
+            self._give_up_lent(error)
+
+    def _give_up_lent(self, error: Exception) -> None:
         self._trouble = str(error)
         self._lent, self._lent_from = None, time.monotonic() + _REFUSED_S
 
@@ -283,7 +299,7 @@ class Catalog:
                 return self._index
             self._let_go()  # removed or replaced by others
         try:
-            self._index = open_index(self._store, place)
+            self._index = self._priced(open_index(self._store, place))
         except (HoldfastError, OSError) as error:
             self._trouble = str(error)
             return self._in_memory()
@@ -292,8 +308,12 @@ class Catalog:
 
     def _in_memory(self) -> Index:
         if self._spare is None:
-            self._spare = open_in_memory(self._store)
+            self._spare = self._priced(open_in_memory(self._store))
         return self._spare
+
+    def _priced(self, index: Index) -> Index:
+        index.prices = self._prices and self._prices()
+        return index
 
     def _mend(self, error: Exception) -> None:
         """Make the index anew, or go round it for a while if it is only in use."""
@@ -303,9 +323,7 @@ class Catalog:
         elif isinstance(error, IndexMoved):
             self._trouble = None  # as it is with many machines
         elif self._lent is not None:
-            self._mended += 1
-            self._lent.clear()
-            self._lent = None
+            self._clear_lent()
         elif time.monotonic() < self._spare_until or self._place is None:
             self._spare = None
         elif is_busy(error):

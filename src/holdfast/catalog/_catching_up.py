@@ -140,7 +140,14 @@ class CatchUp:
                     self._add(_in_folder(kept, folder))
                 return
             folder = kept.row.trace.folder if folder is None and kept is not None else folder
-            update = look(self._store, entry, kept, folder or "", rebooted=rebooted)
+            update = look(
+                self._store,
+                entry,
+                kept,
+                folder or "",
+                rebooted=rebooted,
+                prices=self._index.prices,
+            )
             self._add(update)
             if update.row.trace.etag != NEVER_READ:
                 self.sessions += 1
@@ -182,7 +189,7 @@ def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:
             continue
         if kept is None or kept.row.trace.etag != entry.etag:
             folder = "" if kept is None else kept.row.trace.folder
-            update = look(store, entry, kept, folder, step_bytes=_LITTLE_BYTES)
+            update = look(store, entry, kept, folder, step_bytes=_LITTLE_BYTES, prices=index.prices)
             index.write([update])
             is_all = is_all and update.row.trace.etag != NEVER_READ
     return is_all

@@ -28,12 +28,13 @@ class Tallied(msgspec.Struct, frozen=True):
     cost: float | None = None
 
 
-def tallied(tally: Tally, events: Sequence[Event]) -> Tallied:
+def tallied(tally: Tally, events: Sequence[Event], prices: Prices | None = None) -> Tallied:
     """Feed a tally with the next events, and say what follows from it."""
     from holdfast.catalog._prices import cost_of
 
     tally.feed(events)
-    return Tallied(tally.to_bytes(), tally.model, auto_tags(tally), cost_of(tally, _prices()))
+    cost = cost_of(tally, _prices() if prices is None else prices)
+    return Tallied(tally.to_bytes(), tally.model, auto_tags(tally), cost)
 
 
 @cache

@@ -17,6 +17,7 @@ from holdfast.storage import Store, forks
 
 if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog
+    from holdfast.catalog._prices import Prices
 
 __all__ = ["Feeder", "Watched"]
 
@@ -67,9 +68,11 @@ class Feeder:
         tick_s: float = _TICK_S,
         chore: Callable[[], None] | None = None,
         auto_tags: bool = True,
+        prices: Callable[[], Prices] | None = None,
     ) -> None:
         self._store = store
         self._auto_tags = auto_tags
+        self._prices = prices
         self._chore = chore
         self._catalog: Catalog | None = None
         self._tick_s = tick_s
@@ -86,7 +89,7 @@ class Feeder:
             if self._catalog is None:
                 from holdfast.catalog._catalog import Catalog
 
-                self._catalog = Catalog(self._store)
+                self._catalog = Catalog(self._store, self._prices)
                 self._catalog.auto_tags = self._auto_tags
             return self._catalog
 

@@ -14,6 +14,7 @@ from holdfast.model import START, Event, Position, SessionMetadata
 
 if TYPE_CHECKING:
     from holdfast.catalog._hits import Asked, Hit
+    from holdfast.catalog._prices import Prices
     from holdfast.storage import Store
     from holdfast.storage._sqlite import Connection
 
@@ -111,6 +112,8 @@ class Index(ABC):
 
     connection: Connection | None = None
     """For questions that the contract does not answer; None where there is no SQLite."""
+    prices: Prices | None = None
+    """By which costs are computed; None for those that come with this version."""
     place: str | None = None
     """Where it is, to be shown, if it is in no file; None if it is."""
     note: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
@@ -24,6 +24,9 @@ from holdfast.replay import (
 from holdfast.session import resolve_blobs
 from holdfast.storage import Entry, Log, Store
 
+if TYPE_CHECKING:
+    from holdfast.catalog._prices import Prices
+
 __all__ = ["look"]
 
 _STEP_BYTES = 8 << 20
@@ -43,14 +46,15 @@ def look(
     *,
     rebooted: bool = False,
     step_bytes: int = _STEP_BYTES,
+    prices: Prices | None = None,
 ) -> Update:
     """What the log of an entry says beyond what is kept of it. Never raises for what it holds.
 
     ``rebooted`` says that the machine may have lost what was not synced: a log that was open then
     may be shorter than the index remembers. Of a log that goes on for longer than ``step_bytes``
-    the rest is left for another look.
+    the rest is left for another look. Without ``prices`` those that come with this version count.
     """
-    reading = _Reading(store, entry, kept, folder, rebooted=rebooted)
+    reading = _Reading(store, entry, kept, folder, rebooted=rebooted, prices=prices)
     try:
         return reading.update(step_bytes)
     except TooNew:
@@ -65,13 +69,21 @@ class _Reading:
     """The log of one session, from where the index left off or from its beginning."""
 
     def __init__(
-        self, store: Store, entry: Entry, kept: Kept | None, folder: str, *, rebooted: bool
+        self,
+        store: Store,
+        entry: Entry,
+        kept: Kept | None,
+        folder: str,
+        *,
+        rebooted: bool,
+        prices: Prices | None,
     ) -> None:
         self._store = store
         self._entry = entry
         self._kept = kept
         self._folder = folder
         self._rebooted = rebooted
+        self._prices = prices
         self._id = entry.key.rpartition("/")[2]
         self._lost = 0
         self._shorter: Kept | None = None
@@ -103,7 +115,7 @@ class _Reading:
         self._compare(state, ended=ended)
         if has_blobs:
             events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
-        counted = tallied(tally, events)
+        counted = tallied(tally, events, self._prices)
         damaged = bool(reader.gaps) or (known is not None and known.damaged)
         meta = msgspec.structs.replace(
             self._describe(state, damaged=damaged or bool(self._lost)),

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -74,11 +76,20 @@ class Prices:
     """Prices by model. The user's own come first, then those that come with this version."""
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        self._patterns: list[tuple[re.Pattern[str], Price]] = [
-            *((_own_pattern(name), price) for name, price in _by_length(own or {})),
+        self._own = _by_length(own or {})
+        self._found: dict[str, Price | None] = {}
+
+    @cached_property
+    def mark(self) -> str:
+        """What tells this table from another one."""
+        return f"{crc32(repr((self._own, _by_length(PRICE_LIST))).encode()):08x}"
+
+    @cached_property
+    def _patterns(self) -> list[tuple[re.Pattern[str], Price]]:
+        return [
+            *((_own_pattern(name), price) for name, price in self._own),
             *((_listed_pattern(name), Price(*found)) for name, found in _by_length(PRICE_LIST)),
         ]
-        self._found: dict[str, Price | None] = {}
 
     def of(self, model: str) -> Price | None:
         """The price of a model; None if nobody said one."""

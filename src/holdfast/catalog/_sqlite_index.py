@@ -26,6 +26,7 @@ from holdfast.catalog._sqlite_writing import (
     clamped,
     fold_crc,
     key_of,
+    reprice,
     version_of,
 )
 from holdfast.catalog._sums import check_blocks, check_place, check_said, sum_blocks
@@ -69,8 +70,12 @@ class SqliteIndex(Index):
             self.clear()
 
     def mark(self) -> str:
-        """The fact of that name."""
-        return self._fact("mark").decode()
+        """The fact of that name, after the mark of the prices by which costs were computed."""
+        prices, _, mark = self._fact("mark").decode().partition("\n")
+        if prices != self._price_mark():
+            self._price_anew()
+            mark = self._fact("mark").decode().partition("\n")[2]
+        return mark
 
     def get(self, id: str) -> Kept | None:
         """From both tables, each verified."""
@@ -115,7 +120,7 @@ class SqliteIndex(Index):
                 writing.finish()
                 self._set_fact("sum", _encode(writing.total))
             if mark is not None and not conflicts:
-                self._set_fact("mark", mark.encode())
+                self._set_mark(mark)
         return conflicts
 
     def page(self, wanted: Filter, limit: int | None, after: Place | None) -> Page:
@@ -164,6 +169,21 @@ class SqliteIndex(Index):
                 raise IndexDamaged(f"what is kept of session {id}")
             yield meta, tally
 
+    def _set_mark(self, mark: str) -> None:
+        self._set_fact("mark", f"{self._price_mark()}\n{mark}".encode())
+
+    def _price_mark(self) -> str:
+        return "" if self.prices is None else self.prices.mark
+
+    def _price_anew(self) -> None:
+        """Compute all costs by other prices, from the tallies."""
+        with self._transaction():
+            before = self._fact("mark").decode().partition("\n")[2]
+            total = self._total()
+            reprice(self.connection, total, self.prices)
+            self._set_fact("sum", _encode(total))
+            self._set_mark(before)
+
     def is_worn(self) -> bool:
         """As the search says."""
         from holdfast.catalog import _derived
@@ -178,7 +198,7 @@ class SqliteIndex(Index):
             sum_blocks(self.connection)
             self._set_fact("store", self._store.encode())
             self._set_fact("sum", _encode(Total()))
-            self._set_fact("mark", b"")
+            self._set_mark("")
 
     def close(self) -> None:
         """Close the connection."""

@@ -8,19 +8,23 @@ from zlib import crc32
 
 import msgspec
 
+from holdfast.catalog._index import IndexDamaged
 from holdfast.catalog._sums import add_to_sums, place_of, sum_blocks, weight
+from holdfast.errors import InvalidData
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
     from holdfast.catalog._index import Update
+    from holdfast.catalog._prices import Prices
     from holdfast.storage._sqlite import Connection
 
-__all__ = ["Total", "Writing", "clamped", "fold_crc", "key_of", "stored", "version_of"]
+__all__ = ["Total", "Writing", "clamped", "fold_crc", "key_of", "reprice", "stored", "version_of"]
 
 _INT64_MAX = (1 << 63) - 1
 _ORDERS = ("agent", "model", "parent", "status")
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(SessionMetadata).decode
 _members = msgspec.structs.asdict
 
 
@@ -155,6 +159,32 @@ class Writing:
                 places[place_of(order, value)] += share
         for tag in tags:
             places[place_of("tag", tag)] += share
+
+
+def reprice(connection: Connection, total: Total, prices: Prices | None) -> None:
+    """Compute every session's cost anew, within the caller's transaction."""
+    from holdfast.catalog._prices import Prices, cost_of
+    from holdfast.catalog._tally import Tally
+
+    prices = Prices() if prices is None else prices
+    query = (
+        "SELECT s.row, s.data, s.crc, s.trace_crc, f.tally FROM sessions s"
+        " JOIN folds f ON f.row = s.row WHERE length(f.tally)"
+    )
+    changes = []
+    for row, data, crc, trace_crc, tally in connection.execute(query):
+        if not isinstance(data, bytes) or crc32(data) != crc:
+            raise IndexDamaged("the row of a session")
+        meta = _decode(data)
+        try:
+            cost = cost_of(Tally.from_bytes(tally), prices)
+        except InvalidData:
+            continue  # of another version: it is read anew when its log goes on
+        if cost != meta.cost:
+            new = stored(msgspec.structs.replace(meta, cost=cost))
+            total.crc ^= version_of(crc, trace_crc) ^ version_of(crc32(new), trace_crc)
+            changes.append((new, crc32(new), row))
+    connection.executemany("UPDATE sessions SET data = ?, crc = ? WHERE row = ?", changes)
 
 
 def stored(meta: SessionMetadata) -> bytes:

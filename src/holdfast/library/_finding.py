@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 from weakref import ref
 
@@ -15,7 +15,9 @@ from holdfast.model import SessionMetadata, check_id
 if TYPE_CHECKING:
     import datetime as dt
 
+    from holdfast._config import Configuration
     from holdfast.catalog import Catalog, Feeder, Filter, Health, Page, Progress, Reindexed
+    from holdfast.catalog._prices import Prices
 
 __all__ = ["Finding", "filter_of"]
 
@@ -37,8 +39,10 @@ class Finding(Reading):
             if library is not None:
                 library._housekeep()  # noqa: SLF001 - of this very object
 
-        auto_tags = self._settings.configuration.get("catalog.auto_tags", True)
-        return Feeder(self._store, chore=chore, auto_tags=bool(auto_tags))
+        configuration = self._settings.configuration
+        auto_tags = configuration.get("catalog.auto_tags", True)
+        prices = cache(lambda: _prices_of_lists(configuration))
+        return Feeder(self._store, chore=chore, auto_tags=bool(auto_tags), prices=prices)
 
     @property
     def _catalog(self) -> Catalog:
@@ -102,6 +106,17 @@ class Finding(Reading):
     def session_ids(self, prefix: str = "") -> builtins.list[str]:
         """The ids that begin with ``prefix``, case aside, in no order."""
         return self._catalog.ids(prefix)
+
+
+def _prices_of_lists(configuration: Configuration) -> Prices:
+    """The user's prices; a table with a mistake is for ``stats`` to tell, and no list fails."""
+    from holdfast._config import load_prices
+    from holdfast.catalog._prices import Prices
+
+    try:
+        return load_prices(configuration)
+    except UsageError:
+        return Prices()
 
 
 def filter_of(
