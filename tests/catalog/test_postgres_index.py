@@ -715,10 +715,15 @@ def test_a_role_that_may_write_rows_shares_the_index(guest, postgres_url):
         say(hf, "b", "words of the guest")
         assert ids(hf.list()) == ["b", "a"]
         assert "PostgreSQL" in (hf.catalog_health().place or "")
-        # To empty tables is more than that.
         assert hf.reindex().sessions == 2
         assert ids(hf.list()) == ["b", "a"]
+        assert hf.catalog_health().trouble is None
+        # To make tables again is more than that.
+        run(postgres_url, "DROP TABLE catalog_said")
+        assert found(hf.search("guest"))
         assert "grant" in (hf.catalog_health().trouble or "")
+    with holdfast.open(postgres_url) as owner:
+        assert found(owner.search("guest"))
 
 
 def test_a_role_that_may_only_read_the_index_has_its_own_file(guest, postgres_url):
