@@ -124,9 +124,10 @@ def common_words(count: int) -> list[str]:
 
 
 def phrases(count: int) -> list[str]:
-    """Three words that follow one another somewhere."""
-    words = step(1).text.replace('"', "").split()
-    return [" ".join(words[at : at + 3]) for at in range(10, 10 + 3 * count, 3)]
+    """Three words that follow one another in a tool result of the first session."""
+    words = step(3).text.split()
+    threes = (words[at : at + 3] for at in range(len(words)))
+    return [" ".join(three) for three in threes if "".join(three).isalpha()][:count]
 
 
 def paths(count: int) -> list[str]:
