@@ -1,0 +1,229 @@
+"""Whatever is missing from the index or altered in it is noticed before it is believed."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.catalog import Asked, _sums, scan_logs
+
+WORDS = ["".join(random.Random(n).choices("abcdefghij", k=5)) for n in range(40)]
+
+
+def fill(hf, sessions=24, events=8):
+    """Record sessions of two agents, some with a tag, all with words from a few."""
+    source = random.Random(3)
+    for number in range(sessions):
+        with hf.session(f"s{number:03d}", agent_id=f"agent{number % 2}") as s:
+            if number % 5 == 0:
+                s.tag("five")
+            for _ in range(events):
+                s.user(" ".join(source.choices(WORDS, k=20)))
+                call = s.tool_call("Read", {"path": source.choice(WORDS)})
+                s.tool_result(call, " ".join(source.choices(WORDS, k=20)))
+
+
+def answers(hf):
+    """What lists and searches say."""
+    said = [
+        sorted((hit.session_id, hit.seq) for hit in hf.search(word, limit=None))
+        for word in WORDS[:4]
+    ]
+    said.append(sorted((hit.session_id, hit.seq) for hit in hf.search(WORDS[5], tool="Read")))
+    lists = [
+        hf.list(10),
+        hf.list(10, tags=["five"]),
+        hf.list(10, agent_id="agent1"),
+        hf.list(10, status="idle"),
+        hf.list(None),
+    ]
+    return said, [[meta.session_id for meta in page] for page in lists]
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """A store with an index that is whole and at rest: its place and what it answers."""
+    root = tmp_path_factory.mktemp("sums") / "store"
+    with holdfast.open(root) as hf:
+        fill(hf)
+        expected = answers(hf)
+        metas = hf.list(None)
+        for word, found in zip(WORDS, expected[0][:4], strict=False):
+            scanned = scan_logs(hf.store, metas, Asked(query=word, limit=None))
+            assert found == sorted((hit.session_id, hit.seq) for hit in scanned)
+    return root, Path(root, "catalog.db").read_bytes(), expected
+
+
+def put_back(root, data):
+    """Give the store this index, and nothing beside it."""
+    for suffix in ("-wal", "-shm"):
+        Path(root, f"catalog.db{suffix}").unlink(missing_ok=True)
+    Path(root, "catalog.db").write_bytes(data)
+
+
+def flip_some(data, source):
+    """The same bytes but for one bit, or for a few."""
+    flipped = bytearray(data)
+    for _ in range(source.choice([1, 1, 3])):
+        flipped[source.randrange(len(flipped))] ^= 1 << source.randrange(8)
+    return bytes(flipped)
+
+
+def try_flips(full, seed, trials):
+    """Flip, ask, compare; and again."""
+    root, data, expected = full
+    source = random.Random(seed)
+    for _ in range(trials):
+        put_back(root, flip_some(data, source))
+        with holdfast.open(root) as hf:
+            assert answers(hf) == expected
+
+
+@pytest.mark.req("C09")
+def test_a_few_flipped_bits(full):
+    """Wherever bits of the index are flipped, lists and searches are as without."""
+    try_flips(full, 1, 8)
+
+
+@pytest.mark.slow
+def test_many_flipped_bits(full):
+    """The same, many times."""
+    try_flips(full, 2, 80)
+
+
+def tamper(root, statement):
+    """Change the index behind its back."""
+    with closing(sqlite3.connect(Path(root, "catalog.db"))) as connection, connection:
+        connection.execute(statement)
+
+
+TAMPERINGS = (
+    "DELETE FROM said WHERE id = 7",
+    "UPDATE said SET seq = seq + 1 WHERE id = 9",
+    "UPDATE said SET session = 3 WHERE session = 2",
+    "UPDATE said SET role = 1 WHERE role = 0",
+    "UPDATE said SET tool = 5",
+    "UPDATE said SET name = 'Rood'",
+    "DELETE FROM said",
+    "UPDATE sums SET total = total + 1",
+    "DELETE FROM sums",
+    "DELETE FROM said_words_idx WHERE segid = (SELECT min(segid) FROM said_words_idx)",
+    "UPDATE said_words_idx SET pgno = pgno + 2",
+    "DELETE FROM said_words_data WHERE id > 10",
+    "UPDATE said_words_data SET block = zeroblob(length(block)) WHERE id > 10",
+    "UPDATE said_words_data SET block = 'text' WHERE id = 10",
+    "UPDATE labels SET tag = x'00' WHERE tag = x'66697665'",
+    "DELETE FROM labels",
+    "UPDATE sessions SET agent = NULL WHERE id = 's001'",
+    "UPDATE sessions SET status = 'waiting' WHERE id = 's001'",
+    "UPDATE sessions SET updated = updated - 9999999 WHERE id = 's023'",
+    "DELETE FROM sessions WHERE id = 's020'",
+)
+
+
+@pytest.mark.parametrize("tampering", TAMPERINGS)
+def test_rows_that_others_changed(full, tampering):
+    """Rows that are well-formed but not as they were written are noticed, and mended."""
+    root, data, expected = full
+    put_back(root, data)
+    tamper(root, tampering)
+    with holdfast.open(root) as hf:
+        assert answers(hf) == expected
+        assert hf.catalog_health().mended == 1
+
+
+def check_everything(hf):
+    """Add up all sums of the index in use."""
+
+    def check(connection):
+        _sums.check_said(connection)
+        _sums.check_blocks(connection)
+        for order, value in [
+            ("time", None),
+            ("tag", b"five"),
+            ("tag", b"other"),
+            ("agent", b"agent1"),
+            ("status", "idle"),
+        ]:
+            _sums.check_place(connection, order, value)
+        return True
+
+    return hf._catalog.ask(check)
+
+
+def test_sums_go_with_every_change(tmp_path):
+    """What is added, retracted, tagged, untagged, titled or deleted leaves the sums right."""
+    with holdfast.open(tmp_path) as hf:
+        assert check_everything(hf)
+        fill(hf, 6, 3)
+        assert check_everything(hf)
+        with hf.session("s001") as s:
+            s.tag("other")
+            s.user("more words")
+            assert check_everything(hf)
+            s.append("delta", {"content": "half of it"})
+            assert check_everything(hf)
+            s.assistant("all of it")
+            s.untag("other")
+            s.append("retracted", {"seqs": [3]})
+            assert check_everything(hf)
+        hf.title("s002", "another title")
+        hf.delete("s000")
+        assert check_everything(hf)
+        hf.reindex()
+        assert check_everything(hf)
+        assert hf.catalog_health().mended == 0
+
+
+def test_of_a_large_index_a_part_is_looked_at(full, monkeypatch):
+    """Where adding up all would take long, the first range and some others are looked at."""
+    monkeypatch.setattr(_sums, "_RANGES_MAX", 3)
+    monkeypatch.setattr(_sums, "_SAID_SHIFT", 5)
+    assert len(_sums._some(range(100))) == 3
+    assert 0 in _sums._some(range(100))
+    assert _sums._some([5, 1]) == [1, 5]
+    root, data, expected = full
+    put_back(root, data)
+    with holdfast.open(root) as hf:
+        hf.reindex()  # in the ranges of now
+        for _ in range(3):
+            assert check_everything(hf)
+        assert answers(hf) == expected
+        assert hf.catalog_health().mended == 0
+
+
+def test_what_a_session_goes_on_from_is_verified(full):
+    """What is kept of an unfinished session for the search is as it was written, or is not used."""
+    root, data, _ = full
+    put_back(root, data)
+    tamper(root, "UPDATE said_listeners SET listener = x'00'")
+    with holdfast.open(root) as hf:
+        with hf.session("s003") as s:
+            s.user("xylophone")
+        assert [hit.session_id for hit in hf.search("xylophone")] == ["s003"]
+        assert hf.catalog_health().mended == 1
+
+
+def test_what_was_read_is_remembered_while_the_log_is_the_same(tmp_path, monkeypatch):
+    """A search reads a log that is at rest once; after a change it reads it again."""
+    with holdfast.open(tmp_path) as hf:
+        with hf.session("s") as s:
+            s.user("an honest word")
+        real = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: real() + 10**10)
+        assert len(hf.search("honest")) == 1
+        reads = []
+        log_of = hf.store.log
+        monkeypatch.setattr(hf.store, "log", lambda key: reads.append(key) or log_of(key))
+        assert hf.search("honest")[0].snippet.text == "an honest word"
+        assert not reads
+        log = Path(hf.location("s"), "events.jsonl")
+        log.write_bytes(log.read_bytes().replace(b"honest", b"h0nest"))
+        assert hf.search("honest") == []
+        assert reads
