@@ -125,6 +125,13 @@ class Link:
             self._on_thread(self._listen())
         return heard
 
+    def keep_listening(self) -> None:
+        """Open the line again on which the server speaks, if it broke."""
+        listener = self._listener
+        if listener is None or listener.is_closed():
+            with contextlib.suppress(HoldfastError):
+                self._on_thread(self._listen())
+
     def unlisten(self, name: str, heard: threading.Event) -> None:
         """Wait for it no more."""
         with self._lock:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresStore"]
 
+_EARS_MAX = 256
 _ENTRIES = """
 SELECT n.key, h.id, h.size, h.generation, h.version::text AS version,
     (extract(epoch FROM h.modified) * 1000)::bigint AS modified
@@ -97,7 +98,8 @@ class PostgresStore(Store):
         self._sender = Sender(lambda packets: send(self.link, packets), "holdfast-sender")
         self._renewer = Renewer(lambda held: renew(self.link, dict(held)))
         self._flusher = Flusher()
-        self._ears: dict[str, threading.Event] = {}
+        self._ears: dict[str, tuple[str, threading.Event]] = {}
+        self._ears_lock = threading.Lock()
 
     def log(self, key: str) -> Log:
         """The key's log."""
@@ -238,15 +240,35 @@ class PostgresStore(Store):
 
     def wait(self, key: str, seconds: float) -> None:
         """Woken by what the server says to those who listen."""
-        ear = self._ears.get(key)
+        ear = self._ear(key)
         if ear is None:
-            rows = self._fetch("SELECT id FROM names WHERE key = $1", key)
-            if not rows:
-                super().wait(key, seconds)
-                return
-            ear = self._ears[key] = self.link.listen(str(rows[0]["id"]))
+            super().wait(key, seconds)
+            return
         ear.wait(seconds)
         ear.clear()
+
+    def _ear(self, key: str) -> threading.Event | None:
+        """What is set when the key's log went on; None if there is no such key."""
+        with self._ears_lock:
+            found = self._ears.pop(key, None)
+            if found is not None:
+                self._ears[key] = found  # the one that was used last comes last
+        if found is not None:
+            self.link.keep_listening()
+            return found[1]
+        rows = self._fetch("SELECT id FROM names WHERE key = $1", key)
+        if not rows:
+            return None
+        name = str(rows[0]["id"])
+        new = (name, self.link.listen(name))
+        with self._ears_lock:
+            kept = self._ears.setdefault(key, new)
+            gone = [] if kept is new else [new]
+            while len(self._ears) > _EARS_MAX:
+                gone.append(self._ears.pop(next(iter(self._ears))))
+        for one in gone:
+            self.link.unlisten(*one)
+        return kept[1]
 
     def location(self, key: str) -> str:
         """The database, without its password, and the key in it."""
