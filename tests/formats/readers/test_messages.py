@@ -7,6 +7,7 @@ import json
 import pytest
 
 import holdfast
+from holdfast.errors import InvalidData
 from holdfast.replay import PROVIDERS, to_dialect, validate
 
 NEUTRAL = [
@@ -133,3 +134,52 @@ def test_odd_items_are_kept_as_they_came(hf, tmp_path):
 def _written(path, text):
     path.write_text(text)
     return path
+
+
+SAID = {"role": "assistant", "content": [{"type": "text", "text": "Four."}]}
+ITEM = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Four."}],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "asked"),
+    [
+        ({"id": "msg_1", "type": "message", **SAID}, False),
+        ({"id": "c", "choices": [{"message": {"role": "assistant", "content": "Four."}}]}, False),
+        ({"id": "r", "output": [{"type": "reasoning", "summary": []}, ITEM]}, False),
+        ({"id": "r", "input": "2 + 2?", "output": [ITEM]}, True),
+        ({"id": "r", "input": [{"role": "user", "content": "2 + 2?"}], "output": [ITEM]}, True),
+        ({"messages": [{"role": "user", "content": "2 + 2?"}], "output": [ITEM]}, True),
+    ],
+)
+def test_what_a_model_answered(tmp_path, value, asked):
+    """A response comes in, alone or with the request that it answers."""
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps({"model": "large", "usage": {"input_tokens": 3}, **value}))
+    with holdfast.open(tmp_path / "store") as hf:
+        [id] = hf.import_(path)
+        talk = [message["content"] for message in hf.recover(id).messages if message["content"]]
+        assert "Four." in str(talk[-1])
+        assert ("2 + 2?" in talk) is asked
+        assert (hf.info(id).model, hf.state(id).usage.input_tokens) == ("large", 3)
+
+
+def test_a_conversation_on_each_line(tmp_path):
+    """Each becomes a session of its own."""
+    path = tmp_path / "tuning.jsonl"
+    lines = [{"messages": [{"role": "user", "content": text}]} for text in ("one", "two")]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    with holdfast.open(tmp_path / "store") as hf:
+        assert len(hf.import_(path)) == 2
+
+
+@pytest.mark.parametrize("value", [{"choices": []}, {"output": []}, {"choices": [{"message": 1}]}])
+def test_no_answer(tmp_path, value):
+    """What only looks like a response is refused."""
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(value))
+    with holdfast.open(tmp_path / "store") as hf, pytest.raises(InvalidData):
+        hf.import_(path)

@@ -37,7 +37,8 @@ class Messages:
             return False
         value = source.glimpse(source.name)
         if value is None:
-            return _is_message(source.first(source.name))
+            first = source.first(source.name)
+            return _is_message(first) or bool(_list_in(first))
         return _list_in(value) is not None
 
     def read(self, source: Source) -> Iterator[Foreign]:
@@ -47,7 +48,7 @@ class Messages:
             yield _foreign(source.name, source.json(source.name), problems)
             return
         lines = [value for _, value in source.values(source.name, problems)]
-        if lines and all(_list_in(value) is not None for value in lines):
+        if lines and all(_list_in(one) is not None and not _is_message(one) for one in lines):
             for number, value in enumerate(lines):
                 yield _foreign(f"{source.name}-{number}", value, problems)
         else:
@@ -58,14 +59,41 @@ READER = Messages()
 
 
 def _list_in(value: Any) -> list[Any] | None:
-    """The message list that a value is or has."""
+    """The message list that a value is or has: of a request, of a response, or of both."""
     if isinstance(value, list):
         return value if value and all(_is_message(item) for item in value[:20]) else None
+    if _is_message(value):
+        return [value]
+    asked, answered = _asked(value), _answered(value)
+    return None if asked is None and not answered else [*(asked or []), *answered]
+
+
+def _asked(value: Any) -> list[Any] | None:
     for name in _LISTS:
         found = member(value, name)
         if isinstance(found, list) and (not found or all(_is_message(item) for item in found[:20])):
             return found
+    words = member(value, "input")
+    if isinstance(words, str) and words and isinstance(member(value, "output"), list):
+        return [{"role": "user", "content": words}]
     return None
+
+
+def _answered(value: Any) -> list[Any]:
+    """What a model answered: the first of its choices, or its items."""
+    output, choices = member(value, "output"), member(value, "choices")
+    if isinstance(output, list):
+        found = [item for item in output if isinstance(item, dict)]
+    else:
+        first = choices[0] if isinstance(choices, list) and choices else None
+        found = [member(first, "message")]
+    if not found or not all(_is_message(item) for item in found):
+        return []
+    usage = member(value, "usage")
+    said = next((n for n, one in enumerate(found) if one.get("role") == "assistant"), None)
+    if said is not None and isinstance(usage, dict):
+        found[said] = {"usage": usage, **found[said]}
+    return found
 
 
 def _is_message(value: Any) -> bool:
@@ -87,8 +115,9 @@ def _foreign(name: str, value: Any, problems: list[str]) -> Foreign:
     given = next((about[key] for key in _IDS if isinstance(about.get(key), str)), None)
     # A list that has grown since still begins the same.
     drafts = list(_prompts(about))
+    model = about.get("model")
     for message in messages:
-        drafts += _drafts(message)
+        drafts += _drafts(message, model if isinstance(model, str) else None)
     title = about.get("title") or about.get("name")
     return Foreign(
         TOOL,
@@ -113,27 +142,28 @@ def _prompts(about: dict[str, Any]) -> Iterator[Draft]:
             yield Draft("system", {"content": text}, raw=about[name])
 
 
-def _drafts(message: Any) -> list[Draft]:
+def _drafts(message: Any, model: str | None) -> list[Draft]:
     if not isinstance(message, dict):
         return [frame(TOOL, message)]
     when = _time(message)
     neutral = from_dialect([message], _dialect(message))
     drafts: list[Draft] = []
     for said in neutral:
-        drafts += speak(said["role"], said["content"], when, None, **_extra(message, said["role"]))
+        extra = _extra(message, said["role"], model)
+        drafts += speak(said["role"], said["content"], when, None, **extra)
     if not drafts:
         return [frame(TOOL, message, when)]
     drafts[0].raw = message
     return drafts
 
 
-def _extra(message: dict[str, Any], role: str) -> dict[str, Any]:
+def _extra(message: dict[str, Any], role: str, model: str | None) -> dict[str, Any]:
     if role != "assistant":
         return {}
-    usage, model = message.get("usage"), message.get("model") or message.get("model_name")
+    usage, own = message.get("usage"), message.get("model") or message.get("model_name")
     return {
         "usage": usage if isinstance(usage, dict) else None,
-        "model": model if isinstance(model, str) else None,
+        "model": own if isinstance(own, str) else model,
     }
 
 
