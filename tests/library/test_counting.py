@@ -130,3 +130,43 @@ def test_a_catalogue_without_figures_is_made_anew(store_root):
     database.close()
     with holdfast.open(store_root) as library:
         assert library.stats() == before
+
+
+def _spend(hf, id="s", model="my-model"):
+    with hf.session(id) as s, s.turn():
+        s.user("hello")
+        s.assistant("hi", model=model, usage={"input_tokens": 1_000_000, "output_tokens": 0})
+
+
+def test_lists_show_costs_by_the_users_prices(tmp_path, monkeypatch):
+    """A list, one session and the statistics agree, also after the prices changed."""
+    paid = {"prices": {"my-model": {"input": 2.0, "output": 1.0}}}
+    dearer = {"prices": {"my-model": {"input": 3.0, "output": 1.0}}}
+    with holdfast.open(tmp_path, config=paid) as hf:
+        _spend(hf)
+        _spend(hf, "other", "nobody-knows")
+        assert {m.session_id: m.cost for m in hf.list()} == {"s": 2.0, "other": None}
+        assert hf.info("s").cost == hf.stats(since=0).cost == 2.0
+    monkeypatch.setattr("holdfast.catalog._look.look", None)  # no log is read for it
+    with holdfast.open(tmp_path, config=dearer) as hf:
+        assert hf.info("s").cost == 3.0
+        assert {m.session_id: m.cost for m in hf.list()} == {"s": 3.0, "other": None}
+        assert [m.cost for m in hf.list(None) if m.session_id == "s"] == [3.0]
+        with holdfast.open(tmp_path, config=paid) as beside:
+            assert beside.info("s").cost == 2.0
+        assert {m.session_id: m.cost for m in hf.list()} == {"s": 3.0, "other": None}
+    with holdfast.open(tmp_path) as hf:
+        assert [m.cost for m in hf.list()] == [None, None]
+        assert hf.catalog_health().mended == 0
+
+
+def test_a_price_table_with_a_mistake_stops_no_list(tmp_path, monkeypatch):
+    """Lists go on with the prices that come with this version; statistics say what is wrong."""
+    wrong = tmp_path / "prices.toml"
+    wrong.write_text('["gpt-4o"]\ninput = -1\n')
+    monkeypatch.setattr("holdfast._config._prices.prices_file", lambda: str(wrong))
+    with holdfast.open(tmp_path / "store") as hf:
+        _spend(hf, model="gpt-4o")
+        assert hf.list()[0].cost == 2.5
+        with pytest.raises(UsageError):
+            hf.stats(since=0)

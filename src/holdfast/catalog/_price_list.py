@@ -1,7 +1,9 @@
-"""Prices that come with this version: public list prices, in US dollars for a million tokens.
+"""Prices that come with this version: list prices as known, in US dollars for a million tokens.
 
-They change without notice; whoever needs exact figures puts them into prices.toml. A model that is
-not here is unknown, and so is the next version of one that is.
+They were written down from memory and not looked up, may be wrong, and change without notice.
+Whoever needs exact figures checks them against the pages of the providers, and puts those that
+differ into prices.toml. A model that is not here is unknown, and so is the next version of one that
+is.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 __all__ = ["AS_OF", "PRICE_LIST"]
 
 AS_OF = "2025-10"
-"""When these prices were looked up."""
+"""The month of which these prices are, as far as known."""
 
 _Figures = tuple[float, float] | tuple[float, float, float] | tuple[float, float, float, float]
 
