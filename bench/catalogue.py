@@ -242,13 +242,15 @@ class Search:
 
     def measure(self, folder: str) -> None:
         """One round: the index made anew, then every query, ours and bare in turn."""
-        with (
-            closing(sqlite3.connect(os.path.join(self._folder, "words.db"))) as bare,
-            holdfast.open(os.path.join(self._folder, "words")) as hf,
-        ):
+        store = os.path.join(self._folder, "words")
+        with holdfast.open(store) as hf:
             begin = time.perf_counter()
             hf.reindex()
             self._rebuilt.append(self._bytes / 1e6 / (time.perf_counter() - begin))
+        with (
+            closing(sqlite3.connect(os.path.join(self._folder, "words.db"))) as bare,
+            holdfast.open(store) as hf,
+        ):
             for name, queries in self._queries.items():
                 spent = [_asked_once(hf, bare, query) for query in queries]
                 for found, times in zip(
