@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.server
+import subprocess
+import sys
 import threading
 from contextlib import closing, suppress
 from uuid import uuid4
@@ -499,6 +501,47 @@ def test_other_clouds_by_their_addresses(url, monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "someone")
     with closing(open_store(url)) as store:
         assert store.location(KEY) == f"{url}#{KEY}"
+
+
+def test_buckets_of_two_servers_have_catalogues_of_their_own(monkeypatch, tmp_path):
+    """The same bucket and prefix on another server is another store; other keys are no other."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    places = []
+    for options in ("endpoint=http://a:1", "endpoint=http://b:1", "endpoint=http://a:1&region=x"):
+        with closing(ObjectStore(f"s3://bucket/x?{options}")) as store:
+            places.append(store.catalog_place())
+    assert places[0] != places[1]
+    assert places[0] == places[2]
+
+
+def test_a_forked_child_is_told_that_it_cannot_use_a_bucket(url):
+    """The library behind would wait for ever there: an error says so at once."""
+    program = f"""
+import os
+from holdfast.errors import UsageError
+from holdfast.storage.s3 import ObjectStore
+store = ObjectStore({url!r})
+store.check()
+pid = os.fork()
+if pid == 0:
+    try:
+        store.exists("sessions/a")
+    except UsageError:
+        os._exit(0)
+    os._exit(3)
+_, code = os.waitpid(pid, 0)
+assert os.waitstatus_to_exitcode(code) == 0, code
+assert not store.exists("sessions/a")
+store.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

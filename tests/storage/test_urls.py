@@ -40,6 +40,8 @@ def test_wrong_addresses(url):
     [
         ("postgresql://me:secret@db:5432/x?password=y", "postgresql://me@db:5432/x"),
         ("postgresql://db/x", "postgresql://db/x"),
+        ("postgresql://me:sec/r@et@db:5432/x", "postgresql://me@db:5432/x"),
+        ("sqlite:///home/a:b@c/x.db", "sqlite:///home/a:b@c/x.db"),
         ("s3://bucket/a/b?secret_access_key=z", "s3://bucket/a/b"),
         ("memory:", "memory:"),
         ("file:///a%20b", "file:///a%20b"),

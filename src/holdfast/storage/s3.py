@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
 from holdfast.errors import Conflict, HoldfastError, NotFound, StoreError, Unavailable
@@ -141,7 +141,9 @@ class ObjectStore(Store):
 
     def catalog_place(self) -> str | None:
         """In the user's cache directory: nothing in a bucket can be an index for many."""
-        return cache_place(self.url.partition("?")[0])
+        base, _, query = self.url.partition("?")
+        # Without the keys, which change; with the server, which may be one of several.
+        return cache_place(f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}")
 
     def move(self, key: str, to: str) -> None:
         """Under another name: two small objects are written, whatever the key has."""

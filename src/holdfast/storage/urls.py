@@ -82,9 +82,11 @@ def shown_url(url: str) -> str:
     if not separator:
         return url
     place, _, _ = rest.partition("?")
-    host, slash, path = place.partition("/")
-    user, at, machine = host.rpartition("@")
-    return f"{scheme}://{user.partition(':')[0]}{at}{machine}{slash}{path}"
+    if scheme in ("file", "sqlite"):
+        return f"{scheme}://{place}"
+    # The last of them: a password in which a slash or another @ was not escaped is hidden as well.
+    user, at, machine = place.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}{at}{machine}"
 
 
 def _file_path(url: str) -> str:
