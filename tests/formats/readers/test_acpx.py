@@ -125,3 +125,9 @@ def test_a_snapshot_goes_before_its_frames(kit):
     files = {"rec-1.json": snapshot(), "rec-1.stream.ndjson": kit.jsonl(*stream())}
     (told,) = kit.read(READER, kit.folder(files))
     assert told.foreign.title == "The zoo"
+
+
+def test_a_snapshot_on_one_line_is_no_stream(kit):
+    """Its schema has the same name as that of frames; it is still one session."""
+    data = json.dumps(json.loads(snapshot(schema="acpx.session.v1"))).encode()
+    assert len(kit.read(READER, kit.source("rec-1.json", data))) == 1

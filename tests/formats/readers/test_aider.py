@@ -131,3 +131,15 @@ def test_a_chat_whose_heading_was_cut_off_arrives(read):
     assert (first.said(), first.foreign.created_at) == (["Hi"], None)
     assert len(others) == 2
     assert read("> Aider v0.1\n#### Hi\n")[0].said() == ["Hi"]
+
+
+def test_headings_and_quotations_in_an_answer(read):
+    """What a person typed ends in two blanks there; the like in an answer is part of it."""
+    history = (
+        "# aider chat started at 2025-10-05 14:00:00\n\n> Aider v0.86.2  \n\n"
+        "#### explain it  \n#### in short  \n\nSo:\n\n#### First\n\n> as they say\n\nDone.\n\n"
+        "> Tokens: 10 sent, 5 received.  \n\n#### thanks  \n\nWelcome.\n"
+    )
+    (told,) = read(history.encode())
+    assert told.said() == ["explain it\nin short", "thanks"]
+    assert told.said("assistant") == ["So:\n\n#### First\n\n> as they say\n\nDone.", "Welcome."]

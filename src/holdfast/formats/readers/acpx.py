@@ -47,14 +47,16 @@ class Acpx:
     def read(self, source: Source) -> Iterator[Foreign]:
         """Each snapshot is a session, and so are frames without one."""
         told = set()
-        for name in names_of(source, ".json", _is_snapshot):
+        snapshots = names_of(source, ".json", _is_snapshot)
+        for name in snapshots:
             told.add(name.removesuffix(".json"))
             problems: list[str] = []
             value = mapping(open_document(source, name, problems))
             yield _read_snapshot(value, stem(name), problems)
         for name in names_of(source, ".ndjson", _is_stream):
             base = name.partition(".stream.")[0]
-            if base not in told and not source.has(f"{base}.json"):
+            is_told = name in snapshots or base in told
+            if not is_told and not source.has(f"{base}.json"):
                 yield _read_stream(source, name, stem(f"{base}.x"))
 
 

@@ -115,8 +115,11 @@ def _pieces(lines: list[str]) -> list[_Piece]:
     """Runs of lines of one kind; a blank line ends what a person typed and is part of an answer."""
     found: list[_Piece] = []
     open_kind = ""
+    marked = any(_is_marked(line) for line in lines if line.startswith("#### "))
     for line in lines:
         kind = _kind_of(line)
+        if marked and open_kind == "assistant" and not _is_marked(line):
+            kind = "assistant"  # a heading or a quotation in an answer
         if not line.strip() and open_kind != "assistant":
             open_kind = "" if open_kind == "user" else open_kind
             continue
@@ -125,6 +128,11 @@ def _pieces(lines: list[str]) -> list[_Piece]:
         found[-1].lines.append(line)
         open_kind = kind
     return found
+
+
+def _is_marked(line: str) -> bool:
+    """Whether a line ends as aider ends what a person typed and its own notices."""
+    return line.endswith("  ")
 
 
 def _kind_of(line: str) -> str:
