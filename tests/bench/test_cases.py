@@ -42,7 +42,7 @@ def test_rivals_that_are_not_installed_are_left_out(tmp_path, capsys):
 
     case = Search(quick=True)
     case._sessions = 50
-    case._queries = {name: queries[:2] for name, queries in case._queries.items()}
+    case._queries = {name: queries[:5] for name, queries in case._queries.items()}
     lines = _lines(case, tmp_path)
     assert "without llm" in capsys.readouterr().err
     assert not any("llm" in line.what for line in lines)
