@@ -40,6 +40,7 @@ TAGS = {
     "title",
     "style",
     "body",
+    "code",
     "header",
     "h1",
     "dl",

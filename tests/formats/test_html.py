@@ -68,6 +68,17 @@ def test_text_and_code(page):
     assert "interrupted: power" in page
 
 
+def test_marks_within_a_line_look_like_it(library):
+    """Code, strong words and headings look like it, with every character that was written."""
+    with library.session("s") as session:
+        session.user("## Plan\nUse `ls <x>` and **all <b>**, not `a\nb` or ** c ** or #d &")
+    page = library.export("s", "html")
+    assert (
+        '<div class="text"><b>## Plan</b>\nUse <code>`ls &lt;x&gt;`</code> and'
+        " <b>**all &lt;b&gt;**</b>, not `a\nb` or ** c ** or #d &amp;</div>"
+    ) in page
+
+
 def test_nothing_gets_lost_between_fences(library):
     """What looks like a fence and is none stays text; a block that never ends is still one."""
     with library.session("s") as session:

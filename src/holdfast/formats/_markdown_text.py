@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 
-from holdfast.security import neutralise, neutralise_line
+from holdfast.formats._harmless import harmless, harmless_line
 
 __all__ = ["fenced", "markdown_line", "markdown_text"]
 
@@ -36,7 +36,7 @@ def markdown_text(text: str) -> str:
     shown: list[str] = []
     fence = ""
     indent = 0
-    for line in neutralise(text.replace("\r\n", "\n")).split("\n"):
+    for line in harmless(text.replace("\r\n", "\n")).split("\n"):
         if fence:
             end = _closes(line, fence)
             shown.append(fence if end else _outdent(line, indent))
@@ -55,12 +55,12 @@ def markdown_text(text: str) -> str:
 
 def markdown_line(text: str) -> str:
     """``text`` for a place of one line, such as a title: nothing in it is markdown."""
-    return _TITLE.sub(r"\\\1", neutralise_line(text)).strip() or " "
+    return _TITLE.sub(r"\\\1", harmless_line(text)).strip() or " "
 
 
 def fenced(text: str, language: str = "") -> str:
     """``text`` as a code block, whose fence is longer than any in it."""
-    clean = neutralise(text)
+    clean = harmless(text)
     longest = max((len(run) for run in _RUN.findall(clean)), default=0)
     fence = "`" * max(_FENCE_CHARS, longest + 1)
     return f"{fence}{language}\n{clean}\n{fence}"

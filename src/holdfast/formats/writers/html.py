@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
+from holdfast.formats._harmless import harmless, harmless_line
 from holdfast.formats._recorded import ExportOptions, Recorded, clock, moment
 from holdfast.formats._sayings import Part, Saying, as_json, sayings
-from holdfast.security import neutralise, neutralise_line
 
 __all__ = ["write_html"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --paper: #fbfaf8; --faint: #686d76;
   --line: #dcdad5; --code: #f1efea; --user: #0b62a8; --assistant: #7a3e9d; --system: #8a5a00;
-  --tool: #2e6b3a; }
+  --tool: #2e6b3a; --failed: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e2dd; --paper: #17181b; --faint: #9aa0a8;
   --line: #34363b; --user: #79b8f2; --assistant: #d0a3ea; --system: #e2b65b; --tool: #8fd19e;
-  --code: #212327; } }
+  --code: #212327; --failed: #ff8a80; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 54rem; padding: 2rem 1.25rem 4rem; color: var(--ink);
   background: var(--paper); font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
@@ -40,12 +40,17 @@ h2 time, h2 .agent, .note { color: var(--faint); font-weight: 400; font-size: .8
 .text { white-space: pre-wrap; margin: .35rem 0; }
 pre { white-space: pre-wrap; background: var(--code); border-radius: 6px; padding: .7rem .9rem;
   margin: .5rem 0; font: .85rem/1.5 ui-monospace, monospace; }
-details { margin: .5rem 0; } summary { cursor: pointer; color: var(--faint); }
+.text code { background: var(--code); border-radius: 4px; padding: .05rem .25rem;
+  font: .88em ui-monospace, monospace; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: var(--faint); overflow: hidden;
+  white-space: nowrap; text-overflow: ellipsis; }
 summary b { color: var(--ink); font-family: ui-monospace, monospace; font-size: .9rem; }
-.failed summary b::after { content: " failed"; color: #c0392b; }
+.failed summary b::after { content: " failed"; color: var(--failed); }
 img { max-width: 100%; border-radius: 6px; }
 .note { text-align: center; white-space: pre-wrap; margin: 1.25rem 0; }
-@media print { body { max-width: none; } details > * { display: block; } }
+@media print { :root { --ink: #000; --paper: #fff; --code: #f4f4f4; color-scheme: light; }
+  body { max-width: none; padding: 0; } summary { white-space: normal; }
+  details::details-content { content-visibility: visible; display: block; block-size: auto; } }
 """
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 # Nothing is fetched and nothing runs, even if a browser misread something: this is the second lock.
@@ -55,6 +60,11 @@ _POLICY = (
 )
 _ROLES = {"user": "👤 User", "assistant": "🤖 Assistant", "system": "⚙️ System", "tool": "🔧 Tool"}
 _FENCE = re.compile(r"[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]{0,30})[ \t]*+\Z", re.ASCII)
+# Within one line, so that a mark without its end changes nothing; looked for in escaped text.
+_MARKED = re.compile(
+    r"(?<!`)`[^`\n]{1,500}+`(?!`)|\*\*(?=[^\s*])[^*\n]{1,500}+\*\*|^#{1,6}+ [^\n]{1,500}+",
+    re.MULTILINE,
+)
 _PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\Z")
 _SHORT_CHARS = 90
@@ -141,7 +151,15 @@ def _ends(mark: re.Match[str], fence: re.Match[str]) -> bool:
 
 def _words(lines: list[str]) -> str:
     bare = "\n".join(lines).strip("\n")
-    return f'<div class="text">{_text(bare)}</div>\n' if bare.strip(" \t\n") else ""
+    if not bare.strip(" \t\n"):
+        return ""
+    return f'<div class="text">{_MARKED.sub(_mark, _text(bare))}</div>\n'
+
+
+def _mark(found: re.Match[str]) -> str:
+    """What is marked as code, strong or a heading looks like it; every character stays."""
+    tag = "code" if found[0][0] == "`" else "b"
+    return f"<{tag}>{found[0]}</{tag}>"
 
 
 def _code(lines: list[str], language: str) -> str:
@@ -187,8 +205,8 @@ def _shortened(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(neutralise(text))
+    return escape(harmless(text))
 
 
 def _line(text: str) -> str:
-    return escape(neutralise_line(text))
+    return escape(harmless_line(text))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.formats._harmless import harmless
 from holdfast.formats._markdown_text import fenced, markdown_line, markdown_text
 from holdfast.formats._recorded import ExportOptions, Recorded, clock
 from holdfast.formats._sayings import Part, Saying, as_json, sayings
-from holdfast.security import escape_json, neutralise
+from holdfast.security import escape_json
 
 __all__ = ["write_markdown"]
 
@@ -81,7 +82,7 @@ def _calls(calls: list[Part]) -> str:
 
 
 def _note(saying: Saying) -> str:
-    text = neutralise(saying.parts[0].text)
+    text = harmless(saying.parts[0].text)
     first, *more = markdown_text(text).split("\n")
     if any(line.startswith(("```", "~~~")) for line in (first, *more)):
         return fenced(text)
