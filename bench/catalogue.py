@@ -253,6 +253,8 @@ class Search:
             holdfast.open(store) as hf,
         ):
             hf.search("nobody said so")  # which loads the code
+            for query in _bare_queries(bare, '"nobody said so"'):
+                query()
             for name, queries in self._queries.items():
                 # Others in every round: what a process keeps of a query must not help the next.
                 turn = queries[len(self._rebuilt) % _TURNS :: _TURNS]
