@@ -190,7 +190,7 @@ class Source:
                     pass
 
     def head(self, name: str, size: int = HEAD_BYTES) -> bytes:
-        """The first bytes of a file, as many as there are; empty if it cannot be expanded."""
+        """The first bytes of a file, as many as there are; empty if it cannot be read."""
         if size > HEAD_BYTES:
             return self._begin(name, size)
         heads, key = self._shared.heads, self._way + name
@@ -395,6 +395,9 @@ class Source:
                     break
         except (InvalidData, TooLarge) as error:
             self._shared.refuse(error)
+        except HoldfastError as error:  # it may not be read; the files beside it still may
+            self._shared.refuse(error)
+            self.pass_over(name, str(error))
         return b"".join(found)[:size]
 
     def _lines(self, name: str) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, InvalidData, UsageError
+from holdfast.errors import Forbidden, HoldfastError, InvalidData, StoreError, UsageError
 from holdfast.formats import (
     Bounds,
     Foreign,
@@ -82,6 +82,8 @@ class ImportRun:
 
     def _tell_passed_over(self, source: Source) -> None:
         for name, reason in source.passed_over():
+            if source.is_file and name == source.name:
+                continue  # that it cannot be read is the error of the whole
             self.report.skipped.append(Skipped(fit_value(name), fit_value(reason[:_REASON_CHARS])))
 
     def _is_bundle(self, source: Source) -> bool:
@@ -155,9 +157,12 @@ class ImportRun:
 
 def _explain(source: Source) -> None:
     """Raise what stands in the way of a source that nothing came of."""
-    source.check()
+    if source.refusal is None or isinstance(source.refusal, InvalidData):
+        source.check()
     if source.refusal is not None:
-        if source.refusal.remedy == InvalidData.remedy:  # which is for those who record a value
+        # What these say else is for those who record a value, or whose store it is.
+        told = source.refusal.remedy == InvalidData.remedy
+        if told or isinstance(source.refusal, (Forbidden, StoreError)):
             source.refusal.remedy = "Nothing of it was recorded; get the file again, or leave it."
         raise source.refusal
     raise InvalidData(
