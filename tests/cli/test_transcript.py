@@ -170,3 +170,10 @@ def test_any_data_can_be_read(events):
     entries = list(transcript(log(*events)))
     assert all(isinstance(entry.text, str) and isinstance(entry.who, str) for entry in entries)
     assert all(isinstance(folded(entry)[0], str) for entry in entries)
+
+
+def test_what_was_not_asked_for_is_not_missing():
+    """The end of a log begins where it begins; a hole in it is still told."""
+    events = log(*[("user", {"content": str(number)}) for number in range(6)])
+    assert [e.text for e in transcript(events[3:], 3)] == ["3", "4", "5"]
+    assert [e.text for e in transcript(events[4:], 3)] == ["event 3 cannot be read", "4", "5"]

@@ -74,7 +74,8 @@ class Chat:
             start = max(0, session.seq - _SHOWN_EVENTS)
             if start:
                 self.app.out.line(Span("  … earlier: /history", "faint"))
-            print_conversation(self.app, self.app.library.events(session.id, start), full=False)
+            shown = self.app.library.events(session.id, start)
+            print_conversation(self.app, shown, full=False, first=start)
             self.app.out.line()
         messages = session.messages()
         was_cut = session.live_state.status in ("running", "interrupted")

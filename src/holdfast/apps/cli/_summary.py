@@ -55,11 +55,11 @@ def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> No
 
 
 def print_conversation(
-    app: App, events: Iterable[Event], *, full: bool, last: int | None = None
+    app: App, events: Iterable[Event], *, full: bool, last: int | None = None, first: int = 0
 ) -> None:
     """Everything that was said and done in the order of the log, or only the last entries."""
     day = ""
-    for entry in last_of(transcript(events), last):
+    for entry in last_of(transcript(events, first), last):
         today = day_time(entry.timestamp)[:10]
         if today != day:
             day = today

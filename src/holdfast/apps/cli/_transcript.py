@@ -39,11 +39,14 @@ class _Stream(NamedTuple):
     text: str
 
 
-def transcript(events: Iterable[Event]) -> Iterator[Entry]:
-    """The entries of a log, in its order. Never raises about what the events hold."""
+def transcript(events: Iterable[Event], first: int = 0) -> Iterator[Entry]:
+    """The entries of a log, in its order. Never raises about what the events hold.
+
+    ``first`` is the number of the first event that was asked for: those before are not missing.
+    """
     streams: dict[tuple[str | None, str], _Stream] = {}
     tools: dict[str, str] = {}
-    due = 0
+    due = first
     for event in events:
         if event.seq > due:
             yield _missing(due, event)
