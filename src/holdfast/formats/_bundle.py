@@ -233,7 +233,7 @@ class _Adding:
 def _check_directory(data: bytes, bounds: Bounds) -> None:
     """Bound the table of contents before the library reads all of it into memory."""
     if not is_bundle(data[:4]):
-        raise InvalidData("this is not a bundle: it does not begin like one")
+        raise _refused("this is not a bundle: it does not begin like one")
     entries = data.count(b"PK\x01\x02")
     if entries > bounds.files_max + 1:
         raise _too_large("files_max", bounds.files_max, entries)
@@ -246,10 +246,10 @@ def _check_members(infos: list[zipfile.ZipInfo], bounds: Bounds) -> None:
     for info in infos:
         name = check_name(info.filename)
         if name.lower() in seen:
-            raise InvalidData(f"{name[:80]!a} is in the bundle twice")
+            raise _refused(f"{name[:80]!a} is in the bundle twice")
         seen.add(name.lower())
         if info.flag_bits & _ENCRYPTED_FLAG or info.compress_type not in _METHODS:
-            raise InvalidData(f"{name[:80]!a} is packed in a way that bundles are not")
+            raise _refused(f"{name[:80]!a} is packed in a way that bundles are not")
         limit = bounds.log_bytes_max if name.endswith("/" + _LOG) else bounds.database_bytes_max
         if info.file_size > limit:
             raise _too_large(name[:80], limit, info.file_size)
@@ -272,17 +272,17 @@ def _read_manifest(archive: zipfile.ZipFile, bounds: Bounds) -> _Manifest:
     try:
         size = archive.getinfo(_MANIFEST).file_size
     except KeyError:
-        raise InvalidData("this archive is not a bundle: it has no manifest") from None
+        raise _refused("this archive is not a bundle: it has no manifest") from None
     value = decode_document(_expand(archive, _MANIFEST, size), bounds)
     if not isinstance(value, dict) or value.get("format") != _FORMAT:
-        raise InvalidData("this archive is not a bundle: its manifest is another one")
+        raise _refused("this archive is not a bundle: its manifest is another one")
     version = value.get("version")
     if not isinstance(version, int) or version > BUNDLE_VERSION:
         raise TooNew(f"the bundle is of version {version!r:.20}; this Holdfast reads 1")
     try:
         return msgspec.convert(value, _Manifest)
     except msgspec.ValidationError as error:
-        raise InvalidData(f"the manifest of the bundle is not well-formed: {error}") from error
+        raise _refused(f"the manifest of the bundle is not well-formed: {error}") from error
 
 
 def _compare(manifest: _Manifest, infos: dict[str, zipfile.ZipInfo]) -> None:
@@ -297,7 +297,7 @@ def _compare(manifest: _Manifest, infos: dict[str, zipfile.ZipInfo]) -> None:
     homes = tuple(f"sessions/{entry.id}/" for entry in manifest.sessions)
     lost = [name for name in named if not name.startswith(homes)]
     if lost:
-        raise InvalidData(f"{lost[0][:80]!a} belongs to no session of the bundle")
+        raise _refused(f"{lost[0][:80]!a} belongs to no session of the bundle")
 
 
 def _expand(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
@@ -310,6 +310,10 @@ def _expand(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
     if len(data) > size:
         raise Damaged(f"{name[:80]!a} in the bundle is longer than it says")
     return data
+
+
+def _refused(why: str) -> InvalidData:
+    return InvalidData(why, remedy="Get the bundle again from where it was made.")
 
 
 def _too_large(what: str, most: int, size: int) -> TooLarge:
