@@ -18,6 +18,7 @@ from holdfast.catalog._folding import fold
 from holdfast.catalog._index import IndexDamaged, IndexMoved
 from holdfast.catalog._postgres_index import PostgresIndex
 from holdfast.catalog._postgres_words import match_of, vector_of
+from holdfast.catalog._prices import Price, Prices
 from holdfast.catalog._query import read_query
 from holdfast.errors import Unavailable
 from holdfast.storage import _postgres_link
@@ -400,6 +401,27 @@ def test_what_was_just_appended_is_found_before_it_is_flushed(hf, monkeypatch):
         s.user("raincoat")
         assert hf.info("a").message_count == 2
         assert store.entry("sessions/a").size == len(b"".join(store.log("sessions/a").read()))
+
+
+def test_each_machine_shows_costs_by_its_own_prices(hf, postgres_url):
+    """Whoever wrote the row, with whatever prices."""
+    with hf.session("a", **QUICK) as s:
+        s.user("hello")
+        s.assistant("hi", model="house", usage={"input_tokens": 1_000_000, "output_tokens": 0})
+    assert hf.list()[0].cost is None
+    with holdfast.open(postgres_url) as other:
+        index = other._catalog.answer(lambda index: index)
+        index.prices = Prices({"house": Price(input=3.0, output=1.0)})
+        assert [row.cost for row in other.list()] == [3.0]
+        assert index.get("a").row.meta.cost == 3.0
+        with other.session("a", **QUICK) as s:
+            s.user("more")
+        assert [row.cost for row in other.list()] == [3.0]
+    assert hf.list()[0].cost is None
+    assert hf.info("a").cost is None
+    index = hf._catalog._lent
+    [row] = hf.list()
+    assert index._repriced(row, b"") == index._repriced(row, b"of another version") == row
 
 
 def test_what_went_is_told_by_name_until_it_is_long_ago(hf, monkeypatch):

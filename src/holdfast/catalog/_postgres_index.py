@@ -47,7 +47,7 @@ _PREFIX = "sessions/"
 _ROWS_AT_ONCE = 2000
 _STATUS_ROWS = 200
 _WORDS_KEPT_MAX = 500_000
-_LISTED = "s.id, s.data, s.crc, s.trace, s.trace_crc, s.updated"
+_LISTED = "s.id, s.data, s.crc, s.trace, s.trace_crc, s.updated, s.priced"
 
 # Tables or columns that are not there, or that cannot be read.
 _DAMAGED = ("42P01", "42703", "42804", "42883", "XX")
@@ -113,6 +113,8 @@ class PostgresIndex(Index):
         ):
             raise IndexDamaged(f"what is kept of session {id}")
         version = version_of(found["crc"], found["trace_crc"])
+        if found["priced"] != self._price_mark():
+            row = Row(self._repriced(row.meta, found["tally"]), row.trace)
         return Kept(row, found["state"], found["tally"], version=version)
 
     def known(self) -> dict[str, tuple[str, str]]:
@@ -131,7 +133,7 @@ class PostgresIndex(Index):
         self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
     ) -> list[str]:
         """One transaction; the words are made ready before it."""
-        changes = make_ready(updates, self._listeners(updates))
+        changes = make_ready(updates, self._listeners(updates), self._price_mark())
         unknown = {word for change in changes for word in change.words} - self._words
         work = _Work(self._generation, changes, gone, mark, unknown)
         conflicts = self._run(lambda connection: _write(connection, work))
@@ -214,10 +216,12 @@ class PostgresIndex(Index):
             statement = Statement()
             query = select_sessions(wanted, after, statement, _LISTED)
             found = self._fetch(f"{query} LIMIT {rows}", *statement.values)
-            for row in found:
-                meta = shown(_read_whole(row), self._host)
+            metas = [shown(_read_whole(row), self._host) for row in found]
+            tallies = self._tallies_to_price(found, metas)
+            for meta in metas:
                 if wanted.admits(meta):
-                    yield meta
+                    tally = tallies.get(meta.session_id)
+                    yield meta if tally is None else self._repriced(meta, tally)
             if len(found) < rows:
                 return
             after = (found[-1]["updated"], found[-1]["id"])
@@ -227,6 +231,38 @@ class PostgresIndex(Index):
             "SELECT id, data, crc FROM catalog_sessions WHERE id = ANY($1::text[])", list(ids)
         )
         return {row["id"]: read_row(row["id"], row["data"], row["crc"]).meta for row in rows}
+
+    def _tallies_to_price(
+        self, rows: Sequence[Any], metas: Sequence[SessionMetadata]
+    ) -> dict[str, bytes]:
+        """The tallies of sessions whose costs a machine with other prices computed."""
+        mine = self._price_mark()
+        ids = [
+            meta.session_id
+            for row, meta in zip(rows, metas, strict=True)
+            if row["priced"] != mine and (meta.total_tokens or meta.model or meta.cost is not None)
+        ]
+        if not ids:
+            return {}
+        found = self._fetch("SELECT id, tally FROM catalog_folds WHERE id = ANY($1::text[])", ids)
+        return {row["id"]: row["tally"] for row in found}
+
+    def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
+        """The same with the cost by the prices here: those of another machine may differ."""
+        from holdfast.catalog._prices import Prices, cost_of
+        from holdfast.catalog._tally import Tally
+        from holdfast.errors import InvalidData
+
+        if not tally:
+            return meta
+        try:
+            cost = cost_of(Tally.from_bytes(tally), self.prices or Prices())
+        except InvalidData:
+            return meta  # of another version: it is read anew when its log goes on
+        return msgspec.structs.replace(meta, cost=cost)
+
+    def _price_mark(self) -> str:
+        return "" if self.prices is None else self.prices.mark
 
     def _listeners(self, updates: Iterable[Update]) -> dict[str, Any]:
         ids = [update.row.meta.session_id for update in updates if update.version]

@@ -35,12 +35,12 @@ _members = msgspec.structs.asdict
 
 _COLUMNS = (
     "id, folded, updated, agent, model, parent, status, archived, settled, etag, folder,"
-    " data, crc, trace, trace_crc"
+    " priced, data, crc, trace, trace_crc"
 )
 _ARRAYS = (
     "$1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::text[],"
-    " $8::boolean[], $9::boolean[], $10::text[], $11::text[], $12::bytea[], $13::bigint[],"
-    " $14::bytea[], $15::bigint[]"
+    " $8::boolean[], $9::boolean[], $10::text[], $11::text[], $12::text[], $13::bytea[],"
+    " $14::bigint[], $15::bytea[], $16::bigint[]"
 )
 _INSERT = (
     f"INSERT INTO catalog_sessions ({_COLUMNS}) SELECT * FROM unnest({_ARRAYS})"  # noqa: S608
@@ -102,13 +102,16 @@ class Change(msgspec.Struct):
         return self.version, self.first
 
 
-def make_ready(updates: Iterable[Update], known: Mapping[str, Any]) -> list[Change]:
-    """The changes in the order of their ids; ``known`` has the listeners of sessions that go on."""
+def make_ready(updates: Iterable[Update], known: Mapping[str, Any], priced: str) -> list[Change]:
+    """The changes in the order of their ids; ``known`` has the listeners of sessions that go on.
+
+    ``priced`` is the mark of the prices by which costs were computed.
+    """
     by_id = {update.row.meta.session_id: update for update in updates}
-    return [_change(by_id[id], known.get(id)) for id in sorted(by_id)]
+    return [_change(by_id[id], known.get(id), priced) for id in sorted(by_id)]
 
 
-def _change(update: Update, kept: Any) -> Change:
+def _change(update: Update, kept: Any, priced: str) -> Change:
     id = update.row.meta.session_id
     goes_on = kept is not None and not update.whole
     listener = _unpack(kept["listener"]) if goes_on and kept["listener"] else Listener()
@@ -124,7 +127,7 @@ def _change(update: Update, kept: Any) -> Change:
         id=id,
         version=update.version,
         first=first,
-        columns=_columns(update),
+        columns=_columns(update, priced),
         fold=(id, update.state, update.tally, packed, first + len(said), crc),
         labels=_labels(update.row.meta),
         whole=update.whole,
@@ -137,7 +140,7 @@ def _change(update: Update, kept: Any) -> Change:
     )
 
 
-def _columns(update: Update) -> tuple[Any, ...]:
+def _columns(update: Update, priced: str) -> tuple[Any, ...]:
     meta, trace = update.row.meta, update.row.trace
     data, traced = _encode(_Stored(**_members(meta))), _encode(trace)
     return (
@@ -152,6 +155,7 @@ def _columns(update: Update) -> tuple[Any, ...]:
         trace.is_settled,
         trace.etag,
         trace.folder,
+        priced,
         data,
         crc32(data),
         traced,

@@ -36,6 +36,7 @@ CREATE TABLE catalog_sessions (
     settled boolean NOT NULL,
     etag text NOT NULL,
     folder text NOT NULL,
+    priced text NOT NULL,
     data bytea NOT NULL,
     crc bigint NOT NULL,
     trace bytea NOT NULL,
