@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import TooLarge
 from holdfast.formats import Draft, Foreign, fit_drafts, fit_value, session_id_of
 from holdfast.library._import_report import ImportedSession
-from holdfast.library._revising import revisions
+from holdfast.library._revising import returns, revisions
 from holdfast.model import VERSION
 from holdfast.session import Draft as EventDraft
 from holdfast.session import now_ms
@@ -77,6 +77,7 @@ def bring(
     if known is not None:
         fresh = [draft for draft in drafts if draft.key not in known.keys]
         fresh = [*revisions(drafts, known, library.events, id), *fresh]
+        fresh += returns(drafts, known, library.events, id)
     outcome = "imported" if known is None else "updated" if fresh else "unchanged"
     if fresh and not dry_run:
         _fit_size(library, fresh, foreign)

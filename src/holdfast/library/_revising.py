@@ -1,4 +1,4 @@
-"""What was imported while it was still being written, and has more to it now."""
+"""What has changed in a source since it was imported, under the names that it had then."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.model import Event
     from holdfast.replay import State
 
-__all__ = ["revisions"]
+__all__ = ["returns", "revisions"]
 
 Events = Callable[..., "Iterator[Event]"]
 
@@ -26,6 +26,12 @@ _BODIES = {
     "tool_call": "params",
     "tool_result": "result",
 }
+_VALUES = {
+    "title": ("title", ""),
+    "memory_set": ("memory", "key"),
+    "variable_set": ("variable", "name"),
+}
+"""What sets a value, and which of its members says what it is called."""
 _DIGEST_CHARS = 16
 
 
@@ -93,3 +99,41 @@ def _differs(draft: Draft, recorded: Event) -> bool:
     body = _BODIES[draft.type]
     before: Any = recorded.data.get(body)
     return not is_reference(before) and before != draft.data.get(body)
+
+
+def returns(drafts: list[Draft], known: State, events: Events, id: str) -> list[Draft]:
+    """What the source has set back to an earlier value: such a draft has a key that is known.
+
+    What a person changed or removed here since then stays as it is.
+    """
+    latest = {_name(draft): draft for draft in drafts if draft.type in _VALUES}
+    wanted = {
+        name: draft
+        for name, draft in latest.items()
+        if draft.key in known.keys and not _holds(draft, known)
+    }
+    if not wanted:
+        return []
+    found = []
+    for event in events(id, types=list(_VALUES), reverse=True):
+        draft = wanted.pop(_name(event), None)
+        if draft is not None and (event.key or "").startswith("i."):
+            again = f"{draft.key}~{event.seq}"
+            found.append(Draft(draft.type, draft.data, draft.timestamp, draft.run, again))
+    return found
+
+
+def _name(one: Draft | Event) -> tuple[str, str]:
+    """What a draft or an event sets."""
+    return _VALUES[one.type][0], str(one.data.get(_VALUES[one.type][1], ""))
+
+
+def _holds(draft: Draft, known: State) -> bool:
+    """Whether what a draft sets is so, or is not there any more."""
+    if draft.type == "title":
+        return known.title in (None, draft.data["title"])
+    if draft.type == "memory_set":
+        entry = known.memory.get(draft.data["key"])
+        return entry is None or is_reference(entry.value) or entry.value == draft.data.get("value")
+    encoded = known.encoded.get(draft.data["name"])
+    return encoded is None or msgspec.json.decode(encoded) == draft.data["value"]
