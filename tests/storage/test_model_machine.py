@@ -367,6 +367,8 @@ class TestFiles(FilesMachine.TestCase):
 
 
 class SQLiteMachine(Machine):
+    clears_beginnings = True
+
     def make(self):
         self.place = tempfile.mkdtemp()
         return SQLiteStore(f"{self.place}/store.db")
