@@ -444,3 +444,41 @@ store.close()
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_sessions_that_go_on_meanwhile_cause_no_sync_of_their_own(path):
+    """64 sessions, each appending and flushing by itself in a thread: the syncs are still few."""
+    store = SQLiteStore(path)
+    disk = store.database._disk = CountingDisk()
+    rounds, start = 10, threading.Barrier(64)
+
+    def work(number):
+        key = f"sessions/s{number}"
+        log, epoch = store.log(key), store.lease(key).acquire("me", 60_000)
+        start.wait()
+        for turn in range(rounds):
+            log.append(b"%d\n" % turn, turn, 1, epoch)
+            store.sync({key: log}).result(timeout=60)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert disk.syncs / (64 * rounds) <= 0.1
+    store.close()
+
+
+def test_a_document_put_after_the_last_append_is_synced_with_the_log(path):
+    """Documents put without a sync are on the medium when the log's sync returns."""
+    store = SQLiteStore(path)
+    disk = store.database._disk = CountingDisk()
+    epoch = store.lease("sessions/a").acquire("me", 60_000)
+    log = store.log("sessions/a")
+    log.append(b"1\n", 0, 1, epoch)
+    log.sync()
+    before = disk.syncs
+    store.documents("sessions/a").put("blobs/x", b"1", sync=False)
+    log.sync()
+    assert disk.syncs == before + 1
+    store.close()

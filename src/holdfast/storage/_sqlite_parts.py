@@ -77,7 +77,7 @@ class SQLiteLog(Log):
             id, size = found[0]
             insert_piece(connection, id, size - len(data), data)
 
-        self._database.write(work)
+        self._database.write(work, self._key)
         with self._lock:
             self._appended += len(data)
             if self._appended - self._synced <= _KEPT_BYTES_MAX:
@@ -87,7 +87,7 @@ class SQLiteLog(Log):
         """Everything in the file becomes durable; whoever asked at the same time is served too."""
         with self._lock:
             target, kept = self._appended, len(self._kept)
-        self._database.sync()
+        self._database.sync(self._key)
         with self._lock:
             self._synced = max(self._synced, target)
             del self._kept[:kept]
@@ -213,9 +213,9 @@ class SQLiteDocuments(Documents):
                 raise Conflict(f"{name} is not what it was", etag=old)
             put_document(connection, id, name, data)
 
-        self._database.write(work)
+        self._database.write(work, self._key)
         if sync:
-            self._database.sync()
+            self._database.sync(self._key)
         return etag
 
     def get(self, name: str) -> tuple[bytes, str] | None:

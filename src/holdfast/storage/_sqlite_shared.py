@@ -51,16 +51,18 @@ class SharedDatabase:
         self._read_lock = threading.RLock()
         self._sync_lock = threading.Lock()
         self._written = 0
+        self._last: dict[str, int] = {}
         self._synced = 0
         self._entry_synced = False
         self._dead: SyncFailed | None = None
         self._sound: tuple[tuple[int, int | None], list[str]] | None = None
         self._forks = forks.count
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[Connection], T], key: str = "") -> T:
         """What ``work`` gives for a connection inside a transaction, which is then committed.
 
-        It waits, bounded, for another process's transaction. Nothing is written if it raises.
+        It waits, bounded, for another process's transaction. Nothing is written if it raises. A
+        sync of ``key`` covers it.
         """
         self._renew_after_fork()
         with self._write_lock, failures(f"writing {self.path}"):
@@ -79,6 +81,7 @@ class SharedDatabase:
                     connection.execute("ROLLBACK")
                 raise
             self._written += 1
+            self._last[key] = self._written
         return result
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -92,15 +95,16 @@ class SharedDatabase:
             rows: list[tuple[Any, ...]] = self._reader.execute(query, values).fetchall()
             return rows
 
-    def sync(self) -> None:
-        """Return once everything that was committed before is on the medium.
+    def sync(self, key: str = "") -> None:
+        """Return once everything is on the medium that was committed before, for a key or for all.
 
         Whoever asks while a sync is under way is served by the next one, all of them together. The
         log in front of the database is synced beside SQLite, so that no writer waits meanwhile;
         here it is also copied into the database when it has become long.
         """
         self._renew_after_fork()
-        target = self._written
+        # What others wrote since is theirs to sync: else each of many sessions would sync anew.
+        target = self._last.get(key, self._written) if key else self._written
         with self._sync_lock:
             if self._dead is not None:
                 raise self._dead.with_traceback(None)
