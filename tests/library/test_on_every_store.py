@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from uuid import uuid4
 
 import pytest
@@ -232,6 +233,18 @@ def test_others_find_what_was_said_a_moment_ago(hf, url):
         assert [*other.events("trip")][-1].data["content"] == "fresh words"
         with pytest.raises(Locked):
             other.delete("trip")
+
+
+def test_what_was_just_appended_is_found_before_it_is_flushed(hf, monkeypatch):
+    """Also on a store that sends later, and slowly."""
+    sender = getattr(hf.store, "_sender", None)
+    with hf.session("trip", **QUICK) as s:
+        s.flush()
+        if sender is not None:
+            send = sender._send
+            monkeypatch.setattr(sender, "_send", lambda some: (time.sleep(0.3), send(some))[1])
+        s.user("bring a raincoat")
+        assert hits(hf, "raincoat") == {("trip", "user")}
 
 
 def test_many_threads_ask_at_once(hf):

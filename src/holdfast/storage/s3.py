@@ -115,6 +115,7 @@ class ObjectStore(Store):
     def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
         """Every key with a log; what was seen before and has not changed is not asked for again."""
         check_prefix(prefix)
+        self._sender.catch_up()
         found = list(self.names.listed(prefix))
         named = self._all(self._named, found)
         keys = {key: one.name for (key, _), one in zip(found, named, strict=True) if one}
@@ -130,7 +131,8 @@ class ObjectStore(Store):
         yield from filter(None, self._all(lambda one: self._entry(*one), everything))
 
     def entry(self, key: str) -> Entry | None:
-        """The entry of one key."""
+        """The entry of one key, with what this process has appended to it."""
+        self._sender.catch_up(key)
         named = self.names.get(check_key(key))
         return None if named is None else self._entry(key, named.name)
 
