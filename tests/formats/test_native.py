@@ -254,6 +254,10 @@ def test_pictures_and_thinking(library):
         assert "seen" in document
     assert '"thought' in library.export("s", "gemini-cli")
     assert "Hm." not in library.export("s", "opencode")
+    lines = [json.loads(line) for line in library.export("s", "codex").splitlines()]
+    [shown] = [line for line in lines if "Hm." in str(line)]  # on the screen, not to the model
+    assert shown["type"] == "event_msg"
+    assert shown["payload"] == {"type": "agent_reasoning", "text": "Hm."}
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -126,11 +126,12 @@ class Bench:
     def install(self, tool: str, **options) -> object:
         """A session with tools that no other knows, put where the tool finds it.
 
-        It has calls side by side, one that failed, and one that was cut off.
+        It has thinking, calls side by side, one that failed, and one that was cut off.
         """
         with holdfast.open("memory:") as library:
             with library.session("moved", title="Moved here") as session:
                 session.user("Please remember the word HELIOTROPE.")
+                session.append("thinking", {"content": "Where are my notes?", "signature": "c2ln"})
                 session.assistant("I will look into my notes.")
                 call = session.tool_call("ReadNotes", {"topic": "garden"})
                 session.tool_result(call, {"content": "plant QUINCES in autumn"})

@@ -53,8 +53,17 @@ def write_codex(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     }
     yield _line(created, "session_meta", meta)
     for turn in dialogue(recorded).turns:
+        yield from _thinking(turn)
         for item in in_dialect(turn, "openai-responses"):
             yield from _item(turn, item)
+
+
+def _thinking(turn: Turn) -> Iterator[bytes]:
+    """What the screen shows of thinking; the model gets none, since it is signed for another."""
+    for block in turn.blocks:
+        if block["type"] == "thinking" and block["thinking"].strip():
+            shown = {"type": "agent_reasoning", "text": block["thinking"]}
+            yield _line(turn.times[0], "event_msg", shown)
 
 
 def _item(turn: Turn, item: dict[str, Any]) -> Iterator[bytes]:
