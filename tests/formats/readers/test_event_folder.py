@@ -194,3 +194,19 @@ def test_times_as_text(tmp_path):
         [id] = hf.import_(folder)
         [event] = hf.events(id, types=["user"])
         assert event.timestamp == 1761472800123
+
+
+@pytest.mark.parametrize("cost", [0.25, {"totalCost": 0.25}, {"total": 0.25}])
+def test_costs_count(tmp_path, cost):
+    """What a request cost stands beside its usage there."""
+    folder = tmp_path / "paid"
+    folder.mkdir()
+    about = {"model": "m", "usage": {"promptTokens": 1}, "cost": cost}
+    lines = [
+        line("assistant", 1758741017221, about, content="a"),
+        line("assistant", 1758741017222, {"cost": 9}, content="b"),
+    ]
+    (folder / "events.jsonl").write_text("\n".join(lines))
+    with holdfast.open(tmp_path / "store") as hf:
+        [id] = hf.import_(folder)
+        assert hf.state(id).usage.cost == 0.25

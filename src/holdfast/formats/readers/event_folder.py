@@ -82,8 +82,20 @@ def _draft(line: bytes, value: Any) -> Draft:
     run = value.get("run")
     about = value.get("metadata")
     if isinstance(about, dict):
+        about = _with_cost(about)
         data = {**data, "metadata": {**about, **_map(data.get("metadata"))}}
     return Draft(value["type"], data, when, run if isinstance(run, str) else None, raw=line)
+
+
+def _with_cost(about: dict[str, Any]) -> dict[str, Any]:
+    """What is said of a request, with its cost among the figures of its usage, where we count."""
+    cost = about.get("cost")
+    if isinstance(cost, dict):
+        cost = cost.get("totalCost", cost.get("total"))
+    usage = about.get("usage")
+    if type(cost) not in (int, float) or not isinstance(usage, dict):
+        return about
+    return {**about, "usage": {"cost": cost, **usage}}
 
 
 def _map(value: Any) -> dict[str, Any]:
