@@ -314,6 +314,23 @@ def test_a_new_id_is_not_looked_for_among_all_others(hf, trip, monkeypatch):
     assert hf.exists(hf.fork("trip"))
 
 
+def test_long_words_are_compared_and_summed_up(hf, trip):
+    """What is kept beside the log is read where it is told what a turn was about."""
+    other = hf.fork(trip)
+    with hf.session(other) as s:
+        s.user("Long question " + "q" * 300_000)
+        s.assistant("Long answer " + "a" * 300_000)
+    [pair] = hf.compare(trip, other).turns
+    assert (pair.b.user[:13], pair.b.answer[:11]) == ("Long question", "Long answer")
+    assert hf.compare(trip, other).ancestor.session_id == trip
+    found = str(hf.recover(hf.merge(trip, other, turns="summary")).messages)
+    assert "asked: Long question" in found
+    assert "answered: Long answer" in found
+    whole = hf.merge(trip, other)
+    assert "a" * 300_000 in str(hf.recover(whole).messages)
+    assert hf.merge_report(hf.merge(whole, other)).merged_turns == 0
+
+
 def test_a_merge_is_a_new_session_with_what_both_did(hf, trip):
     """Both ways in one, conflicts in its report, the originals untouched to the byte."""
     other = hf.fork(trip)

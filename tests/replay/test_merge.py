@@ -129,6 +129,8 @@ def test_a_summary_stands_for_the_turns():
         with pytest.raises(UsageError, match="a summary is a text"):
             merged(branch("a"), b, turns="summary", summary=lambda _, nothing=nothing: nothing)
     assert merged(branch("a"), branch("b"), turns="summary")[1].merged_turns == 0
+    silent, _ = merged(branch("a"), branch("b", *said("", "")), turns="summary")
+    assert words(silent)[-1].endswith("1. (nothing that can be put into words)")
 
 
 def test_what_only_one_side_changed_is_taken():

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Branching", "Forebear", "Lineage"]
 
 _GENERATIONS_MAX = 10_000
+_SAID = ("user", "assistant")
+_LONG = b'"content":{"$blob":'
 
 
 class Forebear(msgspec.Struct, frozen=True):
@@ -240,7 +242,8 @@ class Branching(Finding):
         events = builtins.list(of_known_format(read_range(self._store.log(key), stop=stop)))
         documents = self._store.documents(key)
         for index, event in enumerate(events):
-            if event.type == "merged":  # a long one tells beside the log what was copied
+            # Long words, and what a long merge tells of its copies, are kept beside the log.
+            if event.type == "merged" or (event.type in _SAID and _LONG in bytes(event.raw)):
                 [events[index]] = resolve_blobs([event], documents)
         return Told(id, events)
 

@@ -358,7 +358,8 @@ def _turn_lines(turn: TurnView) -> list[str]:
     tools = ", ".join(dict.fromkeys(turn.tools))
     lines = {"asked": turn.user, "tools": tools, "answered": turn.answer}
     told = [f"{what}: {_line(text)}" for what, text in lines.items() if text]
-    return [f"{turn.number}. {told[0]}", *(f"   {line}" for line in told[1:])] if told else []
+    first, *more = told or ["(nothing that can be put into words)"]
+    return [f"{turn.number}. {first}", *(f"   {line}" for line in more)]
 
 
 def _line(text: str) -> str:
