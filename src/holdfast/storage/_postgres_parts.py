@@ -57,16 +57,13 @@ WITH input AS (
         version = pg_current_xact_id(), generation = greatest(h.generation, 1)
     FROM input i
     WHERE h.id = i.id AND h.epoch = i.epoch AND h.size = i.start AND NOT h.archived
-    RETURNING h.generation, i.number
+    RETURNING h.id, h.generation, i.number
 ), stored AS (
     INSERT INTO pieces (id, generation, start, size, data)
     SELECT i.id, m.generation, i.start, length(i.data), i.data
     FROM input i JOIN moved m USING (number)
-    RETURNING id
-), told AS (
-    SELECT pg_notify('holdfast', string_agg(id::text, ',')) FROM stored HAVING count(*) < 200
 )
-SELECT m.number FROM moved m LEFT JOIN told ON true
+SELECT m.number, m.id FROM moved m
 """
 _READ = """
 SELECT start, size, data, packed FROM pieces
@@ -86,15 +83,20 @@ def send(link: Link, packets: Sequence[Packet]) -> list[StoreError | None]:
     """Store a batch; the outcome of a broken connection is looked up, never guessed."""
     runs = joined(packets)
     whole = [run[0]._replace(data=b"".join(packet.data for packet in run)) for run in runs]
-    found = link.run(lambda connection: _send(connection, whole))
+    ids: list[str] = []
+    found = link.run(lambda connection: _send(connection, whole, ids))
+    link.say(ids)
     return [error for run, error in zip(runs, found, strict=True) for _ in run]
 
 
-async def _send(connection: Connection, packets: list[Packet]) -> list[StoreError | None]:
+async def _send(
+    connection: Connection, packets: list[Packet], ids: list[str]
+) -> list[StoreError | None]:
     # It may be the second try after a lost connection. What the first one stored does not fit a
     # second time, gives no row, and is then found in its place.
     rows = await connection.fetch(_APPEND, *_columns(packets))
     stored = {row["number"] for row in rows}
+    ids += [str(row["id"]) for row in rows]
     return [
         None if number in stored else await _outcome(connection, packet)
         for number, packet in enumerate(packets, 1)

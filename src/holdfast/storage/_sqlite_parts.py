@@ -288,7 +288,8 @@ class SQLiteLease(Lease):
             self._holder, self._forks = holder, forks.count
             return epoch
 
-        self._epoch = self._database.write(work)
+        # By its key: a flush then covers what a writer that is gone had not synced.
+        self._epoch = self._database.write(work, self._key)
         if ttl_ms > 0:
             self._renewer.keep(self, self._key, self._epoch, ttl_ms)
         return self._epoch
