@@ -70,3 +70,28 @@ def test_a_fork_of_ours_that_is_damaged(hf, tmp_path, base):
     assert "first" in report.ids
     assert "second" not in report.ids
     assert [one.source for one in report.skipped] == ["second"]
+
+
+def test_a_damaged_log_of_ours(hf, tmp_path):
+    """What is whole comes in and the rest is told; what it allows is not allowed here."""
+    record_whole(tmp_path / "other")
+    path = tmp_path / "other" / "sessions" / "first" / "events.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[3] = lines[3][:20] + b"XX" + lines[3][22:]
+    path.write_bytes(b"\n".join(lines))
+    report = hf.import_all([path.parent])
+    [row] = report.sessions
+    assert (row.outcome, report.errors) == ("imported", [])
+    assert "damaged" in row.problems[0]
+    with hf.session("first", repair="auto") as session:
+        assert session.state.permissions.allowlist == []
+
+
+def test_a_damaged_archive_of_ours(hf, tmp_path):
+    """It is named where nothing of it can be read."""
+    record_whole(tmp_path / "other")
+    path = tmp_path / "other" / "sessions" / "third" / "events.jsonl.zst"
+    path.write_bytes(path.read_bytes()[:40])
+    report = hf.import_all([tmp_path / "other"])
+    assert sorted(report.ids) == ["first", "second"]
+    assert [one.source for one in report.skipped] == ["sessions/third/events.jsonl.zst"]

@@ -58,6 +58,8 @@ def is_own_folder(source: Source) -> bool:
         return False
     names = [name for name in _LOGS if source.has(name)]
     if names:
+        if not source.head(names[0]) and source.size(names[0]):
+            source.pass_over(names[0], "the log is compressed, and damaged at its beginning")
         return _begins(source, names[0])
     return source.has(_BASE) and source.has("base.jsonl") and _begins(source, "base.jsonl")
 

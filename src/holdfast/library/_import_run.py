@@ -198,7 +198,7 @@ def _disarm(facade: Any, id: str, name: str) -> None:
         state.tools.priorities,
     )
     if any(acting):
-        with facade.session(id, resume="always") as session:
+        with facade.session(id, resume="always", repair="auto") as session:
             session.append("imported", {"format": BUNDLE, "source": name})
 
 

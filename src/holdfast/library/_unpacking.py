@@ -84,6 +84,9 @@ class _Checked:
         for event in events:
             check_format(event)
         self.events = len(events)
+        lost = self.log.count(b"\n") - len(events)
+        if lost > 0:
+            self.problems.append(f"{lost:,} lines of the log are damaged; all others are readable")
         fold = self._check_snapshots(events)
         permissions = fold.state.permissions
         self.approves = bool(permissions.approvals or permissions.allowlist)
@@ -175,5 +178,6 @@ def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
 
 def _revoke(library: Holdfast, id: str) -> None:
     """What a file allows is not allowed here."""
-    with library.session(id, resume="always") as session:
+    # A damaged log is mended, here in the copy: else what it allows would wait for a repair.
+    with library.session(id, resume="always", repair="auto") as session:
         session.append(Event.make("permission", {"approvals": {}, "allowlist": []}))
