@@ -189,3 +189,28 @@ def test_closed_store_can_be_used_again():
     assert store.exists(KEY)
     store.close()
     assert disk.open_count == 0
+
+
+def test_a_stamp_changes_with_the_log(tmp_path):
+    """What is told of a log without opening it is another after every change, or nothing."""
+    store = FileStore(str(tmp_path / "store"))
+    assert store.stamp("sessions/a") is None
+    epoch = store.lease("sessions/a").acquire("me", 60_000)
+    log = store.log("sessions/a")
+    log.append(b"one\n", 0, 1, epoch)
+    first = store.stamp("sessions/a")
+    log.append(b"two\n", 1, 1, epoch)
+    assert store.stamp("sessions/a") != first
+    assert first.size == 4
+    log.close()
+    assert store.stamp("sessions/b") is None
+
+
+def test_documents_that_may_be_there(tmp_path):
+    """A folder that is not there holds nothing; where it cannot be seen there may be something."""
+    store = FileStore(str(tmp_path / "store"))
+    assert store.may_hold("sessions/a", "snapshots")
+    store.documents("sessions/a").put("snapshots/1", b"data")
+    assert store.may_hold("sessions/a", "snapshots")
+    assert not store.may_hold("sessions/a", "others")
+    assert not store.may_hold("sessions/b", "snapshots")

@@ -46,7 +46,7 @@ _MASK = (1 << 31) - 1
 # Ranges of blocks of 4 KB; of an index with more of them only some are looked at.
 _BLOCKS_SHIFT = 10
 _RANGES_MAX = 16
-_SAID_SHIFT = 14
+_SAID_SHIFT = 12
 _RANGES_LOOKED_AT = 2
 
 # Odd factors: no single bit can change without changing the sum.
@@ -122,7 +122,9 @@ def check_said(connection: Connection) -> None:
     """Raise IndexDamaged unless it is as it was written; of much only a part is looked at."""
     query = "SELECT place, total FROM sums WHERE kind = ? AND total != 0"
     kept = dict(connection.execute(query, (SAID,)).fetchall())
-    bounds = connection.execute("SELECT min(id), max(id) FROM said").fetchone()
+    bounds = connection.execute(
+        "SELECT (SELECT min(id) FROM said), (SELECT max(id) FROM said)"
+    ).fetchone()
     if bounds[0] is None:
         if kept:
             raise IndexDamaged("what was said")

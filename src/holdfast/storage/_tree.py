@@ -49,17 +49,15 @@ class Tree:
         return self._walk(start, parts, create=create)
 
     def node_below(self, path: str) -> Node | None:
-        """What is at a path below the root, if it is there and can be looked at.
+        """What is at a path below the root, which must be open; None if nothing is.
 
-        Only to compare it with an earlier look: a symlink on the way is followed.
+        Only to compare it with an earlier look: a symlink on the way is followed. Raises OSError
+        where it cannot be seen.
         """
         with self._lock:
             if self._root is None:
-                return None
-            try:
-                return self.disk.node_at(path, self._root)
-            except OSError:
-                return None
+                raise FileNotFoundError(self.path)
+            return self.disk.node_at(path, self._root)
 
     @contextmanager
     def opened(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int | None]:

@@ -289,6 +289,13 @@ class Store(ABC):
         """
         return None
 
+    def may_hold(self, key: str, folder: str) -> bool:
+        """Whether a key may have documents in a folder; False only where that is certain.
+
+        Quicker than asking for their names, for whoever asks about all keys.
+        """
+        return True
+
     def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
         """What may have changed in a folder of keys since ``mark``, and the mark of now.
 

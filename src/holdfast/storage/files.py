@@ -137,8 +137,18 @@ class FileStore(Store):
 
     def stamp(self, key: str) -> Stamp | None:
         """Of a plain log; one of another form is not told quickly."""
-        node = self._tree.node_below(f"{key}/{LOG_NAME}")
+        try:
+            node = self._tree.node_below(f"{key}/{LOG_NAME}")
+        except OSError:
+            return None
         return None if node is None else Stamp(node.inode, node.size, node.modified)
+
+    def may_hold(self, key: str, folder: str) -> bool:
+        """By one look at the folder, without opening any."""
+        try:
+            return self._tree.node_below(f"{key}/{folder}") is not None
+        except OSError:
+            return True
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
         """One look at the directory above them; the marks are inodes."""
