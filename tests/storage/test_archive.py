@@ -384,3 +384,22 @@ def test_a_branch_without_its_beginning_is_damaged(tmp_path):
     assert [store.log(key).damage() for key in (KEY, "sessions/b", "sessions/c")] == ["", "", ""]
     (tmp_path / "store/sessions/b/base.jsonl").unlink()
     assert store.log("sessions/b").damage().startswith("4 bytes are missing")
+
+
+def test_replacing_an_archived_log_is_another_generation_whatever_inodes_are_free(tmp_path):
+    """The mark of a generation is an inode, and the archive's must not be given out again."""
+    store = FileStore(tmp_path / "store")
+    lease, log = store.lease("sessions/a"), store.log("sessions/a")
+    for number in range(40):
+        epoch = lease.acquire("me", 0)
+        log.replace([b"%d\n" % number], epoch)
+        log.close()
+        lease.release()
+        store.archive("sessions/a")
+        before = log.generation()
+        epoch = lease.acquire("me", 0)
+        log.replace([b"other %d\n" % number], epoch)
+        assert log.generation() != before
+        log.close()
+        lease.release()
+    store.close()

@@ -46,10 +46,13 @@ class FileForms:
         """Another log in the place of the old one, which gets a name in quarantine first."""
         with self._tree.opened(self._parts, create=True) as directory:
             assert directory is not None
-            self._make_plain(directory)
-            with self._new_file(directory, _NEW_LOG_NAME, chunks):
-                self._quarantine(LOG_NAME, "generation", directory)
-                self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
+            # Held open: a file that goes could give its inode, which is the generation's mark, to
+            # the very file that takes its place.
+            with open_parts(self._disk, directory) or contextlib.nullcontext():
+                self._make_plain(directory)
+                with self._new_file(directory, _NEW_LOG_NAME, chunks):
+                    self._quarantine(LOG_NAME, "generation", directory)
+                    self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
             self._tree.sync(self._parts)
 
     def make_plain(self, size: int | None = None) -> None:
