@@ -214,3 +214,18 @@ def test_documents_that_may_be_there(tmp_path):
     assert store.may_hold("sessions/a", "snapshots")
     assert not store.may_hold("sessions/a", "others")
     assert not store.may_hold("sessions/b", "snapshots")
+
+
+def test_a_part_of_a_log(tmp_path):
+    """Bytes of a plain log are read at once; of what is no plain log nothing is."""
+    store = FileStore(str(tmp_path / "store"))
+    assert store.read_part("sessions/a", 0, 10) is None
+    epoch = store.lease("sessions/a").acquire("me", 60_000)
+    log = store.log("sessions/a")
+    log.append(b"one\ntwo\n", 0, 2, epoch)
+    log.close()
+    assert store.read_part("sessions/a", 4, 3) == b"two"
+    assert store.read_part("sessions/a", 4, 100) == b"two\n"
+    assert store.read_part("sessions/a", 100, 100) == b""
+    store.documents("sessions/b").put("other", b"data")
+    assert store.read_part("sessions/b", 0, 10) is None

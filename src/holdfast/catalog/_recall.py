@@ -8,7 +8,7 @@ What was read is remembered for as long as the store says that the log is the sa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -31,6 +31,7 @@ _END_BYTES = 11
 _DIGITS = 8
 # Lines may be a little longer or shorter than the index thought.
 _SLACK_BYTES = 1 << 12
+_QUICK_BYTES = 1 << 13
 _BLOB_MARK = b'"$blob":'
 _KEPT_MAX = 512
 _KEPT_CHARS_MAX = 1 << 13
@@ -86,12 +87,19 @@ class Recaller:
         key: Callable[[int], str | None],
         hint: bytes | None = None,
         memory: Memory | None = None,
+        expect: Callable[[Iterable[int]], None] | None = None,
     ) -> None:
         self._store = store
+        self._expect = expect
         self._key = key
         self._hint = hint
         self._memory = Memory() if memory is None else memory
         self._part = _Part(-1, 0, b"")
+
+    def expect(self, sessions: Iterable[int]) -> None:
+        """Be told of which sessions events will be asked for, so that they can be got at once."""
+        if self._expect is not None:
+            self._expect(sessions)
 
     def recall(self, found: Found) -> Recalled | None:
         """What the event says; None if it is not in the log, or not as it was written."""
@@ -110,10 +118,9 @@ class Recaller:
 
     def _read(self, key: str, found: Found) -> Recalled | None:
         try:
-            log = self._store.log(key)
             if found.last is not None:
-                return _streamed(log, found)
-            event = self._event(log, found)
+                return _streamed(self._store.log(key), found)
+            event = self._event(key, found)
             if event is None:
                 return None
             if _BLOB_MARK in bytes(event.raw):
@@ -123,9 +130,12 @@ class Recaller:
             return None
         return None if said is None else Recalled(said, event.timestamp, fold(said.text))
 
-    def _event(self, log: Log, found: Found) -> Event | None:
+    def _event(self, key: str, found: Found) -> Event | None:
         """The event, by the quick way where its line is one of ours, else by reading the log."""
-        line = self._line(log, found)
+        line = self._quick_line(key, found)
+        log = self._store.log(key) if line is None else None
+        if log is not None:
+            line = self._line(log, found)
         if line is not None:
             before, line = line[:_END_BYTES], line[_END_BYTES:]
             if self._hint is not None and not _may_hold(line, self._hint):
@@ -133,7 +143,19 @@ class Recaller:
             event = _verified(before, line)
             if event is not None and event.seq == found.seq:
                 return event
+        log = self._store.log(key) if log is None else log
         return next(read_range(log, start=found.seq, stop=found.seq + 1), None)
+
+    def _quick_line(self, key: str, found: Found) -> bytes | None:
+        """The same as ``_line``, if it is where the index says and not long."""
+        if found.session == self._part.session:
+            return None  # one of several: then more of the log is read at once
+        start = max(0, found.place - _END_BYTES)
+        data = self._store.read_part(key, start, _QUICK_BYTES)
+        if data is None:
+            return None
+        self._part = _Part(found.session, start, data)
+        return _cut(self._part, b'{"seq":%d,' % found.seq)
 
     def _line(self, log: Log, found: Found) -> bytes | None:
         """The line with the end of the one before it (zeros before the first); None if not met."""

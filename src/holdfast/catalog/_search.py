@@ -129,6 +129,7 @@ def _search(pages: Pages, query: Query, recaller: Recaller, limit: int | None) -
     for page in pages(query):
         newest = max(row.time for row in page) if newest is None else newest
         scored = sorted(((_score(row, newest), row) for row in page), key=_best_first)
+        recaller.expect(row.session for _, row in scored[:limit])
         for score, row in scored:
             if limit is not None and len(finds) >= limit:
                 break

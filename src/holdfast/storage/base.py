@@ -289,6 +289,13 @@ class Store(ABC):
         """
         return None
 
+    def read_part(self, key: str, start: int, size: int) -> bytes | None:
+        """Some bytes of a log, read quickly; None where only the log itself can be asked.
+
+        Raises what reading the log would.
+        """
+        return None
+
     def may_hold(self, key: str, folder: str) -> bool:
         """Whether a key may have documents in a folder; False only where that is certain.
 

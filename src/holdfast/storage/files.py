@@ -22,7 +22,7 @@ from holdfast.storage._file_log import LOG_NAME, FileLog
 from holdfast.storage._file_parts import Look, look, open_parts
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._touched import Touched
-from holdfast.storage._tree import Tree, remove_tree, translation
+from holdfast.storage._tree import Tree, let_go, remove_tree, translation
 from holdfast.storage.base import (
     Capabilities,
     Changes,
@@ -142,6 +142,23 @@ class FileStore(Store):
         except OSError:
             return None
         return None if node is None else Stamp(node.inode, node.size, node.modified)
+
+    def read_part(self, key: str, start: int, size: int) -> bytes | None:
+        """Of a plain log, without a look at what else there is."""
+        with (
+            translation(f"reading {key}"),
+            self._tree.opened(_parts(key)) as directory,
+        ):
+            if directory is None:
+                return None
+            try:
+                descriptor = self._disk.open_read(LOG_NAME, directory)
+            except FileNotFoundError:
+                return None
+            try:
+                return self._disk.read_at(descriptor, size, start)
+            finally:
+                let_go(self._disk, descriptor)
 
     def may_hold(self, key: str, folder: str) -> bool:
         """By one look at the folder, without opening any."""
