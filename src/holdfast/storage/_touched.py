@@ -121,12 +121,11 @@ class Touched:
 
     def _glance(self, parts: tuple[str, ...]) -> tuple[Node | None, Node | None]:
         """The folder of the keys, and the file."""
-        with self._tree.opened(()) as root:
-            if root is None:
-                return None, None
-            file = self._disk.node_at(_NAME, root)
-            if len(parts) == 1:
-                return self._disk.node_at(parts[0], root), file
+        if self._tree.root(create=False) is None:
+            return None, None
+        file = self._tree.node_below(_NAME)
+        if len(parts) == 1:
+            return self._tree.node_below(parts[0]), file
         with self._tree.opened(parts[:-1]) as above:
             return None if above is None else self._disk.node_at(parts[-1], above), file
 
