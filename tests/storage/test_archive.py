@@ -403,3 +403,22 @@ def test_replacing_an_archived_log_is_another_generation_whatever_inodes_are_fre
         log.close()
         lease.release()
     store.close()
+
+
+def test_replacing_a_branch_is_another_generation_whatever_inodes_are_free(tmp_path):
+    """The same for the small file by which a branch is known."""
+    store = FileStore(tmp_path / "store")
+    lease = store.lease("sessions/a")
+    log = store.log("sessions/a")
+    log.append(b"1\n", 0, 1, lease.acquire("me", 0))
+    log.close()
+    lease.release()
+    for number in range(40):
+        key = f"sessions/b{number}"
+        store.branch("sessions/a", key, 2)
+        other, lease = store.log(key), store.lease(key)
+        before = other.generation()
+        other.replace([], lease.acquire("me", 0))
+        assert other.generation() != before
+        lease.release()
+    store.close()

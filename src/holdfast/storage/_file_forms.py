@@ -46,14 +46,25 @@ class FileForms:
         """Another log in the place of the old one, which gets a name in quarantine first."""
         with self._tree.opened(self._parts, create=True) as directory:
             assert directory is not None
-            # Held open: a file that goes could give its inode, which is the generation's mark, to
-            # the very file that takes its place.
-            with open_parts(self._disk, directory) or contextlib.nullcontext():
+            with self._held(directory):
                 self._make_plain(directory)
                 with self._new_file(directory, _NEW_LOG_NAME, chunks):
                     self._quarantine(LOG_NAME, "generation", directory)
                     self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
             self._tree.sync(self._parts)
+
+    @contextmanager
+    def _held(self, directory: int) -> Iterator[None]:
+        """Keep open what tells this generation of the log from others by its inode.
+
+        A file that goes could otherwise give its inode to the very file that takes its place.
+        """
+        with contextlib.ExitStack() as held:
+            for name in (LOG_NAME, ARCHIVE_NAME, BASE_NAME):
+                if self._disk.node_at(name, directory) is not None:
+                    descriptor = self._disk.open_read(name, directory)
+                    held.callback(let_go, self._disk, descriptor)
+            yield
 
     def make_plain(self, size: int | None = None) -> None:
         """The log as one file of its own, or only its first bytes."""
