@@ -8,7 +8,7 @@ from holdfast.storage.postgres import PostgresStore
 from holdfast.testing import StoreContract
 
 
-@pytest.mark.contract("C01-C57")
+@pytest.mark.contract("C01-C76")
 class TestPostgresStore(StoreContract):
     """Every numbered promise, in one schema of a database."""
 

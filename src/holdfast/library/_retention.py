@@ -212,8 +212,7 @@ class Retention(Trash):
 
     def _old_snapshots(self, id: str, before: int) -> builtins.list[int]:
         """Snapshots beyond their age, without the newest, which is of use."""
-        # Most sessions have none or one: then there is nothing to open.
-        if len(Snapshots(self._store.documents(session_key(id))).seqs()) <= 1:
+        if not self._store.may_hold(session_key(id), "snapshots"):
             return []
         return [
             info.seq for info in self.snapshots(id)[1:] if not info.whole or info.taken_at < before

@@ -66,18 +66,9 @@ class FileDocuments(Documents):
         if folder and not is_document_name(folder):
             return []
         parts = (*self._parts, *folder.split("/")) if folder else self._parts
-        if folder and self._is_missing(parts):
-            return []
         with translation("listing documents"):
             found = self._walk(parts, folder + slash)
             return sorted(name for name in found if name.startswith(prefix))
-
-    def _is_missing(self, parts: tuple[str, ...]) -> bool:
-        """Whether one look shows that there is no such folder: most sessions have none."""
-        try:
-            return self._tree.node_below("/".join(parts)) is None
-        except OSError:
-            return False
 
     def delete(self, name: str) -> bool:
         """Unlink and sync the directory."""
