@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCKS := requirements-dev.lock requirements-model.lock
+# Many tests wait for servers, locks and terminals rather than for a processor.
+WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
@@ -20,7 +22,7 @@ chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model
 	@$(BIN)/holdfast chat $(CHAT_ARGS)
 
 test: lint types  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
-	$(BIN)/pytest --numprocesses=auto --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
 
@@ -42,10 +44,10 @@ bench-recovery: $(READY)  ## Compare repair functions of other frameworks with o
 	$(BIN)/python -m bench.recovery
 
 fuzz: $(READY)  ## The property tests with many more examples: an hour and more (PYTEST_ARGS to choose)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --numprocesses=auto --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/model tests/replay tests/storage)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/model tests/replay tests/storage)
 
 torture: $(READY)  ## The whole crash campaign: every state, every position, 20,000 kills
-	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=auto --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash)
+	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash)
 
 test-peers: $(READY)  ## Real coding agents resume what is exported (downloads about 1 GB of npm packages once)
 	PEERS=all $(BIN)/pytest -m peers --durations=0 $(or $(PYTEST_ARGS),tests/formats/test_peers.py)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,8 +20,12 @@ def write(path, *texts):
     """A message list."""
     messages = [{"role": "user", "content": text} for text in texts]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"id": path.stem, "title": path.stem.title(), "messages": messages}))
-    return path
+    # At once: a watch that looks in between would tell of a file that is cut short.
+    aside = path.parent.parent / f"{path.name}.aside"
+    aside.write_text(
+        json.dumps({"id": path.stem, "title": path.stem.title(), "messages": messages})
+    )
+    return aside.replace(path)
 
 
 @pytest.fixture
@@ -182,7 +187,11 @@ def test_a_watch(store_root, talk, tmp_path):
         "0.05",
         "--json",
     ]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, cwd=tmp_path) as process:
+    with (
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE, cwd=tmp_path) as process,
+        contextlib.ExitStack() as end,
+    ):
+        end.callback(process.kill)  # a failure here must not wait for what never ends
         [first] = _wait(process, 1)
         assert (first["outcome"], first["foreign_id"]) == ("imported", "talk")
         write(talk, "hello", "and more")
