@@ -219,6 +219,8 @@ def seaweed_server():
             "-s3",
             f"-s3.port={port}",
             f"-s3.port.grpc={free_port()}",
+            # These have fixed ports otherwise, which two servers cannot share.
+            *("-s3.port.iceberg=0", "-s3.port.lance=0"),
             *(f"-{name}.port={number}" for name, number in others.items()),
             *(f"-{name}.port.grpc={free_port()}" for name in others),
             "-volume.max=20",
