@@ -36,7 +36,7 @@ STEPS = (
 @pytest.fixture(scope="module")
 def checker():
     """One for all: a state of the disk that was opened once need not be opened again."""
-    return Checker(stride=1 if FULL else 96)
+    return Checker(stride=1 if FULL else 192)
 
 
 def violations(checker, base, operations, modes=("power", "kill"), **options):
@@ -51,7 +51,7 @@ def violations(checker, base, operations, modes=("power", "kill"), **options):
 @pytest.mark.parametrize("operations", WORKLOADS, ids=" ".join)
 def test_crash_in_another_form(checker, operations):
     """Whenever it stops: each log is whole in the one form or the other, and goes on."""
-    step = 1 if FULL else 16
+    step = 1 if FULL else 40
     assert list(violations(checker, "existing", operations, step=step)) == []
 
 
@@ -116,7 +116,7 @@ def test_no_fault_is_no_error_in_forms():
 @pytest.mark.parametrize("call", [*WRITING_CALLS, "scan", "read_at", "open_read"])
 def test_call_fails_in_another_form(checker, call, name):
     """Each use of each call fails once: a documented error, no damage, and nothing is lost."""
-    stride = 1 if FULL or call not in ("read_at", "open_lock", "lock", "write") else 5
+    stride = 1 if FULL else 11 if call in ("read_at", "open_lock", "lock", "write") else 3
     nth = 1 if name == "EIO" else 1 + stride // 2
     while run_with(checker, call=call, nth=nth, errno=getattr(errno, name)):
         nth += stride
@@ -141,7 +141,7 @@ def test_disk_fails_for_good_in_another_form(checker):
     """From some call on nothing works any more: errors, and afterwards nothing is lost."""
     nth = 1
     while run_with(checker, nth=nth, errno=errno.EIO, persistent=True):
-        nth += 1 if FULL else 97
+        nth += 1 if FULL else 197
     assert nth > 500
 
 
@@ -150,5 +150,5 @@ def test_interrupted_in_another_form(checker):
     nth = 1
     expected = (HoldfastError, KeyboardInterrupt)
     while run_with(checker, expected, nth=nth, interrupt=KeyboardInterrupt):
-        nth += 1 if FULL else 31
+        nth += 1 if FULL else 61
     assert nth > 500
