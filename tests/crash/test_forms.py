@@ -117,10 +117,10 @@ def test_no_fault_is_no_error_in_forms():
 def test_call_fails_in_another_form(checker, call, name):
     """Each use of each call fails once: a documented error, no damage, and nothing is lost."""
     stride = 1 if FULL else 11 if call in ("read_at", "open_lock", "lock", "write") else 3
-    nth = 1 if name == "EIO" else 1 + stride // 2
+    nth = 1
     while run_with(checker, call=call, nth=nth, errno=getattr(errno, name)):
         nth += stride
-    assert nth > stride
+    assert nth > 1, "the scenario never uses this call"
 
 
 @pytest.mark.parametrize("name", ["EMLINK", "EXDEV", "EPERM", "EOPNOTSUPP"])
