@@ -177,13 +177,15 @@ class Catalog:
                 index = self._emptied()
 
     def _emptied(self) -> Index:
-        index = self._opened()
         try:
+            index = self._opened()
             if index is self._lent:
                 index.clear()
                 return index
         except IndexRefused as error:
             self._give_up_lent(error)
+        except _troubles():
+            pass  # whatever is wrong with it: it is about to go
         self._remake()
         self._mended -= 1  # that was asked for
         return self._opened()
