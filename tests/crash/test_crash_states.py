@@ -14,7 +14,7 @@ SCANTY = 4  # states of a workload whose recovery is crashed in its turn, on a p
 @pytest.fixture(scope="module")
 def checker():
     """One for all: a state of the disk that was opened once need not be opened again."""
-    return Checker(stride=1 if FULL else 48)
+    return Checker(stride=1 if FULL else 72)
 
 
 def workloads(base, first):

@@ -36,7 +36,7 @@ STEPS = (
 @pytest.fixture(scope="module")
 def checker():
     """One for all: a state of the disk that was opened once need not be opened again."""
-    return Checker(stride=1 if FULL else 192)
+    return Checker(stride=1 if FULL else 480)
 
 
 def violations(checker, base, operations, modes=("power", "kill"), **options):
