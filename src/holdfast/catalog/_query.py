@@ -20,7 +20,7 @@ from functools import cached_property, lru_cache
 
 import msgspec
 
-from holdfast.catalog._folding import WORD, fold, words_of
+from holdfast.catalog._folding import NO_WORD, WORD, fold, words_of
 
 __all__ = ["FTS5", "QUERY_CHARS_MAX", "TERMS_MAX", "Fts5", "Query", "Term", "read_query"]
 
@@ -94,7 +94,7 @@ class Term(msgspec.Struct, frozen=True):
     def pattern(self) -> str:
         """A regular expression that finds the term in folded text."""
         if self.literal is None:
-            parts, between = self.words, rf"[^{WORD[1:-1]}]+"
+            parts, between = self.words, f"{NO_WORD}+"
         else:
             parts, between = tuple(self.literal.split()), r"\s+"
         first, *rest = map(re.escape, parts)
