@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,11 @@ class Flusher:
     forked child.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gather_s: float = 0.0) -> None:
+        # For a store where one sync serves all logs: while several ask at a time, wait so long for
+        # more of them. One that is alone never waits.
+        self._gather_s = gather_s
+        self._served = 1
         self._waiting: dict[int, tuple[Log, list[Future[None]]]] = {}
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -82,7 +87,19 @@ class Flusher:
 
     def _run(self) -> None:
         while self._wait():
+            self._gather()
             self._serve_waiting()
+
+    def _gather(self) -> None:
+        """Wait a moment for others, if there were others the last time."""
+        until = time.monotonic() + self._gather_s
+        with self._condition:
+            while self._served > 1 and len(self._waiting) < 2 * self._served:
+                left = until - time.monotonic()
+                if left <= 0 or self._closed:
+                    break
+                self._condition.wait(left)
+            self._served = len(self._waiting)
 
     def _wait(self) -> bool:
         """Wait for work; False if there will be none."""

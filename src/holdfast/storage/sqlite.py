@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SQLiteStore"]
 
+# About what a sync takes; nobody waits for it who is alone.
+_GATHER_S = 0.004
+
 
 class SQLiteStore(Store):
     """One database file, shared by many processes of one machine."""
@@ -71,7 +74,7 @@ class SQLiteStore(Store):
         self.path = self.database.path
         self.url = f"sqlite://{self.path}"
         self.renewer = Renewer(self._renew_all)
-        self._flusher = Flusher()
+        self._flusher = Flusher(_GATHER_S)
 
     @property
     def identity(self) -> str:
