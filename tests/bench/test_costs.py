@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -100,6 +101,8 @@ def _calls(session, first):
 
     steps = [step(first + number) for number in range(8)]
     call = None
+    gc.collect()
+    gc.disable()  # what others left behind would be finalised, and counted, here
     sys.setprofile(count)
     try:
         for one in steps:
@@ -107,6 +110,7 @@ def _calls(session, first):
             messages = session.messages("anthropic")
     finally:
         sys.setprofile(None)
+        gc.enable()
     assert messages
     return seen
 
