@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import Conflict
+from holdfast.storage._names import etag_of
 from holdfast.storage._tree import Tree, let_go, translation
 from holdfast.storage.base import (
     CHUNK_BYTES,
@@ -51,14 +52,14 @@ class FileDocuments(Documents):
                 self._tree.sync(folder)
             else:
                 self._put_unsynced(folder, leaf, data)
-        return _etag(data)
+        return etag_of(data)
 
     def get(self, name: str) -> tuple[bytes, str] | None:
         """The bytes of the file."""
         folder, leaf = self._split(name)
         with translation(f"reading {name}"), self._tree.opened(folder) as directory:
             data = None if directory is None else self._read(leaf, directory)
-        return None if data is None else (data, _etag(data))
+        return None if data is None else (data, etag_of(data))
 
     def names(self, prefix: str = "") -> list[str]:
         """The files below the key's directory that are documents; only the folder asked for."""
@@ -264,9 +265,3 @@ class FileDocuments(Documents):
                     yield from self._walk((*parts, name), f"{prefix}{name}/")
                 else:
                     yield prefix + name
-
-
-def _etag(data: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()[:32]

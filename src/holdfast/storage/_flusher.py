@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Flusher"]
 
+_BATCHES_REMEMBERED = 4
+_GATHER_STEPS_MAX = 10
+
 
 class Flusher:
     """Collects requests while a sync is under way and serves them all with the next one.
@@ -24,10 +28,11 @@ class Flusher:
     """
 
     def __init__(self, gather_s: float = 0.0) -> None:
-        # For a store where one sync serves all logs: while several ask at a time, wait so long for
-        # more of them. One that is alone never waits.
+        # For a store where one sync serves all logs: those who asked lately are waited for, as long
+        # as one of them comes in so many seconds. One that is alone never waits.
         self._gather_s = gather_s
-        self._served = 1
+        self._served: deque[frozenset[int]] = deque(maxlen=_BATCHES_REMEMBERED)
+        self._wanted = 1
         self._waiting: dict[int, tuple[Log, list[Future[None]]]] = {}
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -52,7 +57,8 @@ class Flusher:
                 part.add_done_callback(parts.one_done)
                 self._waiting.setdefault(id(log), (log, []))[1].append(part)
             started = self._start()
-            self._condition.notify()
+            if len(self._waiting) >= self._wanted:
+                self._condition.notify()
         if not started:
             self._serve_waiting()
         return result
@@ -91,15 +97,16 @@ class Flusher:
             self._serve_waiting()
 
     def _gather(self) -> None:
-        """Wait a moment for others, if there were others the last time."""
-        until = time.monotonic() + self._gather_s
+        """Wait a moment for those who asked lately, if there are others."""
+        until = time.monotonic() + self._gather_s * _GATHER_STEPS_MAX
         with self._condition:
-            while self._served > 1 and len(self._waiting) < 2 * self._served:
-                left = until - time.monotonic()
-                if left <= 0 or self._closed:
-                    break
-                self._condition.wait(left)
-            self._served = len(self._waiting)
+            self._wanted = len(frozenset(self._waiting).union(*self._served))
+            come = 0
+            while come < len(self._waiting) < self._wanted and not self._closed:
+                come = len(self._waiting)
+                self._condition.wait(min(self._gather_s, max(0.0, until - time.monotonic())))
+            self._wanted = 1
+            self._served.append(frozenset(self._waiting))
 
     def _wait(self) -> bool:
         """Wait for work; False if there will be none."""

@@ -12,10 +12,11 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from holdfast.errors import Fenced, Locked
 from holdfast.storage.base import Lease
 from holdfast.storage.disk import Disk, forks
 
-__all__ = ["Holder", "Renewer", "this_holder"]
+__all__ = ["Holder", "Renewer", "locked", "stale", "this_holder"]
 
 _RENEWALS_PER_TERM = 3
 
@@ -69,6 +70,23 @@ def this_holder(owner: str) -> Holder:
     disk, pid = Disk(), os.getpid()
     host = os.uname().nodename
     return Holder(pid, host, owner[:100], disk.process_space(), disk.process_start(pid))
+
+
+def locked(key: str, holder: Holder) -> Locked:
+    """What is told of a key that another one has."""
+    session_id = key.rpartition("/")[2]
+    return Locked(
+        f"session {session_id} is open for writing in process {holder.pid} on {holder.host}",
+        session_id=session_id,
+        pid=holder.pid,
+        host=holder.host,
+    )
+
+
+def stale(key: str) -> Fenced:
+    """What a writer gets whose time is over."""
+    session_id = key.rpartition("/")[2]
+    return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
 
 
 class _Kept(NamedTuple):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from holdfast.errors import Conflict, Fenced, Locked, StoreError
+from holdfast.errors import Conflict, StoreError
 from holdfast.model import fold_id
-from holdfast.storage._holders import Holder, Renewer, this_holder
+from holdfast.storage._holders import Holder, Renewer, locked, stale, this_holder
+from holdfast.storage._names import etag_of, folder_of
 from holdfast.storage._postgres_link import Link
 from holdfast.storage._sending import Packet, Sender, SendingLog, joined
 from holdfast.storage._zstd import unpacked
@@ -25,11 +25,9 @@ __all__ = [
     "PostgresLease",
     "PostgresLog",
     "check_free",
-    "etag_of",
     "made_and_locked",
     "renew",
     "send",
-    "stale",
     "unarchive",
     "whole_log",
     "write_pieces",
@@ -184,7 +182,7 @@ async def made(connection: Connection, key: str) -> UUID:
                 "INSERT INTO names (key, folder, folded, id) VALUES ($1, $2, $3, $4)"
                 " ON CONFLICT (key) DO NOTHING RETURNING id",
                 key,
-                key.rpartition("/")[0] + "/",
+                folder_of(key),
                 fold_id(key),
                 id,
             )
@@ -211,17 +209,6 @@ async def put_document(connection: Connection, id: UUID, name: str, data: bytes)
         etag_of(data),
         bytes(data),
     )
-
-
-def etag_of(data: bytes) -> str:
-    """The etag of a document."""
-    return hashlib.sha256(data).hexdigest()[:32]
-
-
-def stale(key: str) -> Fenced:
-    """What a writer gets whose time is over."""
-    session_id = key.rpartition("/")[2]
-    return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
 
 
 class PostgresLog(SendingLog):
@@ -465,13 +452,7 @@ def check_free(key: str, head: Any) -> None:
         return
     holder = Holder.from_bytes(bytes(head["holder"]))
     if not holder.is_gone():
-        session_id = key.rpartition("/")[2]
-        raise Locked(
-            f"session {session_id} is open for writing in process {holder.pid} on {holder.host}",
-            session_id=session_id,
-            pid=holder.pid,
-            host=holder.host,
-        )
+        raise locked(key, holder)
 
 
 def renew(link: Link, held: dict[str, tuple[int, int]]) -> set[str]:

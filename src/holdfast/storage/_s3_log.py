@@ -23,11 +23,12 @@ from uuid import uuid4
 import msgspec
 
 from holdfast.errors import Damaged, Fenced, HoldfastError, StoreError
+from holdfast.storage._holders import stale
 from holdfast.storage._s3_objects import Listed, Objects
 from holdfast.storage._sending import Packet
 from holdfast.storage._zstd import packed, unpacked
 
-__all__ = ["HEAD_BYTES", "Head", "Pieces", "Sealed", "stale"]
+__all__ = ["HEAD_BYTES", "Head", "Pieces", "Sealed"]
 
 _MAGIC = b"HFL1"
 HEAD_BYTES = 24
@@ -425,12 +426,6 @@ def _next(pieces: list[Piece]) -> int:
 
 def _end(pieces: list[Piece]) -> int:
     return pieces[-1].start + pieces[-1].size if pieces else 0
-
-
-def stale(key: str) -> Fenced:
-    """What a writer gets whose time is over."""
-    session_id = key.rpartition("/")[2]
-    return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
 
 
 def _framed(epoch: int, data: bytes) -> bytes:

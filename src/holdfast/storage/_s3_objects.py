@@ -143,18 +143,6 @@ class Objects:
 
         return self._tried(work)
 
-    def get_part(self, path: str, start: int, stop: int) -> bytes | None:
-        """Some bytes of an object; None if it is not there."""
-        from obstore import get_range
-
-        def work() -> bytes | None:
-            try:
-                return bytes(get_range(self._bucket, path, start=start, end=stop))
-            except FileNotFoundError:
-                return None
-
-        return self._tried(work)
-
     def list(self, prefix: str, after: str | None = None) -> Iterator[Listed]:
         """The objects whose path begins with ``prefix``, in order, those after a path only."""
         from obstore import list as list_objects

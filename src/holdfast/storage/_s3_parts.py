@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import time
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -11,9 +10,10 @@ from uuid import uuid4
 
 import msgspec
 
-from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError, Locked
-from holdfast.storage._holders import Holder, Renewer, this_holder
-from holdfast.storage._s3_log import Pieces, Sealed, stale
+from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError
+from holdfast.storage._holders import Holder, Renewer, locked, stale, this_holder
+from holdfast.storage._names import etag_of
+from holdfast.storage._s3_log import Pieces, Sealed
 from holdfast.storage._s3_names import Names
 from holdfast.storage._s3_objects import Objects
 from holdfast.storage._sending import Sender, SendingLog
@@ -70,14 +70,7 @@ def check_free(objects: Objects, key: str, folder: str) -> None:
     now = objects.now(f"clock/{uuid4().hex[:2]}")
     if now > since + found.ttl_ms + _GRAIN_MS:
         return
-    session_id = key.rpartition("/")[2]
-    raise Locked(
-        f"session {session_id} is open for writing in process {found.holder.pid}"
-        f" on {found.holder.host}",
-        session_id=session_id,
-        pid=found.holder.pid,
-        host=found.holder.host,
-    )
+    raise locked(key, found.holder)
 
 
 def renew_one(objects: Objects, folder: str, epoch: int, ttl_ms: int) -> bool:
@@ -294,8 +287,3 @@ class ObjectLease(Lease):
         """Keep it for ever: what it is for is about to go."""
         self._held = None
         self._store.renewer.let_go(self)
-
-
-def etag_of(data: bytes) -> str:
-    """The etag of a document."""
-    return hashlib.sha256(data).hexdigest()[:32]

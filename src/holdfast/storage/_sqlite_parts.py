@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict, StoreError
-from holdfast.storage._holders import Holder, Renewer, this_holder
+from holdfast.storage._holders import Holder, Renewer, stale, this_holder
+from holdfast.storage._names import etag_of
 from holdfast.storage._sqlite_rows import (
     READ,
     check_free,
     describe,
-    etag_of,
     fenced_row,
     forget_pieces,
     insert_frames,
@@ -25,7 +25,6 @@ from holdfast.storage._sqlite_rows import (
     pieces_of,
     put_document,
     repack,
-    stale,
 )
 from holdfast.storage._sqlite_shared import SharedDatabase
 from holdfast.storage._zstd import unpacked

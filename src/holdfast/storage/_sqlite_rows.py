@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Fenced, Locked, NotFound
+from holdfast.errors import NotFound
 from holdfast.model import fold_id
-from holdfast.storage._holders import Holder
+from holdfast.storage._holders import Holder, locked, stale
+from holdfast.storage._names import etag_of, folder_of
 from holdfast.storage._zstd import packed, unpacked
 from holdfast.storage.base import Entry
 
@@ -25,9 +25,7 @@ __all__ = [
     "check_free",
     "describe",
     "entry_of",
-    "etag_of",
     "fenced_row",
-    "folder_of",
     "forget",
     "forget_pieces",
     "free_row",
@@ -41,7 +39,6 @@ __all__ = [
     "pieces_of",
     "put_document",
     "repack",
-    "stale",
 ]
 
 _FRAME_BYTES = 1 << 20
@@ -123,11 +120,6 @@ def fenced_row(connection: Connection, key: str, epoch: int) -> KeyRow:
     return row
 
 
-def stale(key: str) -> Fenced:
-    session_id = key.rpartition("/")[2]
-    return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
-
-
 def check_free(connection: Connection, key: str) -> None:
     """Raise Locked while a holder has the key that lives and whose time has not run out."""
     row = key_row(connection, key)
@@ -135,13 +127,7 @@ def check_free(connection: Connection, key: str) -> None:
         return
     holder = Holder.from_bytes(bytes(row.holder))
     if not holder.is_gone():
-        session_id = key.rpartition("/")[2]
-        raise Locked(
-            f"session {session_id} is open for writing in process {holder.pid} on {holder.host}",
-            session_id=session_id,
-            pid=holder.pid,
-            host=holder.host,
-        )
+        raise locked(key, holder)
 
 
 def free_row(connection: Connection, key: str) -> KeyRow:
@@ -248,14 +234,6 @@ def next_version(connection: Connection) -> int:
 def entry_of(row: tuple[str, int, int, int, int]) -> Entry:
     key, size, modified, generation, version = row
     return Entry(key, size, modified, f"{generation}-{version}")
-
-
-def folder_of(key: str) -> str:
-    return key.rpartition("/")[0] + "/"
-
-
-def etag_of(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def now_ms() -> int:

@@ -10,7 +10,6 @@ from any thread.
 
 from __future__ import annotations
 
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.errors import Conflict, InvalidId, NotFound, UsageError
-from holdfast.model import check_id
+from holdfast.errors import Conflict, NotFound, UsageError
+from holdfast.storage._names import (
+    check_document_name,
+    check_key,
+    check_prefix,
+    folder_of,
+    is_document_name,
+    needs_log,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -53,14 +59,6 @@ BLOBS = "blobs/"
 # Small enough to stay in the cache and to leave no hole in memory, large enough that the number of
 # calls does not count.
 CHUNK_BYTES = 1 << 18
-_KINDS = ("sessions", "agents", "shared", "trash")
-_DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
-_DOCUMENT_DEPTH_MAX = 3
-# Files of a key that are not documents, on whatever backend: one set of names for all.
-_NOT_DOCUMENTS = re.compile(
-    r"(lock|own\.jsonl|base\.json|base(\.[0-9]+)?\.jsonl|events\.jsonl(\.new|\.zst|\.zst\.new)?)\Z",
-    re.ASCII,
-)
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,8 +270,8 @@ class Store(ABC):
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key; None if it has no log."""
-        above = check_key(key).rpartition("/")[0] + "/"
-        return next((entry for entry in self.entries(above) if entry.key == key), None)
+        folder = folder_of(check_key(key))
+        return next((entry for entry in self.entries(folder) if entry.key == key), None)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
         """Every key in a folder, also one without a log, and a mark of what has that name.
@@ -415,18 +413,6 @@ class Store(ABC):
         """Stop the store's thread and let go of everything. Harmless the second time."""
 
 
-def check_key(key: str) -> str:
-    """``key`` itself if it is well-formed; InvalidId otherwise."""
-    parts = key.split("/")
-    if parts[0] == "spaces" and len(parts) > 2:
-        check_id(parts[1], what="space")
-        parts = parts[2:]
-    if len(parts) != 2 or parts[0] not in _KINDS:
-        raise InvalidId(f"{key[:80]!a} is not a key: expected <kind>/<id>", id=key)
-    check_id(parts[1], what=f"{parts[0].removesuffix('s')} id")
-    return key
-
-
 def check_branch(store: Store, key: str, to: str, size: int) -> None:
     """Raise what ``Store.branch`` raises before it does anything."""
     check_key(to)
@@ -439,32 +425,3 @@ def check_branch(store: Store, key: str, to: str, size: int) -> None:
         raise Conflict(f"the log of {key} has {found:,} bytes, fewer than {size:,}")
     if store.exists(to):
         raise Conflict(f"{to} is taken")
-
-
-def needs_log(key: str) -> bool:
-    """Whether a key is a session, which is nothing without its log."""
-    return key.split("/")[-2] in ("sessions", "trash")
-
-
-def check_prefix(prefix: str) -> tuple[str, ...]:
-    """The parts of a folder of keys, such as ``sessions/``; InvalidId if it is not one."""
-    if not prefix.endswith("/"):
-        raise InvalidId(f"{prefix!a} is not a folder of keys: expected <kind>/", id=prefix)
-    return tuple(check_key(prefix + "x").split("/")[:-1])
-
-
-def is_document_name(name: str) -> bool:
-    """Whether ``name`` is a safe relative name that no other file of a key has."""
-    parts = name.split("/")
-    return (
-        len(parts) <= _DOCUMENT_DEPTH_MAX
-        and all(_DOCUMENT.match(part) and ".." not in part for part in parts)
-        and not _NOT_DOCUMENTS.match(parts[0].lower())
-    )
-
-
-def check_document_name(name: str) -> str:
-    """``name`` itself if it is a safe relative name; InvalidId otherwise."""
-    if not is_document_name(name):
-        raise InvalidId(f"{name[:80]!a} is not a document name", id=name)
-    return name

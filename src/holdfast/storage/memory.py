@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import threading
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict, Locked, NotFound
 from holdfast.model import fold_id
+from holdfast.storage._names import etag_of
 from holdfast.storage.base import (
     CHUNK_BYTES,
     Capabilities,
@@ -282,7 +282,7 @@ class MemoryLog(Log):
             torn = self._bytes(offset, self.size())
             if torn:
                 shelf = self._store.shelf(self._key)
-                shelf.documents[f"quarantine/torn-{offset}-{_etag(torn)[:8]}"] = torn
+                shelf.documents[f"quarantine/torn-{offset}-{etag_of(torn)[:8]}"] = torn
                 shelf.log = bytearray(self._bytes(0, offset))
                 shelf.touch()
 
@@ -328,18 +328,18 @@ class MemoryDocuments(Documents):
         with self._store.guard:
             documents = self._store.shelf(self._key).documents
             old = documents.get(name)
-            etag = "" if old is None else _etag(old)
+            etag = "" if old is None else etag_of(old)
             if if_match is not None and if_match != etag:
                 raise Conflict(f"{name} is not what it was", etag=etag)
             documents[name] = bytes(data)
-        return _etag(data)
+        return etag_of(data)
 
     def get(self, name: str) -> tuple[bytes, str] | None:
         """One entry."""
         check_document_name(name)
         shelf = self._store.peek(self._key)
         data = shelf.documents.get(name) if shelf else None
-        return None if data is None else (data, _etag(data))
+        return None if data is None else (data, etag_of(data))
 
     def names(self, prefix: str = "") -> list[str]:
         """The names, sorted."""
@@ -383,7 +383,3 @@ class MemoryLease(Lease):
             if self._shelf is not None and self._shelf.holder is self:
                 self._shelf.holder = None
             self._shelf = None
-
-
-def _etag(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:32]

@@ -18,6 +18,7 @@ from holdfast.model import fold_id
 from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
+from holdfast.storage._names import folder_of
 from holdfast.storage._postgres_link import Link, read_options
 from holdfast.storage._postgres_parts import (
     PostgresDocuments,
@@ -313,7 +314,7 @@ async def _move(connection: Connection, key: str, to: str) -> None:
             "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1",
             key,
             to,
-            to.rpartition("/")[0] + "/",
+            folder_of(to),
             fold_id(to),
         )
         await _note_removal(connection, key)
@@ -362,7 +363,7 @@ async def _forget(connection: Connection, key: str, id: Any) -> None:
 
 
 async def _note_removal(connection: Connection, key: str) -> None:
-    await connection.execute(_REMOVED, key, key.rpartition("/")[0] + "/")
+    await connection.execute(_REMOVED, key, folder_of(key))
     if random.random() < _FORGET_CHANCE:  # noqa: S311 - now and then is enough
         await connection.execute(_FORGET_REMOVALS)
 

@@ -20,6 +20,7 @@ from holdfast.storage._branch_copy import first_bytes
 from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
+from holdfast.storage._names import folder_of
 from holdfast.storage._s3_log import HEAD_BYTES, Head, Pieces
 from holdfast.storage._s3_names import Name, Named, Names
 from holdfast.storage._s3_objects import Listed, open_objects
@@ -101,9 +102,9 @@ class ObjectStore(Store):
 
     def clash(self, key: str) -> str | None:
         """A key that differs only by case."""
-        above = check_key(key).rpartition("/")[0] + "/"
+        folder = folder_of(check_key(key))
         folded = fold_id(key)
-        for other, _ in self.names.listed(above):
+        for other, _ in self.names.listed(folder):
             if other != key and fold_id(other) == folded and self.exists(other):
                 return other
         return None

@@ -13,6 +13,7 @@ from holdfast.errors import Conflict, NotFound, UsageError
 from holdfast.model import fold_id
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
+from holdfast.storage._names import folder_of
 from holdfast.storage._sqlite_parts import SQLiteDocuments, SQLiteLease, SQLiteLog
 from holdfast.storage._sqlite_rows import (
     ENTRY,
@@ -21,7 +22,6 @@ from holdfast.storage._sqlite_rows import (
     check_free,
     describe,
     entry_of,
-    folder_of,
     forget,
     forget_pieces,
     free_row,
