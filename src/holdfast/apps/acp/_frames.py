@@ -1,0 +1,112 @@
+"""JSON-RPC 2.0 frames: one line of JSON each, read tolerantly and written strictly."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "AUTH_REQUIRED",
+    "CANCELLED",
+    "INTERNAL",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "METHOD_NOT_FOUND",
+    "NOT_FOUND",
+    "PARSE_ERROR",
+    "Frame",
+    "RpcError",
+    "encode",
+    "error_frame",
+    "notification",
+    "parse",
+    "request",
+    "response",
+]
+
+Frame = dict[str, Any]
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL = -32603
+CANCELLED = -32800
+AUTH_REQUIRED = -32000
+NOT_FOUND = -32002
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class RpcError(Exception):
+    """What a request is answered with when it cannot be served."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (RpcError, (self.code, self.message, self.data))
+
+
+def parse(line: bytes) -> Frame:
+    """One frame. Raises RpcError with the code that JSON-RPC asks for."""
+    try:
+        frame = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        frame = _parse_slowly(line)
+    if not isinstance(frame, dict):
+        raise RpcError(INVALID_REQUEST, "a frame is one JSON object; batches are not supported")
+    method = frame.get("method")
+    if method is None:
+        if "result" not in frame and "error" not in frame:
+            raise RpcError(INVALID_REQUEST, "a frame has a method, a result or an error")
+    elif not isinstance(method, str):
+        raise RpcError(INVALID_REQUEST, "the method of a frame is a text")
+    if not isinstance(frame.get("id"), (str, int, float, type(None))):
+        raise RpcError(INVALID_REQUEST, "the id of a frame is a text, a number or null")
+    return frame
+
+
+def _parse_slowly(line: bytes) -> Any:
+    """Half a surrogate pair is JSON all the same: an agent that cuts a text in two writes it."""
+    try:
+        return json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise RpcError(PARSE_ERROR, f"not JSON: {str(error)[:200]}") from error
+
+
+def encode(frame: Frame) -> bytes:
+    """The line of a frame, with its line feed."""
+    try:
+        return _encode(frame) + b"\n"
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(frame, separators=(",", ":")).encode() + b"\n"
+
+
+def request(id: Any, method: str, params: Any) -> Frame:
+    """A call that wants an answer."""
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def notification(method: str, params: Any) -> Frame:
+    """A call that wants none."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def response(id: Any, result: Any) -> Frame:
+    """The answer to a call."""
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def error_frame(id: Any, error: RpcError) -> Frame:
+    """The answer to a call that failed."""
+    body: Frame = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    return {"jsonrpc": "2.0", "id": id, "error": body}

@@ -1,0 +1,203 @@
+"""One end of a JSON-RPC connection: asks, answers, and hears notifications in wire order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.apps.acp._frames import (
+    CANCELLED,
+    INTERNAL,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Frame,
+    RpcError,
+    encode,
+    error_frame,
+    notification,
+    parse,
+    request,
+    response,
+)
+from holdfast.apps.acp._lines import TooLong
+from holdfast.apps.acp._pipes import Pipe
+from holdfast.errors import HoldfastError
+
+__all__ = ["Peer", "as_rpc_error"]
+
+Method = Callable[[dict[str, Any]], Awaitable[Any]]
+Listener = Callable[[dict[str, Any]], Awaitable[None] | None]
+
+
+class Peer:
+    """Serves the other side, and asks it.
+
+    ``methods`` answer requests, each in a task of its own; ``listeners`` hear notifications, one
+    after the other in wire order; ``fallback`` answers what no method does.
+    ``observer`` sees every frame, in wire order, before it is dispatched or after it is sent:
+    its first argument is "in" or "out".
+    """
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        *,
+        methods: dict[str, Method] | None = None,
+        listeners: dict[str, Listener] | None = None,
+        fallback: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
+        observer: Callable[[str, Frame], None] | None = None,
+    ) -> None:
+        self._pipe = pipe
+        self._methods = methods or {}
+        self._listeners = listeners or {}
+        self._fallback = fallback
+        self._observer = observer
+        self._numbers = itertools.count(1)
+        self._waiting: dict[Any, asyncio.Future[Any]] = {}
+        self._serving: dict[Any, asyncio.Task[None]] = {}
+        self._lost: Exception | None = None
+
+    async def run(self) -> None:
+        """Serve until the other side ends; then everything that waits for an answer fails."""
+        try:
+            while (lines := await self._pipe.read()) is not None:
+                for line in lines:
+                    await self._take(line)
+                await self._pipe.drain()
+        except ConnectionError:
+            pass
+        finally:
+            await self._end()
+
+    async def request(self, method: str, params: Any, *, timeout_s: float | None = None) -> Any:
+        """Ask the other side. Raises RpcError with its answer, TimeoutError, ConnectionError."""
+        if self._lost is not None:
+            raise self._lost
+        number = next(self._numbers)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            self._send(request(number, method, params))
+            return await asyncio.wait_for(future, timeout_s)
+        except (asyncio.CancelledError, TimeoutError):
+            if self._lost is None:
+                self.notify("$/cancel_request", {"requestId": number})
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    def notify(self, method: str, params: Any) -> None:
+        """Tell the other side."""
+        self._send(notification(method, params))
+
+    async def drain(self) -> None:
+        """Wait until the other side has taken what was sent."""
+        await self._pipe.drain()
+
+    def _send(self, frame: Frame) -> None:
+        self._pipe.write(encode(frame))
+        if self._observer is not None:
+            self._observer("out", frame)
+
+    async def _take(self, line: bytes | TooLong) -> None:
+        try:
+            if isinstance(line, TooLong):
+                raise RpcError(INVALID_REQUEST, "the line is too long")
+            frame = parse(line)
+        except RpcError as error:
+            self._send(error_frame(None, error))
+            return
+        if self._observer is not None:
+            self._observer("in", frame)
+        method = frame.get("method")
+        if method is None:
+            self._settle(frame)
+        elif "id" in frame:
+            self._begin(frame["id"], method, frame.get("params"))
+        else:
+            await self._hear(method, frame.get("params"))
+
+    def _settle(self, frame: Frame) -> None:
+        future = self._waiting.pop(frame.get("id"), None)
+        if future is None or future.done():
+            return
+        error = frame.get("error")
+        if isinstance(error, dict):
+            code = error.get("code")
+            future.set_exception(
+                RpcError(
+                    code if isinstance(code, int) else INTERNAL,
+                    str(error.get("message")),
+                    error.get("data"),
+                )
+            )
+        elif "error" in frame and "result" not in frame:
+            future.set_exception(RpcError(INTERNAL, str(error)))
+        else:
+            future.set_result(frame.get("result"))
+
+    def _begin(self, id: Any, method: str, params: Any) -> None:
+        if id in self._serving:
+            self._send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
+            return
+        task = asyncio.ensure_future(self._serve(id, method, params))
+        self._serving[id] = task
+        task.add_done_callback(lambda _: self._serving.pop(id, None))
+
+    async def _serve(self, id: Any, method: str, params: Any) -> None:
+        try:
+            answer = response(id, await self._answer(method, params))
+        except asyncio.CancelledError:
+            answer = error_frame(id, RpcError(CANCELLED, "cancelled"))
+        except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
+            answer = error_frame(id, as_rpc_error(error))
+        self._send(answer)
+        with contextlib.suppress(ConnectionError):
+            await self._pipe.drain()
+
+    async def _answer(self, method: str, params: Any) -> Any:
+        if params is None:
+            params = {}
+        if not isinstance(params, dict):
+            raise RpcError(INVALID_PARAMS, "params must be an object")
+        handler = self._methods.get(method)
+        if handler is not None:
+            return await handler(params)
+        if self._fallback is not None:
+            return await self._fallback(method, params)
+        raise RpcError(METHOD_NOT_FOUND, f"no such method: {method}")
+
+    async def _hear(self, method: str, params: Any) -> None:
+        if method == "$/cancel_request" and isinstance(params, dict):
+            task = self._serving.get(params.get("requestId"))
+            if task is not None:
+                task.cancel()
+            return
+        listener = self._listeners.get(method)
+        if listener is None or not isinstance(params, dict):
+            return  # JSON-RPC: a notification is never answered
+        heard = listener(params)
+        if heard is not None:
+            await heard
+
+    async def _end(self) -> None:
+        self._lost = ConnectionError("the other side of the connection is gone")
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(self._lost)
+        for task in list(self._serving.values()):
+            task.cancel()
+        await asyncio.gather(*self._serving.values(), return_exceptions=True)
+
+
+def as_rpc_error(error: Exception) -> RpcError:
+    """What the other side is told of an error."""
+    if isinstance(error, RpcError):
+        return error
+    if isinstance(error, HoldfastError):
+        return RpcError(INTERNAL, str(error), {"code": error.code})
+    return RpcError(INTERNAL, f"{type(error).__name__}: {error}")

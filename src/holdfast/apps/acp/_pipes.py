@@ -1,0 +1,176 @@
+"""Where frames come from and go to: this process's own input and output, or those of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from holdfast.apps.acp._lines import Splitter, TooLong
+from holdfast.errors import AgentError
+
+__all__ = ["AgentProcess", "Pipe", "Writer", "own_pipes"]
+
+_READ_BYTES = 256 * 1024
+_GRACE_S = 2.0
+
+
+class Writer:
+    """What a pipe writes to: an asyncio writer, or a file."""
+
+    def __init__(self, stream: asyncio.StreamWriter | IO[bytes]) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        """Hand bytes over; what the reader does not take yet is kept."""
+        self._stream.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the reader has taken enough. Raises ConnectionError if it is gone."""
+        if isinstance(self._stream, asyncio.StreamWriter):
+            await self._stream.drain()
+        else:
+            self._stream.flush()
+
+    def close(self) -> None:
+        """The reader sees the end."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._stream.close()
+
+
+class Pipe:
+    """Lines in, lines out."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: Writer, *, line_bytes_max: int | None = None
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._splitter = Splitter() if line_bytes_max is None else Splitter(line_bytes_max)
+        self._ended = False
+
+    async def read(self) -> list[bytes | TooLong] | None:
+        """The lines that came, all that are there at once; None at the end."""
+        while not self._ended:
+            data = await self._reader.read(_READ_BYTES)
+            if not data:
+                self._ended = True
+                return self._splitter.end() or None
+            lines = self._splitter.feed(data)
+            if lines:
+                return lines
+        return None
+
+    def write(self, data: bytes) -> None:
+        """Send whole lines. Raises nothing: a lost reader shows in ``drain`` and ``read``."""
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the other side has taken enough. Raises ConnectionError if it is gone."""
+        await self._writer.drain()
+
+    def close(self) -> None:
+        """Tell the other side that nothing more comes."""
+        self._writer.close()
+
+
+async def own_pipes(*, line_bytes_max: int | None = None) -> Pipe:
+    """The standard input and output of this process, whatever they are."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_READ_BYTES)
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    except ValueError:  # a regular file: there is nothing to wait for
+        threading.Thread(target=_read_file, args=(loop, reader), daemon=True).start()
+    try:
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, sys.stdout.buffer
+        )
+        writer = Writer(asyncio.StreamWriter(transport, protocol, None, loop))
+    except ValueError:
+        writer = Writer(sys.stdout.buffer)
+    return Pipe(reader, writer, line_bytes_max=line_bytes_max)
+
+
+def _read_file(loop: asyncio.AbstractEventLoop, reader: asyncio.StreamReader) -> None:
+    while data := sys.stdin.buffer.read(_READ_BYTES):
+        loop.call_soon_threadsafe(reader.feed_data, data)
+    loop.call_soon_threadsafe(reader.feed_eof)
+
+
+class AgentProcess:
+    """A running agent, in a process group of its own, since some start themselves again."""
+
+    def __init__(self, process: asyncio.subprocess.Process, pipe: Pipe) -> None:
+        self._process = process
+        self.pipe = pipe
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        line_bytes_max: int | None = None,
+    ) -> AgentProcess:
+        """Start a command; ``env`` is added to this process's own. Raises AgentError."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                cwd=cwd,
+                env={**os.environ, **env} if env else None,
+                limit=_READ_BYTES,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise AgentError(
+                f"the agent could not be started: {error}",
+                remedy=f"Check the command: {' '.join(command)}",
+            ) from error
+        reader, stdin = process.stdout, process.stdin
+        if reader is None or stdin is None:  # pragma: no cover - both were asked for
+            raise AgentError("the agent has no pipes")
+        return cls(process, Pipe(reader, Writer(stdin), line_bytes_max=line_bytes_max))
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is that of its group too."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """How it ended, once it has."""
+        return await self._process.wait()
+
+    async def end(self, grace_s: float = _GRACE_S) -> int:
+        """End of input, then a request, then force: for the whole group."""
+        self.pipe.close()
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._process.wait(), grace_s)
+                break
+            self._kill(signal_number)
+        status = await self._process.wait()
+        self._kill(signal.SIGKILL)  # what it left behind
+        return status
+
+    def kill(self) -> None:
+        """End it at once, with everything that it started."""
+        self._kill(signal.SIGKILL)
+
+    def _kill(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
