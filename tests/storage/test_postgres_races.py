@@ -170,14 +170,14 @@ def test_a_document_put_while_its_key_goes_is_not_lost(store):
             await connection.execute("DELETE FROM names WHERE id = $1", id)
         return id
 
-    from holdfast.storage import _postgres_parts as parts
+    from holdfast.storage import _postgres_rows as rows
 
-    real = parts.made
-    parts.made = made
+    real = rows.made
+    rows.made = made
     try:
         store.documents("sessions/b").put("b", b"2")
     finally:
-        parts.made = real
+        rows.made = real
     assert dropped
     assert store.documents("sessions/b").get("b")[0] == b"2"
 
@@ -308,6 +308,27 @@ def test_a_follower_hears_again_after_its_connection_broke(store, postgres_url):
                 break
         thread.join(70)
         assert heard.is_set()
+
+
+def test_followers_hear_of_a_store_that_was_closed_before_it_had_spoken(
+    store, postgres_url, monkeypatch
+):
+    """What a close kept from being said does not silence what is written after it."""
+    from holdfast.storage import _postgres_link
+
+    epoch = store.lease(KEY).acquire("me", 60_000)
+    log = store.log(KEY)
+    with monkeypatch.context() as patched:
+        patched.setattr(_postgres_link, "_SAY_AFTER_S", 60)
+        log.append(b"1\n", 0, 1, epoch)
+        log.sync()
+        store.close()
+    with contextlib.closing(PostgresStore(postgres_url)) as reading:
+        reading.wait(KEY, 0.01)
+        ear = next(iter(reading._ears.values()))[1]
+        log.append(b"2\n", 1, 1, epoch)
+        log.sync()
+        assert ear.wait(20)
 
 
 def test_following_many_keys_keeps_no_ear_for_each_for_ever(store, monkeypatch):

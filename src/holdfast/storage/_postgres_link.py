@@ -19,11 +19,10 @@ from holdfast.errors import (
     Forbidden,
     HoldfastError,
     StoreFull,
-    TooNew,
     Unavailable,
     UsageError,
 )
-from holdfast.storage._postgres_schema import MIGRATIONS
+from holdfast.storage._postgres_schema import migrate
 from holdfast.storage.disk import forks
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Link", "Options", "read_options"]
 
 T = TypeVar("T")
-_MIGRATION_LOCK = 0x486F6C64
 _CHANNEL = "holdfast"
 _SAY_AFTER_S = 0.005
 _NAMES_AT_ONCE = 200  # a message has at most 8,000 bytes
@@ -220,7 +218,7 @@ class Link:
             _abandoned.append((self._loop, self._idle, self._listener))
             self._lock = threading.Lock()
             self._loop = self._thread = self._slots = self._listener = None
-            self._idle, self._changed, self._tasks = [], {}, set()
+            self._idle, self._changed, self._tasks, self._unsaid = [], {}, set(), set()
 
     # -- on the thread -----------------------------------------------------------------------
 
@@ -263,7 +261,7 @@ class Link:
         connection = await self._connect()
         if not self._migrated:
             try:
-                await _migrate(connection, self._options.schema)
+                await migrate(connection, self._options.schema)
             except BaseException:
                 await connection.close(timeout=1)
                 raise
@@ -333,6 +331,8 @@ class Link:
                 await connection.close(timeout=2)
         self._idle.clear()
         self._listener = None
+        with self._lock:
+            self._unsaid.clear()  # nobody is going to say it: the next one to speak is the first
 
 
 async def _notify(connection: Connection, names: list[str]) -> None:
@@ -341,29 +341,6 @@ async def _notify(connection: Connection, names: list[str]) -> None:
         for at in range(0, len(names), _NAMES_AT_ONCE):
             said = ",".join(names[at : at + _NAMES_AT_ONCE])
             await connection.execute("SELECT pg_notify($1, $2)", _CHANNEL, said)
-
-
-async def _migrate(connection: Connection, schema: str) -> None:
-    """Bring the tables up to date; of several that start at once, one does it and the rest wait."""
-    # The tables of most are up to date: one question is enough. (The name was checked.)
-    question = f"SELECT version FROM {schema}.migrations"  # noqa: S608
-    with contextlib.suppress(Exception):
-        if await connection.fetchval(question) == len(MIGRATIONS):
-            return
-    async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
-        # Not "if not exists": that needs the right to make one even where it is there.
-        if await connection.fetchval("SELECT to_regnamespace($1)", schema) is None:
-            await connection.execute(f"CREATE SCHEMA {schema}")
-        await connection.execute(f"SET LOCAL search_path TO {schema}")
-        await connection.execute("CREATE TABLE IF NOT EXISTS migrations (version int NOT NULL)")
-        version = await connection.fetchval("SELECT version FROM migrations") or 0
-        if version > len(MIGRATIONS):
-            raise TooNew(f"the schema {schema} was made by a newer version")
-        for step in MIGRATIONS[version:]:
-            await connection.execute(step)
-        await connection.execute("DELETE FROM migrations")
-        await connection.execute("INSERT INTO migrations VALUES ($1)", len(MIGRATIONS))
 
 
 def _is_retriable(error: BaseException) -> bool:

@@ -5,13 +5,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from holdfast.errors import Conflict, StoreError
-from holdfast.model import fold_id
-from holdfast.storage._holders import Holder, Renewer, locked, stale, this_holder
-from holdfast.storage._names import etag_of, folder_of
+from holdfast.storage._holders import Holder, Renewer, stale, this_holder
+from holdfast.storage._names import etag_of
 from holdfast.storage._postgres_link import Link
+from holdfast.storage._postgres_rows import (
+    HEAD,
+    LOCKED,
+    READ,
+    check_free,
+    describe,
+    made,
+    made_and_locked,
+    put_document,
+    unarchive,
+    whole_log,
+    write_pieces,
+)
 from holdfast.storage._sending import Packet, Sender, SendingLog, joined
 from holdfast.storage._zstd import unpacked
 from holdfast.storage.base import CHUNK_BYTES, Documents, Lease, check_document_name
@@ -20,24 +32,12 @@ from holdfast.storage.disk import forks
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-__all__ = [
-    "PostgresDocuments",
-    "PostgresLease",
-    "PostgresLog",
-    "check_free",
-    "made_and_locked",
-    "renew",
-    "send",
-    "unarchive",
-    "whole_log",
-    "write_pieces",
-]
+__all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "renew", "send"]
 
 # Rows grow from one reading to the next, as long as that many bytes are not reached.
 _READ_BYTES = 1 << 20
 _ROWS_FIRST = 4
 _ROWS_MAX = 256
-FRAME_BYTES = 1 << 20
 
 # One statement for all logs of a batch: a head that moved on, or belongs to another epoch, gives no
 # row, and then nothing of that log is stored. One key may be there twice, from a writer that lost
@@ -63,18 +63,6 @@ WITH input AS (
 )
 SELECT m.number, m.id FROM moved m
 """
-_READ = """
-SELECT start, size, data, packed FROM pieces
-WHERE id = $1 AND generation = $2 AND start + size > $3 AND start >= coalesce(
-    (SELECT max(start) FROM pieces WHERE id = $1 AND generation = $2 AND start <= $3), 0)
-ORDER BY start LIMIT $4
-"""
-_HEAD = """
-SELECT h.*, h.expires > clock_timestamp() AS lasts FROM names n JOIN heads h USING (id)
-WHERE n.key = $1
-"""
-# The name too: who waited for the head of a key that was moved meanwhile must not find it.
-LOCKED = f"{_HEAD} FOR UPDATE OF n, h"
 
 
 def send(link: Link, packets: Sequence[Packet]) -> list[StoreError | None]:
@@ -123,92 +111,9 @@ async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
             return None if rows else stale(packet.key)
         if head["size"] < packet.start + len(packet.data):
             return stale(packet.key)
-        rows = await connection.fetch(_READ, head["id"], head["generation"], packet.start, 1)
+        rows = await connection.fetch(READ, head["id"], head["generation"], packet.start, 1)
         found = rows and (rows[0]["start"], bytes(rows[0]["data"]))
         return None if found == (packet.start, packet.data) else stale(packet.key)
-
-
-async def unarchive(connection: Connection, head: Any) -> None:
-    """The plain pieces of a packed log, whose head is locked."""
-    async with connection.transaction():
-        whole = await whole_log(connection, head)
-        await write_pieces(connection, head["id"], head["generation"], whole, pack=False)
-        await connection.execute(
-            "UPDATE heads SET archived = false, version = pg_current_xact_id() WHERE id = $1",
-            head["id"],
-        )
-
-
-async def whole_log(connection: Connection, head: Any, stop: int | None = None) -> bytes:
-    """All bytes of a log, or the first so many."""
-    rows = await connection.fetch(
-        "SELECT size, data, packed FROM pieces WHERE id = $1 AND generation = $2 AND start < $3"
-        " ORDER BY start",
-        head["id"],
-        head["generation"],
-        head["size"] if stop is None else stop,
-    )
-    parts = (unpacked(r["data"], r["size"]) if r["packed"] else r["data"] for r in rows)
-    return b"".join(parts)[:stop]
-
-
-async def write_pieces(
-    connection: Connection, id: UUID, generation: int, data: bytes, *, pack: bool
-) -> None:
-    """Put these bytes in the place of all pieces of a generation."""
-    from holdfast.storage._zstd import packed
-
-    await connection.execute("DELETE FROM pieces WHERE id = $1 AND generation = $2", id, generation)
-    frames = [data[at : at + FRAME_BYTES] for at in range(0, len(data), FRAME_BYTES)]
-    await connection.executemany(
-        "INSERT INTO pieces (id, generation, start, size, data, packed)"
-        " VALUES ($1, $2, $3, $4, $5, $6)",
-        [
-            (id, generation, n * FRAME_BYTES, len(one), packed(one) if pack else one, pack)
-            for n, one in enumerate(frames)
-        ],
-    )
-
-
-async def made(connection: Connection, key: str) -> UUID:
-    """The id of a key, which is made if there is none."""
-    while True:
-        id: UUID | None = await connection.fetchval("SELECT id FROM names WHERE key = $1", key)
-        if id is not None:
-            return id
-        id = uuid4()
-        async with connection.transaction():
-            row = await connection.fetchrow(
-                "INSERT INTO names (key, folder, folded, id) VALUES ($1, $2, $3, $4)"
-                " ON CONFLICT (key) DO NOTHING RETURNING id",
-                key,
-                folder_of(key),
-                fold_id(key),
-                id,
-            )
-            if row is not None:
-                await connection.execute("INSERT INTO heads (id) VALUES ($1)", id)
-
-
-async def made_and_locked(connection: Connection, key: str) -> Any:
-    """The head of a key, which is made if there is none, locked until the transaction ends."""
-    while True:
-        head = await connection.fetchrow(LOCKED, key)
-        if head is not None:
-            return head
-        await made(connection, key)
-
-
-async def put_document(connection: Connection, id: UUID, name: str, data: bytes) -> None:
-    """Replace one document."""
-    await connection.execute(
-        "INSERT INTO documents (id, name, etag, data) VALUES ($1, $2, $3, $4)"
-        " ON CONFLICT (id, name) DO UPDATE SET etag = excluded.etag, data = excluded.data",
-        id,
-        name,
-        etag_of(data),
-        bytes(data),
-    )
 
 
 class PostgresLog(SendingLog):
@@ -254,7 +159,7 @@ class PostgresLog(SendingLog):
                 await write_pieces(
                     connection, head["id"], head["generation"], whole[:offset], pack=False
                 )
-                await _describe(connection, head["id"], head["generation"], offset)
+                await describe(connection, head["id"], head["generation"], offset)
 
         self._link.run(work)
 
@@ -274,7 +179,7 @@ class PostgresLog(SendingLog):
                     await put_document(connection, id, name, old)
                     await connection.execute("DELETE FROM pieces WHERE id = $1", id)
                 await write_pieces(connection, id, generation + 1, new, pack=False)
-                await _describe(connection, id, generation + 1, len(new))
+                await describe(connection, id, generation + 1, len(new))
 
         self._link.run(work)
 
@@ -292,22 +197,12 @@ class PostgresLog(SendingLog):
         return head
 
     def _head(self) -> Any:
-        return self._link.run(lambda connection: connection.fetchrow(_HEAD, self._key))
+        return self._link.run(lambda connection: connection.fetchrow(HEAD, self._key))
 
     def _rows(self, head: Any, start: int, count: int) -> list[Any]:
         return self._link.run(
-            lambda connection: connection.fetch(_READ, head["id"], head["generation"], start, count)
+            lambda connection: connection.fetch(READ, head["id"], head["generation"], start, count)
         )
-
-
-async def _describe(connection: Connection, id: UUID, generation: int, size: int) -> None:
-    await connection.execute(
-        "UPDATE heads SET size = $2, generation = $3, archived = false,"
-        " modified = clock_timestamp(), version = pg_current_xact_id() WHERE id = $1",
-        id,
-        size,
-        generation,
-    )
 
 
 class PostgresDocuments(Documents):
@@ -444,15 +339,6 @@ class PostgresLease(Lease):
                 ttl_ms,
             )
             return int(epoch)
-
-
-def check_free(key: str, head: Any) -> None:
-    """Raise Locked while a holder has the key that lives and whose time has not run out."""
-    if head["holder"] is None or not head["lasts"]:
-        return
-    holder = Holder.from_bytes(bytes(head["holder"]))
-    if not holder.is_gone():
-        raise locked(key, holder)
 
 
 def renew(link: Link, held: dict[str, tuple[int, int]]) -> set[str]:

@@ -7,8 +7,17 @@ no lock of the whole table is in the way of splitting them over machines.
 
 from __future__ import annotations
 
-__all__ = ["MIGRATIONS", "PARTITIONS"]
+import contextlib
+from typing import TYPE_CHECKING
 
+from holdfast.errors import TooNew
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+__all__ = ["MIGRATIONS", "PARTITIONS", "migrate"]
+
+_MIGRATION_LOCK = 0x486F6C64
 PARTITIONS = 16
 
 _SPLIT = ("heads", "pieces", "documents")
@@ -75,3 +84,26 @@ ALTER TABLE identity ADD COLUMN forgotten xid8 NOT NULL DEFAULT '0';
 
 MIGRATIONS = (_FIRST, _SECOND)
 """Each brings the tables from one version to the next; a step that was released never changes."""
+
+
+async def migrate(connection: Connection, schema: str) -> None:
+    """Bring the tables up to date; of several that start at once, one does it and the rest wait."""
+    # The tables of most are up to date: one question is enough. (The name was checked.)
+    question = f"SELECT version FROM {schema}.migrations"  # noqa: S608
+    with contextlib.suppress(Exception):
+        if await connection.fetchval(question) == len(MIGRATIONS):
+            return
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
+        # Not "if not exists": that needs the right to make one even where it is there.
+        if await connection.fetchval("SELECT to_regnamespace($1)", schema) is None:
+            await connection.execute(f"CREATE SCHEMA {schema}")
+        await connection.execute(f"SET LOCAL search_path TO {schema}")
+        await connection.execute("CREATE TABLE IF NOT EXISTS migrations (version int NOT NULL)")
+        version = await connection.fetchval("SELECT version FROM migrations") or 0
+        if version > len(MIGRATIONS):
+            raise TooNew(f"the schema {schema} was made by a newer version")
+        for step in MIGRATIONS[version:]:
+            await connection.execute(step)
+        await connection.execute("DELETE FROM migrations")
+        await connection.execute("INSERT INTO migrations VALUES ($1)", len(MIGRATIONS))

@@ -24,10 +24,12 @@ from holdfast.storage._postgres_parts import (
     PostgresDocuments,
     PostgresLease,
     PostgresLog,
-    check_free,
-    made_and_locked,
     renew,
     send,
+)
+from holdfast.storage._postgres_rows import (
+    check_free,
+    made_and_locked,
     unarchive,
     whole_log,
     write_pieces,
