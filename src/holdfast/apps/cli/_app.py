@@ -41,6 +41,9 @@ SECTIONS = {
         "merge": "Put what two sessions did into a new one.",
         "restore": "Go back to an earlier moment of a session.",
     },
+    "Connect": {
+        "acp": "Keep the sessions of editors' agents; serve one; ask one.",
+    },
     "Care": {
         "title": "Show or set the title of a session.",
         "tag": "Show, add or remove the tags of a session.",
