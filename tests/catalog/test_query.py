@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.catalog._folding import fold
-from holdfast.catalog._query import QUERY_CHARS_MAX, TERMS_MAX, read_query
+from holdfast.catalog._query import QUERY_CHARS_MAX, TERMS_MAX, Term, read_query
 
 hostile = st.text(
     st.characters() | st.sampled_from('"*^:()-+{}AND OR NOT NEAR\0\n日👍é_/\\'), max_size=60
@@ -169,3 +170,28 @@ def test_every_text_is_a_query(table, typed):
 def _vocabulary(connection):
     connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.v USING fts5vocab (main, t, row)")
     return connection.execute("SELECT term FROM temp.v")
+
+
+@given(
+    words=st.lists(st.sampled_from(["a", "ab", "b1", "é", "aa"]), min_size=1, max_size=3),
+    signs=st.lists(st.sampled_from([" ", "-", ".", "  ", "/"]), min_size=3, max_size=3),
+    spoken=st.booleans(),
+    inside=st.booleans(),
+    prefix=st.booleans(),
+    text=st.text(st.sampled_from("ab1é -./\n"), max_size=40),
+)
+@example(words=["a"], signs=[" "] * 3, spoken=True, inside=False, prefix=False, text="aa a")
+@example(words=["aa"], signs=[" "] * 3, spoken=True, inside=True, prefix=False, text="aaaa")
+def test_looking_by_hand_and_by_pattern(*, words, signs, spoken, inside, prefix, text):
+    """Short texts are looked through without a pattern, and what is found is the same."""
+    literal = "".join(word + sign for word, sign in zip(words, signs, strict=False)).strip()
+    term = Term(tuple(words), None if spoken else literal, inside=inside, prefix=prefix)
+    by_pattern = [match.span() for match in re.finditer(term.pattern(), text)]
+    assert [*term.spans(text)] == by_pattern
+    assert [*term.spans(text + " " * 10_000)] == by_pattern
+
+
+def test_no_pattern_is_compiled_for_a_short_text(monkeypatch):
+    """A query that nobody asked before costs no compilation where events are short."""
+    monkeypatch.setattr(Term, "pattern", None)
+    assert fits('said "quite so" -never* src/a', "it was said: quite so, in src/a.py")

@@ -27,10 +27,16 @@ __all__ = ["FTS5", "QUERY_CHARS_MAX", "TERMS_MAX", "Fts5", "Query", "Term", "rea
 QUERY_CHARS_MAX = 1000
 TERMS_MAX = 32
 Span = tuple[int, int]
+_Match = Callable[[str, int], "re.Match[str] | None"]
 
+# A longer text is looked through by a pattern.
+_BY_HAND_CHARS_MAX = 1 << 13
 _PIECE = re.compile(r'\s*(?:(-?)"([^"]*)(?:"(\*?)(?=\s|$)|$)|(\S+))')
 _SENTENCE_END = ".,;:?!"
 _is_word_char = re.compile(WORD).match
+_rest_of_word = re.compile(WORD + "+").match
+_gap_of_words = re.compile(NO_WORD + "+").match
+_gap_of_space = re.compile(r"\s+").match
 _SPACED = re.compile(r"[\s']+")
 
 
@@ -91,21 +97,54 @@ class Term(msgspec.Struct, frozen=True):
         """The same, also inside words."""
         return msgspec.structs.replace(self, inside=True, prefix=True) if self.can_widen else self
 
+    def spans(self, text: str) -> Iterable[Span]:
+        """Where the term is in a folded text, from left to right; no two of them overlap."""
+        if len(text) > _BY_HAND_CHARS_MAX:
+            return (match.span() for match in _compiled(self).finditer(text))
+        return self._spans_by_hand(text)
+
     def pattern(self) -> str:
         """A regular expression that finds the term in folded text."""
-        if self.literal is None:
-            parts, between = self.words, f"{NO_WORD}+"
-        else:
-            parts, between = tuple(self.literal.split()), r"\s+"
+        parts = self._parts()
         first, *rest = map(re.escape, parts)
-        if not self.inside and self._begins_with_word():
+        if self._is_bounded():
             # Behind the first part, not before it: a pattern that begins with plain characters is
             # found ten times as fast.
             first += f"(?<!{WORD}{first})"
+        between = f"{NO_WORD}+" if self.literal is None else r"\s+"
         body = between.join([first, *rest])
         if not _is_word_char(parts[-1][-1]):
             return body
         return body + (f"{WORD}*" if self.prefix else f"(?!{WORD})")
+
+    def _parts(self) -> tuple[str, ...]:
+        return self.words if self.literal is None else tuple(self.literal.split())
+
+    def _is_bounded(self) -> bool:
+        return not self.inside and self._begins_with_word()
+
+    def _spans_by_hand(self, text: str) -> Iterator[Span]:
+        """The same without a pattern: to compile one takes as long as asking the index."""
+        first, *rest = self._parts()
+        gap = _gap_of_words if self.literal is None else _gap_of_space
+        bounded = self._is_bounded()
+        at = text.find(first)
+        while at >= 0:
+            end: int | None = None
+            if not (bounded and at and _is_word_char(text, at - 1)):
+                end = _end_of_rest(text, at + len(first), rest, gap)
+            if end is not None and _is_word_char(text, end - 1):
+                end = self._end_of_word(text, end)
+            if end is not None:
+                yield at, end
+            at = text.find(first, at + 1 if end is None else end)
+
+    def _end_of_word(self, text: str, at: int) -> int | None:
+        """Where the word that was read up to here ends, if it may go on; else only if it ends."""
+        if not _is_word_char(text, at):
+            return at
+        rest = _rest_of_word(text, at) if self.prefix else None
+        return None if rest is None else rest.end()
 
     def index_match(
         self, expand: Callable[[str, bool], list[str]], syntax: Fts5 = FTS5
@@ -125,6 +164,9 @@ class Term(msgspec.Struct, frozen=True):
 
     def _begins_with_word(self) -> bool:
         return self.literal is None or bool(_is_word_char(self.literal))
+
+
+_compiled = lru_cache(maxsize=64)(lambda term: re.compile(term.pattern()))
 
 
 class Query:
@@ -174,23 +216,15 @@ class Query:
 
     def spans(self, text: str) -> list[Span] | None:
         """Where the terms are in a folded text, in order; None if the text does not fit."""
-        if any(pattern.search(text) for pattern in self._unwanted):
+        if any(True for term in self.excluded for _ in term.spans(text)):
             return None
         spans: list[Span] = []
-        for patterns in self._wanted:
-            found = [match.span() for pattern in patterns for match in pattern.finditer(text)]
+        for group in self.groups:
+            found = [span for term in group for span in term.spans(text)]
             if not found:
                 return None
             spans += found
         return _merged(spans)
-
-    @cached_property
-    def _wanted(self) -> list[list[re.Pattern[str]]]:
-        return [[re.compile(term.pattern()) for term in group] for group in self.groups]
-
-    @cached_property
-    def _unwanted(self) -> list[re.Pattern[str]]:
-        return [re.compile(term.pattern()) for term in self.excluded]
 
 
 # Signs that have no case, and that JSON writes as they are or as \uXXXX.
@@ -262,6 +296,16 @@ def _plain_term(typed: str) -> Term | None:
 def _has_signs(folded: str) -> bool:
     """Whether there is more than words, spaces and apostrophes."""
     return any(not _is_word_char(char) for char in _SPACED.sub("", folded))
+
+
+def _end_of_rest(text: str, at: int, rest: list[str], gap: _Match) -> int | None:
+    """Where the last of these parts ends, if each follows the one before it; else None."""
+    for part in rest:
+        between = gap(text, at)
+        if between is None or not text.startswith(part, between.end()):
+            return None
+        at = between.end() + len(part)
+    return at
 
 
 def _merged(spans: list[Span]) -> list[Span]:

@@ -53,6 +53,8 @@ class Snippet(msgspec.Struct, frozen=True):
 def make_snippet(text: str, spans: list[Span], chars: int = SNIPPET_CHARS) -> Snippet:
     """The part of ``text`` that shows most of ``spans``, which are in order and do not overlap."""
     begin, end = _window(text, spans, chars)
+    # As a whole if nothing in it has to be replaced, as in most.
+    clean = _as_it_is if _is_clean(text[begin:end]) else _clean
     pieces: list[str] = [_CUT] if begin else []
     ranges: list[Span] = []
     length, at = len(pieces), begin
@@ -60,11 +62,11 @@ def make_snippet(text: str, spans: list[Span], chars: int = SNIPPET_CHARS) -> Sn
         if last <= begin or first >= end:
             continue
         first, last = max(first, begin), min(last, end)  # noqa: PLW2901 - cut to what is shown
-        plain, found = _clean(text[at:first]), _clean(text[first:last])
+        plain, found = clean(text[at:first]), clean(text[first:last])
         pieces += [plain, found]
         ranges.append((length + len(plain), length + len(plain) + len(found)))
         length, at = ranges[-1][1], last
-    pieces.append(_clean(text[at:end]).rstrip())
+    pieces.append(clean(text[at:end]).rstrip())
     return Snippet("".join(pieces) + (_CUT if end < len(text) else ""), tuple(ranges))
 
 
@@ -84,7 +86,13 @@ def _window(text: str, spans: list[Span], chars: int) -> Span:
     return begin, end
 
 
+def _is_clean(text: str) -> bool:
+    return text.isascii() and text.isprintable() and "  " not in text
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
 def _clean(text: str) -> str:
-    if text.isascii() and text.isprintable() and "  " not in text:
-        return text  # as most are
-    return neutralise_line(_SPACE.sub(" ", text))
+    return text if _is_clean(text) else neutralise_line(_SPACE.sub(" ", text))
