@@ -24,6 +24,7 @@ __all__ = ["Postgres", "SQLite"]
 _SESSIONS = 64
 _TEXT = step(1).text
 _FLAT_MARK = 0.1
+_COUNTED = 20  # flushes of each session, also in a quick run: the first ones find no crowd yet
 
 
 class SQLite:
@@ -60,7 +61,7 @@ class SQLite:
             self._spent["many"].append(_many(hf, self._each, flush=True))
         if not self._syncs["loop"] and shutil.which("strace"):
             for how, found in self._syncs.items():
-                found.append(_count_syncs(folder, how, self._each))
+                found.append(_count_syncs(folder, how))
 
     def _measure_one(self, hf: Any, bare: sqlite3.Connection, safe: sqlite3.Connection) -> None:
         with hf.session("one") as session:
@@ -97,7 +98,9 @@ class SQLite:
         }
         for how, (what, mark) in said.items():
             if self._syncs[how]:
-                line = f"sqlite: syncs per append, each flushed, {what} (counted)"
+                line = (
+                    f"sqlite: syncs while they append and flush, for each append, {what} (counted)"
+                )
                 found.append(line_of(line, self._syncs[how], mark))
         return [*found, *self._rival_lines()]
 
@@ -133,13 +136,14 @@ def _insert(connection: sqlite3.Connection) -> None:
     )
 
 
-def _count_syncs(folder: str, how: str, each: int) -> float:
-    """Syncs for each append, as the system sees them."""
+def _count_syncs(folder: str, how: str) -> float:
+    """Syncs for each append, as the system sees them: of appends and flushes, not of opening."""
     with tempfile.NamedTemporaryFile("r", dir=folder) as trace:
         calls = "trace=fsync,fdatasync,sync_file_range,sync,msync,getppid"
-        strace = ("strace", "-f", "-qq", "-o", trace.name, "-e", calls)
-        store = f"sqlite:///{folder}/syncs-{how}-{each}.db"
-        count = ask("flush_many", store, str(_SESSIONS), str(each), how, prefix=strace)
+        # Only these calls are held up: a process that stops at every one is another process.
+        strace = ("strace", "-f", "--seccomp-bpf", "-qq", "-o", trace.name, "-e", calls)
+        store = f"sqlite:///{folder}/syncs-{how}.db"
+        count = ask("flush_many", store, str(_SESSIONS), str(_COUNTED), how, prefix=strace)
         # Calls of several threads are told in two lines: only the beginnings are counted.
         inside = trace.read().split("getppid(")[1]
     return inside.count("sync(") / count

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 
 import pytest
 
 from holdfast.errors import SyncFailed
 from holdfast.storage import FileStore
-from holdfast.storage._flusher import Flusher
+from holdfast.storage._flusher import _BATCHES_REMEMBERED, Flusher
 from holdfast.testing import FaultyDisk, SimDisk
 
 
@@ -39,6 +40,70 @@ def test_one_sync_serves_all_who_wait():
         future.result(10)
     assert log.syncs == 2
     flusher.close()
+
+
+def _crowd(flusher):
+    """Two logs that were served together just now."""
+    first, logs = SlowLog(), [SlowLog(), SlowLog()]
+    for log in logs:
+        log.go_on.set()
+    begun = flusher.sync({"first": first})
+    assert first.started.wait(10)
+    both = [flusher.sync({"any": log}) for log in logs]
+    first.go_on.set()
+    for future in (begun, *both):
+        future.result(10)
+    return logs
+
+
+def _until(condition):
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+def test_those_who_asked_just_before_are_waited_for():
+    """Where one sync serves all, it is not done for the first of a crowd that comes again."""
+    flusher = Flusher(gather_s=20)
+    one, other = _crowd(flusher)
+    first = flusher.sync({"a": one})
+    _until(lambda: flusher._wanted == 2)
+    assert one.syncs == 1
+    flusher.sync({"b": other}).result(10)
+    first.result(10)
+    assert flusher._served[-1] == {id(one), id(other)}
+    flusher.close()
+
+
+def test_who_is_alone_is_not_kept_waiting():
+    """Neither the first one nor one that comes again and again waits for others."""
+    flusher, log = Flusher(gather_s=60), SlowLog()
+    log.go_on.set()
+    for _ in range(3):
+        flusher.sync({"a": log}).result(10)
+    assert log.syncs == 3
+    flusher.close()
+
+
+def test_a_crowd_that_went_is_not_waited_for_for_ever():
+    """After a few batches of one, nobody is expected any more."""
+    flusher = Flusher(gather_s=0.02)
+    one, _ = _crowd(flusher)
+    for _ in range(_BATCHES_REMEMBERED):
+        flusher.sync({"a": one}).result(10)
+    assert not frozenset().union(*flusher._served)
+    flusher.close()
+
+
+def test_closing_ends_the_waiting_for_others():
+    """What waits is served when the store closes, though some of the crowd did not come."""
+    flusher = Flusher(gather_s=60)
+    one, _ = _crowd(flusher)
+    waiting = flusher.sync({"a": one})
+    _until(lambda: flusher._wanted == 2)
+    flusher.close()
+    assert waiting.result(0) is None
 
 
 def test_error_goes_to_all_who_wait():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -482,3 +483,26 @@ def test_a_document_put_after_the_last_append_is_synced_with_the_log(path):
     log.sync()
     assert disk.syncs == before + 1
     store.close()
+
+
+def test_a_log_that_cannot_be_emptied_is_not_copied_at_every_flush(path, monkeypatch):
+    """A reader keeps SQLite's log from beginning anew: it is copied as it grows, not each time."""
+    from holdfast.storage import _sqlite_shared as shared
+
+    copied = []
+    real = shared.checkpoint
+    monkeypatch.setattr(shared, "_CHECKPOINT_BYTES", 100_000)
+    monkeypatch.setattr(shared, "checkpoint", lambda *given: copied.append(1) or real(*given))
+    with contextlib.closing(SQLiteStore(path)) as store:
+        epoch = store.lease("sessions/a").acquire("me", 60_000)
+        log = store.log("sessions/a")
+        log.append(b"first\n", 0, 1, epoch)
+        with contextlib.closing(sqlite3.connect(path)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM pieces").fetchall()
+            for number in range(1, 61):
+                log.append(b"x" * 1000 + b"\n", number, 1, epoch)
+                log.sync()
+            grown = os.path.getsize(f"{path}-wal")
+        assert grown > 300_000
+        assert 2 <= len(copied) <= grown // 100_000

@@ -32,6 +32,7 @@ class Flusher:
         # as one of them comes in so many seconds. One that is alone never waits.
         self._gather_s = gather_s
         self._served: deque[frozenset[int]] = deque(maxlen=_BATCHES_REMEMBERED)
+        self._served_at = 0.0
         self._wanted = 1
         self._waiting: dict[int, tuple[Log, list[Future[None]]]] = {}
         self._condition = threading.Condition()
@@ -95,18 +96,26 @@ class Flusher:
         while self._wait():
             self._gather()
             self._serve_waiting()
+            self._served_at = time.monotonic()
 
     def _gather(self) -> None:
-        """Wait a moment for those who asked lately, if there are others."""
-        until = time.monotonic() + self._gather_s * _GATHER_STEPS_MAX
+        """Wait a moment for those who asked just before, if there are others."""
+        if not self._gather_s:
+            return
+        now = time.monotonic()
+        longest = self._gather_s * _GATHER_STEPS_MAX
         with self._condition:
+            if now - self._served_at > longest:
+                self._served.clear()
             self._wanted = len(frozenset(self._waiting).union(*self._served))
             come = 0
             while come < len(self._waiting) < self._wanted and not self._closed:
                 come = len(self._waiting)
-                self._condition.wait(min(self._gather_s, max(0.0, until - time.monotonic())))
+                left = now + longest - time.monotonic()
+                self._condition.wait(min(self._gather_s, max(0.0, left)))
             self._wanted = 1
-            self._served.append(frozenset(self._waiting))
+            # Who came alone is expected by nobody; after some such batches nobody is waited for.
+            self._served.append(frozenset(self._waiting if len(self._waiting) > 1 else ()))
 
     def _wait(self) -> bool:
         """Wait for work; False if there will be none."""

@@ -53,6 +53,7 @@ class SharedDatabase:
         self._written = 0
         self._last: dict[str, int] = {}
         self._synced = 0
+        self._copied_at = 0
         self._entry_synced = False
         self._dead: SyncFailed | None = None
         self._sound: tuple[tuple[int, int | None], list[str]] | None = None
@@ -117,8 +118,8 @@ class SharedDatabase:
                 self._dead = SyncFailed(errno=error.errno)
                 raise self._dead from error
             self._synced = mark
-            if self._log is not None and self._disk.node(self._log).size >= _CHECKPOINT_BYTES:
-                self._copy_log()
+            if self._log is not None:
+                self._copy_log(self._disk.node(self._log).size)
 
     def identity(self) -> str:
         """What tells this database from every other, also from one put in its place."""
@@ -290,8 +291,16 @@ class SharedDatabase:
         finally:
             let_go(self._disk, entry)
 
-    def _copy_log(self) -> None:
-        """What goes wrong here is no harm: everything is in the log, and it is tried again."""
+    def _copy_log(self, size: int) -> None:
+        """Copy the log into the database if it has grown by much since that was last done.
+
+        What goes wrong here is no harm: everything is in the log, and it is tried again.
+        """
+        if size < self._copied_at:
+            self._copied_at = 0  # all of it had been copied: it began anew
+        if size - self._copied_at < _CHECKPOINT_BYTES:
+            return
+        self._copied_at = size
         with contextlib.suppress(HoldfastError):
             if self._copier is None:
                 self._copier = self._open(create=False)
