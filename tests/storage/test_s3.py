@@ -23,8 +23,9 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.storage import open_store
-from holdfast.storage._s3_log import HEAD_BYTES, Pieces
+from holdfast.storage._s3_log import Pieces
 from holdfast.storage._s3_parts import held
+from holdfast.storage._s3_pieces import HEAD_BYTES
 from holdfast.storage.s3 import ObjectStore
 
 KEY = "sessions/a"

@@ -5,18 +5,14 @@ object of the new epoch at the end: a fence. A writer that lost the lease tries 
 that number, finds that there is one, and is fenced; so nothing that it sent is ever acknowledged.
 Fences are therefore never removed.
 
-Small objects are put together into packs: always the same numbers, in blocks, so that whoever packs
-at the same time as another one, late or early, makes the same packs or wider ones, and no pack ever
-overlaps another in part. A pack is stored before what is in it goes.
+Small objects are put together into packs, see ``_s3_pieces``. A pack is stored before what is in it
+goes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -25,20 +21,30 @@ import msgspec
 from holdfast.errors import Damaged, Fenced, HoldfastError, StoreError
 from holdfast.storage._holders import stale
 from holdfast.storage._s3_objects import Listed, Objects
+from holdfast.storage._s3_pieces import (
+    BLOCK,
+    HEAD_BYTES,
+    PACK_BYTES,
+    Piece,
+    end_of,
+    epoch_of,
+    framed,
+    frames,
+    groups,
+    lined_up,
+    log_name,
+    log_piece,
+    log_pieces,
+    next_number,
+    pack_name,
+    pack_pieces,
+)
 from holdfast.storage._sending import Packet
 from holdfast.storage._zstd import packed, unpacked
 
-__all__ = ["HEAD_BYTES", "Head", "Pieces", "Sealed"]
+__all__ = ["Head", "Pieces", "Sealed"]
 
-_MAGIC = b"HFL1"
-HEAD_BYTES = 24
-_PACK_BYTES = 8 << 20
-_BLOCK = 64
 _TRIES = 20
-_NUMBER = re.compile(r"[0-9]{12}", re.ASCII)
-_HEX = re.compile(rb"[0-9a-f]{16}")
-# No pack is larger than a session may be: a name cannot ask for more memory than that.
-_PACK = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9]{1,10})-([pz])", re.ASCII)
 
 
 class Sealed(Exception):
@@ -67,28 +73,6 @@ class Head(msgspec.Struct, omit_defaults=True, frozen=True):
         return f"{self.generation:08d}{self.place}"
 
 
-class Piece(NamedTuple):
-    """Bytes ``start`` to ``start + size`` of a log: objects ``first`` to ``last``, in one place."""
-
-    first: int
-    last: int
-    start: int
-    size: int
-    path: str
-    skip: int
-    """So many bytes of the object come before the log's."""
-    packed: bool
-
-
-class _Object(NamedTuple):
-    first: int
-    last: int
-    size: int
-    path: str
-    skip: int
-    packed: bool
-
-
 class _Turn(NamedTuple):
     """Where a writer goes on as long as nobody else was there: whoever was, left a fence."""
 
@@ -104,7 +88,7 @@ class Pieces:
     def __init__(self, objects: Objects, folder: str) -> None:
         self._objects = objects
         self.folder = folder
-        self._found: dict[str, list[_Object]] = {}
+        self._found: dict[str, list[Piece]] = {}
         self._seen: dict[str, str] = {}
         self._turn: _Turn | None = None
         self._recent: list[bytes] = []
@@ -118,25 +102,19 @@ class Pieces:
     def pieces(self, head: Head) -> list[Piece]:
         """What a generation consists of, looked up anew; only what came since is listed."""
         known = self._found.setdefault(head.mark, [])
-        for one in self._objects.list(self._log_folder(head), self._seen.get(head.mark)):
-            known += _of_log(one)
-            self._seen[head.mark] = one.path
+        listed = list(self._objects.list(self._log_folder(head), self._seen.get(head.mark)))
+        known += log_pieces(listed)
+        if listed:
+            self._seen[head.mark] = listed[-1].path
         # After the others: what went into a pack meanwhile is then found in it.
-        packs = [
-            found for one in self._objects.list(self._pack_folder(head)) for found in _of_pack(one)
-        ]
-        return _lined_up([*known, *packs])
+        packs = pack_pieces(self._objects.list(self._pack_folder(head)))
+        return lined_up([*known, *packs])
 
-    def pieces_of(self, head: Head, listed: Iterable[Listed]) -> list[Piece]:
+    def pieces_of(self, head: Head, listed: list[Listed]) -> list[Piece]:
         """The same, of a list of everything in the folder."""
         loose, packs = self._log_folder(head), self._pack_folder(head)
-        found: list[_Object] = []
-        for one in listed:
-            if one.path.startswith(loose):
-                found += _of_log(one)
-            elif one.path.startswith(packs):
-                found += _of_pack(one)
-        return _lined_up(found)
+        found = log_pieces(one for one in listed if one.path.startswith(loose))
+        return lined_up(found + pack_pieces(one for one in listed if one.path.startswith(packs)))
 
     def forget(self) -> None:
         """List everything anew the next time."""
@@ -148,7 +126,7 @@ class Pieces:
     def size(self) -> int:
         """How many bytes the log has."""
         head = self.head()
-        return 0 if head.sealed else _end(self.pieces(head))
+        return 0 if head.sealed else end_of(self.pieces(head))
 
     def exists(self) -> bool:
         """Whether there is a log, be it an empty one that was put in the place of another."""
@@ -201,7 +179,7 @@ class Pieces:
                 self._put_head(msgspec.structs.replace(head, epoch=epoch), etag)
                 continue
             self.forget()
-            number = _next(self.pieces(head))
+            number = next_number(self.pieces(head))
             last = self._epoch_of(head)
             if last is not None and last > epoch:
                 raise stale(key)
@@ -248,10 +226,10 @@ class Pieces:
             place=f"-{uuid4().hex[:16]}",
         )
         number = 0
-        for piece in _frames(chunks):
-            self._objects.put(self._log_path(new, number), _framed(epoch, piece))
+        for piece in frames(chunks):
+            self._objects.put(self._log_path(new, number), framed(epoch, piece))
             number += 1
-        self._objects.put(self._log_path(new, number), _framed(epoch, b""))
+        self._objects.put(self._log_path(new, number), framed(epoch, b""))
         if not self._put_head(new, etag):
             self._drop(new)
             raise stale(key)
@@ -263,7 +241,7 @@ class Pieces:
         head, etag = self._head_and_etag()
         if head.sealed:
             return
-        for group in _groups(self.pieces(head), archive=archive):
+        for group in groups(self.pieces(head), archive=archive):
             is_done = len(group) == 1 and group[0].packed
             if not is_done and any(one.size for one in group):
                 self._pack(head, group, compress=archive)
@@ -295,8 +273,7 @@ class Pieces:
 
         Their numbers are not used again, since the pack has them in its name.
         """
-        kind = "z" if compress else "p"
-        path = f"{self._pack_folder(head)}{first:012d}-{last:012d}-{len(data)}-{kind}"
+        path = self._pack_folder(head) + pack_name(first, last, len(data), compressed=compress)
         self._objects.put(path, packed(data) if compress else data)
         now = self.head()
         if now.mark != head.mark or now.sealed:
@@ -307,13 +284,13 @@ class Pieces:
 
     def _pack_recent(self, turn: _Turn, data: bytes) -> None:
         """Put a block together from memory that was written here in full: no log gets too long."""
-        if turn.number % _BLOCK == 0:
+        if turn.number % BLOCK == 0:
             self._recent = []
         self._recent.append(data)
-        if sum(map(len, self._recent)) > _PACK_BYTES:
+        if sum(map(len, self._recent)) > PACK_BYTES:
             self._recent = []  # too much to keep; it is packed in the end
-        recent, first = self._recent, turn.number - _BLOCK + 1
-        if turn.number % _BLOCK != _BLOCK - 1 or len(recent) != _BLOCK:
+        recent, first = self._recent, turn.number - BLOCK + 1
+        if turn.number % BLOCK != BLOCK - 1 or len(recent) != BLOCK:
             return
         self._recent = []
         old = [self._log_path(turn.head, number) for number in range(first, turn.number + 1)]
@@ -332,12 +309,12 @@ class Pieces:
     def _create(self, head: Head, number: int, epoch: int, data: bytes) -> bool:
         """Make the object of a number; whether it is ours."""
         path = self._log_path(head, number)
-        framed = _framed(epoch, data)
+        whole = framed(epoch, data)
         for _ in range(_TRIES):
-            if self._objects.create(path, framed):
+            if self._objects.create(path, whole):
                 break
             found = self._objects.get(path)
-            if found is not None and found.data == framed and data:
+            if found is not None and found.data == whole and data:
                 break
             if found is not None:
                 return False
@@ -345,7 +322,7 @@ class Pieces:
         else:
             return False
         known = self._found.setdefault(head.mark, [])
-        known.append(_Object(number, number, len(data), path, HEAD_BYTES, packed=False))
+        known.append(log_piece(number, len(data), path))
         self._seen[head.mark] = path
         return True
 
@@ -362,7 +339,7 @@ class Pieces:
             pieces = self.pieces(head)
             last = self._epoch_of(head)
             if last == packet.epoch:
-                return _Turn(head, _next(pieces), _end(pieces), packet.epoch)
+                return _Turn(head, next_number(pieces), end_of(pieces), packet.epoch)
             if last is not None:
                 return None
 
@@ -384,7 +361,7 @@ class Pieces:
         if not known:
             return 0
         last = self._objects.get(known[-1].path)
-        return None if last is None else _epoch(last.data)
+        return None if last is None else epoch_of(last.data)
 
     def _head_and_etag(self) -> tuple[Head, str]:
         found = self._objects.get(f"{self.folder}/head")
@@ -417,103 +394,4 @@ class Pieces:
         return f"{self.folder}/pack/{head.mark}/"
 
     def _log_path(self, head: Head, number: int) -> str:
-        return f"{self._log_folder(head)}{number:012d}"
-
-
-def _next(pieces: list[Piece]) -> int:
-    return pieces[-1].last + 1 if pieces else 0
-
-
-def _end(pieces: list[Piece]) -> int:
-    return pieces[-1].start + pieces[-1].size if pieces else 0
-
-
-def _framed(epoch: int, data: bytes) -> bytes:
-    return _MAGIC + b"%016x" % epoch + b"\n\n\n\n" + data
-
-
-def _epoch(data: bytes) -> int:
-    text = data[len(_MAGIC) : len(_MAGIC) + 16]
-    if data[: len(_MAGIC)] != _MAGIC or not _HEX.fullmatch(text):
-        raise Damaged("an object of a log does not begin as one")
-    return int(text, 16)
-
-
-def _of_log(one: Listed) -> list[_Object]:
-    name = one.path.rpartition("/")[2]
-    if not _NUMBER.fullmatch(name):
-        return []  # not ours
-    size = max(0, one.size - HEAD_BYTES)
-    return [_Object(int(name), int(name), size, one.path, HEAD_BYTES, packed=False)]
-
-
-def _of_pack(one: Listed) -> list[_Object]:
-    found = _PACK.fullmatch(one.path.rpartition("/")[2])
-    if found is None:
-        return []
-    first, last, size = (int(found[number]) for number in (1, 2, 3))
-    return [_Object(first, last, size, one.path, 0, packed=found[4] == "z")]
-
-
-def _lined_up(objects: list[_Object]) -> list[Piece]:
-    """The objects in their order, without those whose numbers a pack covers."""
-    packs = sorted((one for one in objects if not one.skip), key=lambda one: (one.first, -one.last))
-    kept: list[_Object] = []
-    end = -1
-    for one in packs:  # a wider pack covers the narrower ones that it was made of
-        if one.last > end:
-            kept.append(one)
-            end = one.last
-    loose = [one for one in objects if one.skip]
-    firsts = [one.first for one in kept]
-
-    def is_covered(number: int) -> bool:
-        at = bisect_right(firsts, number) - 1
-        return at >= 0 and number <= kept[at].last
-
-    ordered = sorted(
-        [*kept, *(one for one in loose if not is_covered(one.first))], key=lambda one: one.first
-    )
-    pieces: list[Piece] = []
-    start = 0
-    for one in ordered:
-        pieces.append(Piece(one.first, one.last, start, one.size, one.path, one.skip, one.packed))
-        start += one.size
-    return pieces
-
-
-def _frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    waiting = b""
-    for chunk in chunks:
-        waiting += chunk
-        while len(waiting) >= _PACK_BYTES:
-            yield waiting[:_PACK_BYTES]
-            waiting = waiting[_PACK_BYTES:]
-    if waiting:
-        yield waiting
-
-
-def _groups(pieces: list[Piece], *, archive: bool) -> Iterator[list[Piece]]:
-    """Neighbours that become a pack: whole blocks, and in an archive several of them together.
-
-    In an archive the last block, which is not whole yet, becomes one of its own, and is put
-    together with what came after it the next time.
-    """
-    whole = _next(pieces) // _BLOCK
-    blocks = [list(block) for _, block in groupby(pieces, key=lambda one: one.first // _BLOCK)]
-    group: list[Piece] = []
-    for block in blocks:
-        is_whole = block[-1].last // _BLOCK < whole
-        if not archive:
-            size = sum(one.size for one in block)
-            loose = [one for one in block if one.skip and one.size]
-            if is_whole and size <= _PACK_BYTES and len(loose) > 1:
-                yield block
-            continue
-        size = sum(one.size for one in (*group, *block))
-        if group and (size > _PACK_BYTES or not is_whole):
-            yield group
-            group = []
-        group = [*group, *block]
-    if group:
-        yield group
+        return f"{self._log_folder(head)}{log_name(number)}"

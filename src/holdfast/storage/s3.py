@@ -21,7 +21,7 @@ from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
 from holdfast.storage._names import folder_of
-from holdfast.storage._s3_log import HEAD_BYTES, Head, Pieces
+from holdfast.storage._s3_log import Head, Pieces
 from holdfast.storage._s3_names import Name, Named, Names
 from holdfast.storage._s3_objects import Listed, open_objects
 from holdfast.storage._s3_parts import (
@@ -31,6 +31,7 @@ from holdfast.storage._s3_parts import (
     check_free,
     renew_one,
 )
+from holdfast.storage._s3_pieces import HEAD_BYTES, end_of
 from holdfast.storage._sending import Packet, Sender, joined
 from holdfast.storage.base import (
     Capabilities,
@@ -306,8 +307,7 @@ class ObjectStore(Store):
         mine = [one for one in objects if one.path.startswith(tuple(marks))]
         data = [one for one in mine if one.size > HEAD_BYTES] or mine
         modified = max((one.modified for one in data), default=0)
-        size = found[-1].start + found[-1].size if found else 0
-        last = found[-1].last if found else 0
+        size, last = end_of(found), found[-1].last if found else 0
         return Entry(key, size, modified, f"{folder}-{head.mark}-{last}-{size}")
 
     def _head(self, pieces: Pieces, etag: str) -> Head:
