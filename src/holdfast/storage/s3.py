@@ -7,10 +7,8 @@ tried when the store is first used, and one that ignores them is refused, since 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
@@ -21,9 +19,10 @@ from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
 from holdfast.storage._names import folder_of
-from holdfast.storage._s3_log import Head, Pieces
+from holdfast.storage._s3_listing import AtOnce, Listing
+from holdfast.storage._s3_log import Pieces
 from holdfast.storage._s3_names import Name, Named, Names
-from holdfast.storage._s3_objects import Listed, open_objects
+from holdfast.storage._s3_objects import open_objects
 from holdfast.storage._s3_parts import (
     ObjectDocuments,
     ObjectLease,
@@ -31,7 +30,7 @@ from holdfast.storage._s3_parts import (
     check_free,
     renew_one,
 )
-from holdfast.storage._s3_pieces import HEAD_BYTES, end_of
+from holdfast.storage._s3_pieces import HEAD_BYTES
 from holdfast.storage._sending import Packet, Sender, joined
 from holdfast.storage.base import (
     Capabilities,
@@ -45,19 +44,12 @@ from holdfast.storage.base import (
     check_prefix,
     needs_log,
 )
-from holdfast.storage.disk import forks
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 __all__ = ["ObjectStore"]
 
-S = TypeVar("S")
-T = TypeVar("T")
-_AT_ONCE = 16
-# So many keys are looked up one by one; for more the whole bucket is listed once.
-_FEW_KEYS = 32
-_HEADS_MAX = 100_000
 _LEASE_MS = 30_000
 
 
@@ -70,15 +62,12 @@ class ObjectStore(Store):
         self.url = url
         self.objects = open_objects(url)
         self.names = Names(self.objects)
-        self._pool: ThreadPoolExecutor | None = None
-        self._pool_lock = threading.Lock()
+        self._at_once = AtOnce()
+        self._listing = Listing(self.objects, self.names, self._at_once)
         self._sender = Sender(self._send, "holdfast-sender")
         self.renewer = Renewer(self._renew_all)
         self._flusher = Flusher()
         self._writing: dict[str, Pieces] = {}
-        self._heads: dict[str, tuple[str, Head]] = {}
-        self._ids: dict[str, tuple[str, Named | None]] = {}
-        self._forks = forks.count
         self._checked = False
 
     def log(self, key: str) -> Log:
@@ -118,25 +107,13 @@ class ObjectStore(Store):
         """Every key with a log; what was seen before and has not changed is not asked for again."""
         check_prefix(prefix)
         self._sender.catch_up()
-        found = list(self.names.listed(prefix))
-        named = self._all(self._named, found)
-        keys = {key: one.name for (key, _), one in zip(found, named, strict=True) if one}
-        if len(keys) <= _FEW_KEYS:
-            yield from filter(None, self._all(lambda one: self._entry(*one), keys.items()))
-            return
-        listed: dict[str, list[Listed]] = {name.folder: [] for name in keys.values()}
-        for one in self.objects.list("data/"):
-            objects = listed.get("/".join(one.path.split("/", 2)[:2]))
-            if objects is not None:
-                objects.append(one)
-        everything = [(key, name, listed[name.folder]) for key, name in keys.items()]
-        yield from filter(None, self._all(lambda one: self._entry(*one), everything))
+        yield from self._listing.entries(prefix)
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key, with what this process has appended to it."""
         self._sender.catch_up(key)
         named = self.names.get(check_key(key))
-        return None if named is None else self._entry(key, named.name)
+        return None if named is None else self._listing.entry(key, named.name)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:
         """Every key that has a name."""
@@ -246,10 +223,7 @@ class ObjectStore(Store):
         self._sender.close()
         self._flusher.close()
         self.renewer.close()
-        with self._pool_lock:
-            pool, self._pool = self._pool, None
-        if pool is not None and self._forks == forks.count:
-            pool.shutdown()
+        self._at_once.close()
 
     def pieces_for_writing(self, key: str) -> Pieces:
         """The objects of a log as its writer knows them."""
@@ -277,47 +251,6 @@ class ObjectStore(Store):
         self.forget_writing(key)
 
     # -- inside ------------------------------------------------------------------------------
-
-    def _named(self, found: tuple[str, Listed]) -> Named | None:
-        """The name of a key as a list shows it; None for what is no name of ours."""
-        key, one = found
-        known = self._ids.get(key)
-        if known is None or known[0] != one.etag or (known[1] and known[1].name.to):
-            try:
-                known = (one.etag, self.names.get(key))
-            except HoldfastError as error:
-                if isinstance(error, StoreError):
-                    raise
-                known = (one.etag, None)
-            if len(self._ids) >= _HEADS_MAX:
-                self._ids.clear()
-            self._ids[key] = known
-        return known[1]
-
-    def _entry(self, key: str, name: Name, listed: list[Listed] | None = None) -> Entry | None:
-        folder = name.folder
-        objects = list(self.objects.list(f"{folder}/")) if listed is None else listed
-        pieces = Pieces(self.objects, folder)
-        etag = next((one.etag for one in objects if one.path == f"{folder}/head"), "")
-        head = self._head(pieces, etag)
-        found = pieces.pieces_of(head, objects)
-        if head.sealed or not (head.generation or any(one.size for one in found)):
-            return None
-        marks = [f"{folder}/{kind}/{head.mark}/" for kind in ("log", "pack")]
-        mine = [one for one in objects if one.path.startswith(tuple(marks))]
-        data = [one for one in mine if one.size > HEAD_BYTES] or mine
-        modified = max((one.modified for one in data), default=0)
-        size, last = end_of(found), found[-1].last if found else 0
-        return Entry(key, size, modified, f"{folder}-{head.mark}-{last}-{size}")
-
-    def _head(self, pieces: Pieces, etag: str) -> Head:
-        known = self._heads.get(pieces.folder)
-        if known is None or known[0] != etag:
-            known = (etag, pieces.head() if etag else Head())
-            if len(self._heads) >= _HEADS_MAX:
-                self._heads.clear()
-            self._heads[pieces.folder] = known
-        return known[1]
 
     def _has_something(self, key: str) -> Named:
         named = self.names.get(check_key(key))
@@ -384,21 +317,15 @@ class ObjectStore(Store):
         finally:
             lease.release()
 
-    def _all(self, work: Callable[[S], T], values: Iterable[S]) -> Iterable[T]:
-        """Several requests at a time."""
-        with self._pool_lock:
-            if self._pool is None or self._forks != forks.count:
-                self._forks = forks.count
-                self._pool = ThreadPoolExecutor(_AT_ONCE, "holdfast-bucket")
-            return self._pool.map(work, values)
-
     def _send(self, packets: Sequence[Packet]) -> list[StoreError | None]:
         runs = joined(packets)
         by_key: dict[str, list[int]] = {}
         for number, run in enumerate(runs):
             by_key.setdefault(run[0].key, []).append(number)
         found: dict[int, StoreError | None] = {}
-        for some in self._all(lambda numbers: self._send_key(runs, numbers), by_key.values()):
+        for some in self._at_once.map(
+            lambda numbers: self._send_key(runs, numbers), by_key.values()
+        ):
             found.update(some)
         return [found[number] for number, run in enumerate(runs) for _ in run]
 
@@ -431,4 +358,4 @@ class ObjectStore(Store):
                 return ""  # the next turn may do better; until then the term runs on
             return key
 
-        return set(self._all(lost, held.items())) - {""}
+        return set(self._at_once.map(lost, held.items())) - {""}
