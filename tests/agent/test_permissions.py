@@ -294,3 +294,15 @@ async def test_memory_tools_need_the_feature(hf, script):
         await agent.run("go", session=session)
         [result] = await results(session)
     assert "this agent has no memory" in result["message"]
+
+
+async def test_the_callback_knows_which_call_it_is_asked_about(hf, script):
+    """The id in the question is the id under which the call is recorded then."""
+    prompt = Asked("once")
+    agent = Agent(
+        script([("act", {}, "call-7")], "done").model, tools=[danger([])], permission=prompt
+    )
+    with hf.session("s") as session:
+        await agent.run("go", session=session)
+        recorded = [event.data["id"] for event in session.events() if event.type == "tool_call"]
+    assert [request.call_id for request in prompt.requests] == recorded == ["call-7"]

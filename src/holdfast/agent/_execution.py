@@ -117,7 +117,7 @@ class Executor:
             args = tool.check_args(call.args)
         except UsageError as error:
             return _Plan(call, tool, refusal=str(error))
-        verdict = await self._gate.check(tool, call.args)
+        verdict = await self._gate.check(tool, call.args, call.id)
         if not verdict.allowed:
             return _Plan(call, tool, refusal=f"Permission denied: {verdict.reason}")
         plan = _Plan(call, tool, args)

@@ -30,6 +30,8 @@ class PermissionRequest(msgspec.Struct, frozen=True):
     session_id: str
     agent: str
     expired: bool = False
+    call_id: str = ""
+    """The id that the call has in the log, if it is made."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -109,7 +111,7 @@ class Gate:
         self._enabled = enabled
         self._clock = clock
 
-    async def check(self, tool: Tool, args: dict[str, Any]) -> Verdict:
+    async def check(self, tool: Tool, args: dict[str, Any], call_id: str = "") -> Verdict:
         """Whether this call may be made now."""
         if not self._enabled:
             return Verdict(True)
@@ -121,7 +123,7 @@ class Gate:
         approvals = [each for each in self._approvals(tool.name) if _fits(each, args)]
         if any(not self._has_expired(each) for each in approvals):
             return Verdict(True)
-        return await self._ask(tool, args, expired=bool(approvals))
+        return await self._ask(tool, args, call_id, expired=bool(approvals))
 
     def _approvals(self, tool: str) -> list[Approval]:
         """What was approved for this session, and for always."""
@@ -132,13 +134,15 @@ class Gate:
     def _has_expired(self, approval: Approval) -> bool:
         return approval.expires_at is not None and approval.expires_at <= self._clock()
 
-    async def _ask(self, tool: Tool, args: dict[str, Any], *, expired: bool) -> Verdict:
+    async def _ask(
+        self, tool: Tool, args: dict[str, Any], call_id: str, *, expired: bool
+    ) -> Verdict:
         if self._prompt is None:
             return Verdict(
                 False, f"the tool {tool.name} needs a permission, and nobody is here to give it"
             )
         request = PermissionRequest(
-            tool.name, args, tool.description, self._session.id, self._agent, expired
+            tool.name, args, tool.description, self._session.id, self._agent, expired, call_id
         )
         answer = self._prompt(request)
         if inspect.isawaitable(answer):
