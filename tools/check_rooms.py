@@ -55,8 +55,8 @@ SQLITE_MODULE = "storage/_sqlite.py"
 ANYWHERE = frozenset({"holdfast", "msgspec"})
 HOMES = {
     "platformdirs": ("library/", "_config/", "apps/"),
-    "backports": ("storage/", "session/", "formats/"),  # zstd
-    "compression": ("storage/", "session/", "formats/"),  # zstd, from Python 3.14
+    "backports": ("storage/",),  # zstd
+    "compression": ("storage/",),  # zstd, from Python 3.14
     "click": ("apps/",),
     "rich": ("apps/",),
     "textual": ("apps/tui/",),

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.errors import InvalidData, TooLarge
 from holdfast.formats._bounds import Bounds
+from holdfast.storage._zstd import zstd_module
 
 __all__ = ["expanded", "is_compressed"]
 
@@ -71,7 +72,7 @@ class _Zstd:
     """Frames of a zstd stream, one after the other."""
 
     def __init__(self) -> None:
-        self._module = _zstd()
+        self._module = zstd_module()
         self._one = self._new()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -111,20 +112,7 @@ def _unpack(
                         limit="ratio_max",
                     )
                 yield piece
-    except (zlib.error, _zstd_error()) as error:
+    except (zlib.error, zstd_module().ZstdError) as error:
         raise InvalidData(f"the compressed data is damaged: {error}") from error
     if not unpacker.whole:
         raise InvalidData("the compressed data ends too soon")
-
-
-def _zstd() -> Any:
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        from backports import zstd
-    return zstd
-
-
-def _zstd_error() -> type[Exception]:
-    error: type[Exception] = _zstd().ZstdError
-    return error

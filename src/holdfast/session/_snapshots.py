@@ -5,9 +5,7 @@ They are disposable. One that is damaged or not of this log is passed over for a
 
 from __future__ import annotations
 
-import sys
 import zlib
-from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -16,6 +14,7 @@ from holdfast.errors import Damaged, StoreError
 from holdfast.model import Limits, Position
 from holdfast.replay import State
 from holdfast.storage import Documents
+from holdfast.storage._zstd import zstd_module
 
 __all__ = ["Snapshot", "Snapshots"]
 
@@ -75,7 +74,7 @@ class Snapshots:
         )
         data = b'{"snapshot":%b,"check":"%08x"}' % (inner, crc32(inner))
         if len(data) > self._limits.snapshot_compress_bytes_min:
-            data = _zstd().compress(data)
+            data = zstd_module().compress(data)
         self._documents.put(f"{_FOLDER}{seq}{_SUFFIX}", data)
         self.prune(self._limits.snapshots_kept)
         return len(data)
@@ -158,7 +157,7 @@ class Snapshots:
 def _expanded(data: bytes) -> bytes:
     """The JSON text, whatever it was compressed with; magic bytes decide, not names."""
     if data.startswith(_ZSTD_MAGIC):
-        decompressor = _zstd().ZstdDecompressor()
+        decompressor = zstd_module().ZstdDecompressor()
         expanded: bytes = decompressor.decompress(data, max_length=_EXPANDED_BYTES_MAX)
         if not decompressor.eof:
             raise ValueError("it is cut short or expands to too much")
@@ -167,12 +166,3 @@ def _expanded(data: bytes) -> bytes:
         inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         return inflater.decompress(data, _EXPANDED_BYTES_MAX)
     return data
-
-
-def _zstd() -> Any:
-    """The zstd module, loaded only when a snapshot is large enough to need it."""
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    return zstd

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 from holdfast.errors import TooLarge
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from holdfast.storage._zstd import zstd_module
 
 __all__ = [
     "ARCHIVE_BYTES_MAX",
@@ -126,7 +124,7 @@ class Archive:
             for chunk in self._stream(frame):
                 left -= len(chunk)
                 yield chunk
-        except _zstd().ZstdError:
+        except zstd_module().ZstdError:
             self.damaged = True
             yield from _zeros(left)
 
@@ -139,11 +137,11 @@ class Archive:
                 break
             yield chunk
         if left:
-            raise _zstd().ZstdError("a frame has another size than the table says")
+            raise zstd_module().ZstdError("a frame has another size than the table says")
 
     def _unpack_at(self, offset: int, stop: int) -> Iterator[tuple[bytes, int]]:
         """What the frame at an offset gives, and where its packed bytes end (0 until known)."""
-        zstd = _zstd()
+        zstd = zstd_module()
         unpacker = zstd.ZstdDecompressor()
         while not unpacker.eof:
             data = b""
@@ -231,7 +229,7 @@ class Archive:
                 size += len(chunk)
                 if end or size > ARCHIVE_BYTES_MAX:
                     return (end or self._file_size) - offset, size
-        except _zstd().ZstdError:
+        except zstd_module().ZstdError:
             pass
         return None
 
@@ -276,7 +274,7 @@ def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _frame(piece: bytes) -> bytes:
     """One frame that says how long its content is and has a checksum of it."""
-    zstd = _zstd()
+    zstd = zstd_module()
     name = zstd.CompressionParameter
     options = {name.compression_level: _LEVEL, name.checksum_flag: 1}
     packed: bytes = zstd.compress(piece, options=options)
@@ -299,11 +297,3 @@ def _zeros(count: int) -> Iterator[bytes]:
     while count > 0:
         yield bytes(min(count, _CHUNK_BYTES))
         count -= _CHUNK_BYTES
-
-
-def _zstd() -> ModuleType | Any:
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        from backports import zstd
-    return zstd

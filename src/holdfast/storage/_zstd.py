@@ -1,4 +1,4 @@
-"""Pieces of a log compressed by themselves, and unpacked within a bound."""
+"""The way to zstd, and pieces of a log compressed by themselves and unpacked within a bound."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from holdfast.errors import Damaged
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["packed", "unpacked", "zstd_module"]
 
 _LEVEL = 3
 
 
 def packed(data: bytes) -> bytes:
     """The bytes as one zstd frame."""
-    compressed: bytes = _zstd().compress(data, _LEVEL)
+    compressed: bytes = zstd_module().compress(data, _LEVEL)
     return compressed
 
 
 def unpacked(data: bytes, size: int) -> bytes:
     """The ``size`` bytes that a frame holds. Raises Damaged if it holds anything else."""
-    zstd = _zstd()
+    zstd = zstd_module()
     decompressor = zstd.ZstdDecompressor()
     try:
         plain: bytes = decompressor.decompress(data, max_length=size)
@@ -31,7 +31,8 @@ def unpacked(data: bytes, size: int) -> bytes:
     return plain
 
 
-def _zstd() -> Any:
+def zstd_module() -> Any:
+    """The module, wherever this version of Python has it; loaded when it is first needed."""
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
