@@ -6,14 +6,13 @@ and sleeps for longer than it works. What it cannot do is left to whoever asks n
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from holdfast.storage import Store, forks
+from holdfast.storage import Store
+from holdfast.storage._worker import Worker
 
 if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog
@@ -54,7 +53,7 @@ class _Fed:
         self.seq = -2  # nothing yet, not even a session without events
 
 
-class Feeder:
+class Feeder(Worker):
     """Watches open sessions, and feeds the catalogue of their store with what they record.
 
     The thread runs only while there is something to watch, and keeps nothing alive but the store.
@@ -70,17 +69,14 @@ class Feeder:
         auto_tags: bool = True,
         prices: Callable[[], Prices] | None = None,
     ) -> None:
+        super().__init__("holdfast-catalogue")
         self._store = store
         self._auto_tags = auto_tags
         self._prices = prices
         self._chore = chore
         self._catalog: Catalog | None = None
         self._tick_s = tick_s
-        self._condition = threading.Condition()
         self._watched: dict[str, _Fed] = {}
-        self._thread: threading.Thread | None = None
-        self._forks = forks.count
-        self._closed = False
 
     @property
     def catalog(self) -> Catalog:
@@ -95,7 +91,7 @@ class Feeder:
 
     def watch(self, session: Watched) -> None:
         """Feed what this session records from now on. Costs its caller next to nothing."""
-        self._after_fork()
+        self._renew_after_fork()
         with self._condition:
             if self._closed:
                 return
@@ -107,31 +103,13 @@ class Feeder:
 
         What is left is fed before, if the catalogue is in use and it does not take long.
         """
-        self._after_fork()
-        with self._condition:
-            self._closed = True
-            self._condition.notify()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        super().close()
         if self._catalog is not None and self._catalog.is_open:
             self._feed_due(time.monotonic() + _DRAIN_S)
             self._catalog.close()
 
-    def _after_fork(self) -> None:
-        """In a forked child there is no thread, and nothing to watch yet."""
-        if self._forks != forks.count:
-            self._forks = forks.count
-            self._condition = threading.Condition()
-            self._watched, self._thread = {}, None
-
-    def _start(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="holdfast-catalogue", daemon=True)
-            # At the end of the interpreter there are no more threads, and nothing left to do.
-            with contextlib.suppress(RuntimeError):
-                thread.start()
-                self._thread = thread
+    def _forget(self) -> None:
+        self._watched = {}
 
     def _run(self) -> None:
         pause = self._tick_s

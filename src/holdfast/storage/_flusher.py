@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from holdfast.storage._worker import Worker
 from holdfast.storage.base import Log
-from holdfast.storage.disk import forks
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -20,14 +20,14 @@ _BATCHES_REMEMBERED = 4
 _GATHER_STEPS_MAX = 10
 
 
-class Flusher:
+class Flusher(Worker):
     """Collects requests while a sync is under way and serves them all with the next one.
 
-    The thread starts with the first request, never keeps a process alive, and is made anew in a
-    forked child.
+    Closed, it serves what is waiting.
     """
 
     def __init__(self, gather_s: float = 0.0) -> None:
+        super().__init__("holdfast-flusher")
         # For a store where one sync serves all logs: those who asked lately are waited for, as long
         # as one of them comes in so many seconds. One that is alone never waits.
         self._gather_s = gather_s
@@ -35,10 +35,6 @@ class Flusher:
         self._served_at = 0.0
         self._wanted = 1
         self._waiting: dict[int, tuple[Log, list[Future[None]]]] = {}
-        self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._forks = forks.count
-        self._closed = False
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """A future that is done once all these logs are synced, or holds the first error."""
@@ -57,6 +53,7 @@ class Flusher:
                 part: Future[None] = Future()
                 part.add_done_callback(parts.one_done)
                 self._waiting.setdefault(id(log), (log, []))[1].append(part)
+            self._closed = False
             started = self._start()
             if len(self._waiting) >= self._wanted:
                 self._condition.notify()
@@ -64,33 +61,8 @@ class Flusher:
             self._serve_waiting()
         return result
 
-    def close(self) -> None:
-        """Serve what is waiting, then stop."""
-        self._renew_after_fork()
-        with self._condition:
-            self._closed = True
-            self._condition.notify()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
-    def _renew_after_fork(self) -> None:
-        """In a forked child there is no thread, and the condition may be locked for ever."""
-        if self._forks != forks.count:
-            self._condition = threading.Condition()
-            self._waiting, self._thread, self._forks = {}, None, forks.count
-
-    def _start(self) -> bool:
-        """See to it that the thread runs; False if the interpreter is too far gone for threads."""
-        self._closed = False
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="holdfast-flusher", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
-        return True
+    def _forget(self) -> None:
+        self._waiting = {}
 
     def _run(self) -> None:
         while self._wait():

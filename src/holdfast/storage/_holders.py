@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -13,8 +11,9 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from holdfast.errors import Fenced, Locked
+from holdfast.storage._worker import Worker
 from holdfast.storage.base import Lease
-from holdfast.storage.disk import Disk, forks
+from holdfast.storage.disk import Disk
 
 __all__ = ["Holder", "Renewer", "locked", "stale", "this_holder"]
 
@@ -95,7 +94,7 @@ class _Kept(NamedTuple):
     term_ms: int
 
 
-class Renewer:
+class Renewer(Worker):
     """Renews every lease that this process holds at one store, all of them with one call.
 
     ``renew`` is given the keys with their epochs and terms and returns the keys that are lost;
@@ -105,12 +104,9 @@ class Renewer:
     """
 
     def __init__(self, renew: Callable[[Mapping[str, tuple[int, int]]], set[str]]) -> None:
+        super().__init__("holdfast-renewer")
         self._renew = renew
         self._held: WeakKeyDictionary[Lease, _Kept] = WeakKeyDictionary()
-        self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._forks = forks.count
-        self._closed = False
 
     def keep(self, lease: Lease, key: str, epoch: int, term_ms: int) -> None:
         """Renew this lease from now on."""
@@ -118,11 +114,7 @@ class Renewer:
         with self._condition:
             self._held[lease] = _Kept(key, epoch, term_ms)
             self._closed = False
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="holdfast-renewer", daemon=True)
-                with contextlib.suppress(RuntimeError):  # the interpreter is about to end
-                    thread.start()
-                    self._thread = thread
+            self._start()
             self._condition.notify()
 
     def let_go(self, lease: Lease) -> None:
@@ -135,19 +127,11 @@ class Renewer:
         """Stop; the leases then run out by themselves."""
         self._renew_after_fork()
         with self._condition:
-            self._closed = True
             self._held.clear()
-            self._condition.notify()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        super().close()
 
-    def _renew_after_fork(self) -> None:
-        """A child neither has the thread nor the leases."""
-        if self._forks != forks.count:
-            self._forks = forks.count
-            self._condition, self._thread = threading.Condition(), None
-            self._held = WeakKeyDictionary()
+    def _forget(self) -> None:
+        self._held = WeakKeyDictionary()
 
     def _run(self) -> None:
         while self._wait():

@@ -17,6 +17,7 @@ from copy import copy
 from typing import NamedTuple
 
 from holdfast.errors import StoreError, StoreFull, Unavailable
+from holdfast.storage._worker import Worker
 from holdfast.storage.base import Log
 from holdfast.storage.disk import forks
 
@@ -61,18 +62,14 @@ must fail too. It blocks, and tries again by itself as long as that makes sense.
 """
 
 
-class Sender:
-    """The one thread of a store that sends for all of its logs."""
+class Sender(Worker):
+    """The one thread of a store that sends for all of its logs; closed, it sends what waits."""
 
     def __init__(self, send: Send, name: str) -> None:
+        super().__init__(name)
         self._send = send
-        self._name = name
-        self._condition = threading.Condition()
         self._waiting: dict[SendingLog, None] = {}
         self._bytes = 0
-        self._thread: threading.Thread | None = None
-        self._closed = False
-        self._forks = forks.count
 
     def reserve(self, size: int) -> None:
         """Count bytes that are about to wait. Waits only while far too much is waiting already."""
@@ -93,6 +90,7 @@ class Sender:
         self._renew_after_fork()
         with self._condition:
             self._waiting[log] = None
+            self._closed = False
             started = self._start()
             self._condition.notify_all()
         if not started:
@@ -109,16 +107,6 @@ class Sender:
         for log in logs:
             log.catch_up()
 
-    def close(self) -> None:
-        """Send what is waiting, then stop."""
-        self._renew_after_fork()
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
     def _wait_for_room(self) -> None:
         until = time.monotonic() + _WAIT_FOR_ROOM_S
         while self._bytes > _WAITING_BYTES_MAX:
@@ -130,24 +118,8 @@ class Sender:
                 )
             self._condition.wait(left)
 
-    def _renew_after_fork(self) -> None:
-        """In a forked child there is no thread, and nothing that it would have to send."""
-        if self._forks != forks.count:
-            self._forks = forks.count
-            self._condition, self._thread = threading.Condition(), None
-            self._waiting, self._bytes = {}, 0
-
-    def _start(self) -> bool:
-        """See to it that the thread runs; False if the interpreter is too far gone for threads."""
-        self._closed = False
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
-        return True
+    def _forget(self) -> None:
+        self._waiting, self._bytes = {}, 0
 
     def _run(self) -> None:
         while logs := self._wait():
