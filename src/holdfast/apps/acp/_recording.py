@@ -1,0 +1,409 @@
+"""What passes between an editor and an agent, as events of a session.
+
+One event for each frame; the log is the truth. Pure: what is given back is to be appended by the
+caller, in order, before the frame goes on to the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.apps.acp._recording_values import (
+    clean,
+    mask_servers,
+    neutral_block,
+    prompt_content,
+    tool_name,
+    tool_output,
+)
+from holdfast.model import Limits
+
+__all__ = ["Notes", "Taken", "clean", "mask_servers"]
+
+Draft = tuple[str, dict[str, Any]]
+
+_LIMITS = Limits()
+_MESSAGE_PARTS = 2  # a message is closed when it has this part of what one may have
+_STATE_CHARS_MAX = 64 * 1024
+_ENDS = frozenset({"completed", "failed"})
+_MEDIA = frozenset({"image", "audio", "resource", "resource_link"})
+_MERGED = ("title", "kind", "rawInput", "rawOutput", "content", "_meta")
+_FIGURES = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "totalTokens": "total_tokens",
+    "cachedReadTokens": "cache_read_tokens",
+    "cachedWriteTokens": "cache_write_tokens",
+    "thoughtTokens": "thought_tokens",
+}
+_NOTIFICATION = {"jsonrpc", "method", "params"}
+_REQUEST = {"jsonrpc", "id", "method", "params"}
+
+
+class Taken(NamedTuple):
+    """What a frame is recorded as, and whether it has to be on the medium before it goes on."""
+
+    events: list[Draft]
+    barrier: bool
+
+
+class Notes:
+    """Takes down one live session, frame by frame. Nothing that a frame holds ever raises.
+
+    ``next_seq`` gives the seq that the first event of the next call will get: append what one call
+    gave before the next call, or count what is still held.
+
+    The events may hold what a session refuses (NUL, half a surrogate pair, NaN, endless nesting),
+    since looking for it would cost every frame something. So append them as they are, and only
+    if that raises InvalidData append ``[(type, clean(data)) for type, data in taken.events]``.
+    """
+
+    def __init__(
+        self, agent: str = "agent", *, next_seq: Callable[[], int], limits: Limits = _LIMITS
+    ) -> None:
+        self._agent = agent
+        self._next_seq = next_seq
+        self._limits = limits
+        self._parts: list[str] = []
+        self._size = 0
+        self._kind = ""
+        self._message_id: str | None = None
+        self._first = 0
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._started: set[str] = set()
+        self._ended: set[str] = set()
+
+    # -- what came -------------------------------------------------------------------------------
+
+    def client(self, frame: Any) -> Taken:
+        """A request or notification of the editor. Secrets of MCP servers are masked."""
+        params = _member(frame, "params")
+        if _member(frame, "method") != "session/prompt":
+            return Taken([_frame("client", _without_secrets(frame, params))], barrier=False)
+        events = self._close()
+        self._ended.clear()  # another turn may use the same ids again
+        events += [("turn_start", {}), ("user", self._user(frame, params))]
+        return Taken(events, barrier=True)
+
+    def agent(self, frame: Any) -> Taken:
+        """A request or notification of the agent."""
+        method, params = _member(frame, "method"), _member(frame, "params")
+        if method == "session/update":
+            update = _member(params, "update")
+            kind = _member(update, "sessionUpdate")
+            taker = _UPDATES.get(kind) if isinstance(kind, str) else None
+            if taker is not None:
+                return taker(self, frame, update)
+        elif method == "session/request_permission":
+            self._merge(_member(params, "toolCall"))
+            return Taken([*self._close(), _frame("agent", frame)], barrier=True)
+        return _as_frame(frame)
+
+    def answer(self, request: Any, answer: Any, direction: str) -> Taken:
+        """A response, with the request that it answers; ``direction`` is who gave it."""
+        method = _member(request, "method")
+        if method == "session/prompt":
+            return self._end_turn(answer, direction)
+        if method == "session/request_permission":
+            return Taken([self._permission(request, answer, direction)], barrier=True)
+        return Taken([_frame(direction, answer)], barrier=False)
+
+    def interrupted(self) -> Taken:
+        """The agent died: what it was saying stays as it came, what it was doing is forgotten."""
+        self._forget_message()
+        self._calls.clear()
+        self._started.clear()
+        self._ended.clear()
+        return Taken([], barrier=False)
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    def _user(self, frame: Any, params: Any) -> dict[str, Any]:
+        prompt = _member(params, "prompt")
+        data: dict[str, Any] = {"role": "user", "content": prompt_content(prompt)}
+        if _text_bytes(data["content"]) > self._limits.message_bytes_max:
+            data["content"] = _shortened(data["content"], self._limits.message_bytes_max)
+        elif _is_plain_prompt(frame, params, prompt):
+            return data
+        return data | {"raw": frame, "direction": "client"}
+
+    def _end_turn(self, answer: Any, direction: str) -> Taken:
+        result = _member(answer, "result")
+        if not isinstance(result, dict) and _member(answer, "error") is not None:
+            failure = {"agent": self._agent, "error": _message(answer["error"])}
+            failed = ("agent_error", failure | {"raw": answer, "direction": direction})
+            return Taken([*self._close(), failed, ("turn_end", {"reason": "failed"})], barrier=True)
+        usage = _figures(_member(result, "usage"))
+        events = self._close()
+        if usage and events and events[-1][0] == "assistant":
+            events[-1][1]["usage"] = usage
+        elif usage:
+            events.append(("usage", usage))
+        stopped = _member(result, "stopReason")
+        reason = stopped if isinstance(stopped, str) and stopped else "unknown"
+        data = {"reason": "completed" if reason == "end_turn" else reason}
+        if result != {"stopReason": reason} or answer.keys() != {"jsonrpc", "id", "result"}:
+            data |= {"raw": answer, "direction": direction}
+        return Taken([*events, ("turn_end", data)], barrier=True)
+
+    def _permission(self, request: Any, answer: Any, direction: str) -> Draft:
+        params = _member(request, "params")
+        call = _member(params, "toolCall")
+        known = self._calls.get(_call_id(call) or "", {})
+        data: dict[str, Any] = {
+            "tool": tool_name(known | (call if isinstance(call, dict) else {}))[:200],
+            "decision": "cancelled",
+            "scope": "once",
+        }
+        outcome = _member(_member(answer, "result"), "outcome")
+        option = _member(outcome, "optionId")
+        if _member(outcome, "outcome") == "selected" and isinstance(option, str):
+            data |= {"decision": _decision(_member(params, "options"), option), "option": option}
+        return "permission", data | {"raw": answer, "direction": direction}
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def _chunk(self, frame: Any, update: Any, kind: str) -> Taken:
+        content = update.get("content")
+        text = _member(content, "text")
+        if _member(content, "type") != "text" or not isinstance(text, str):
+            return self._media(frame, content, kind)
+        if not text:
+            return _as_frame(frame)
+        given = update.get("messageId")
+        message_id = given if isinstance(given, str) else None
+        events: list[Draft] = []
+        if self._parts and (kind != self._kind or message_id != self._message_id or self._full()):
+            events = self._close()
+        if not self._parts:
+            self._kind, self._message_id = kind, message_id
+            self._first = self._next_seq() + len(events)
+        self._parts.append(text)
+        self._size += len(text)
+        data: dict[str, Any] = {"content": text}
+        if kind == "thinking":
+            data["kind"] = kind
+        if message_id is not None:
+            data["messageId"] = message_id
+        if not _is_plain_chunk(frame, update, content, message_id):
+            data |= {"raw": frame, "direction": "agent"}
+        events.append(("delta", data))
+        return Taken(events, barrier=False)
+
+    def _message_chunk(self, frame: Any, update: Any) -> Taken:
+        return self._chunk(frame, update, "text")
+
+    def _thought_chunk(self, frame: Any, update: Any) -> Taken:
+        return self._chunk(frame, update, "thinking")
+
+    def _media(self, frame: Any, content: Any, kind: str) -> Taken:
+        given = _member(content, "type")
+        block = neutral_block(content) if isinstance(given, str) and given in _MEDIA else None
+        if kind == "thinking" or block is None or self._is_long(_text_bytes([block])):
+            return _as_frame(frame)
+        data = {"role": "assistant", "content": [block], "raw": frame, "direction": "agent"}
+        return Taken([*self._close(), ("assistant", data)], barrier=False)
+
+    def _full(self) -> bool:
+        return self._size > self._limits.message_bytes_max // (4 * _MESSAGE_PARTS)
+
+    def _is_long(self, size: int) -> bool:
+        return size > self._limits.message_bytes_max
+
+    def _close(self) -> list[Draft]:
+        """The whole of what was streamed; text that is too much for one message stays streamed."""
+        if not self._parts:
+            return []
+        text, thinking = "".join(self._parts), self._kind == "thinking"
+        data: dict[str, Any] = {} if thinking else {"role": "assistant"}
+        data |= {"content": text, "covers_from": self._first}
+        if self._message_id is not None:
+            data["messageId"] = self._message_id
+        self._forget_message()
+        if self._is_long(_text_bytes(text)):
+            return []
+        return [("thinking" if thinking else "assistant", data)]
+
+    def _forget_message(self) -> None:
+        self._parts, self._size = [], 0
+
+    # -- tools -----------------------------------------------------------------------------------
+
+    def _merge(self, update: Any) -> dict[str, Any]:
+        """What is known of a call now; what comes later replaces what was said before."""
+        call = _call_id(update)
+        if call is None or call in self._ended:
+            return {}
+        known = self._calls.setdefault(call, {})
+        known |= {key: update[key] for key in _MERGED if update.get(key) is not None}
+        return known
+
+    def _tool(self, frame: Any, update: Any) -> Taken:
+        call = _call_id(update)
+        if call is None or call in self._ended:
+            return _as_frame(frame)
+        is_new, known = call not in self._calls, self._merge(update)
+        status = update.get("status")
+        ends = isinstance(status, str) and status in _ENDS
+        has_begun = bool(known.get("rawInput")) or status not in (None, "pending")
+        starts = has_begun and call not in self._started
+        if not starts and not ends:
+            events = self._close() if is_new else []
+            return Taken([*events, _frame("agent", frame)], barrier=False)
+        events = self._close()
+        if starts:
+            self._started.add(call)
+            events.append(("tool_call", _call_data(call, known, frame)))
+        if ends:
+            result = {"toolCallId": call, "result": tool_output(known)}
+            if status == "failed":
+                result["is_error"] = True
+            # The frame is kept once: with the call, if it told of both.
+            events.append(
+                ("tool_result", result if starts else result | {"raw": frame, "direction": "agent"})
+            )
+            self._calls.pop(call, None)
+            self._started.discard(call)
+            self._ended.add(call)
+        return Taken(events, barrier=True)
+
+    # -- what else an agent tells ----------------------------------------------------------------
+
+    def _plan(self, frame: Any, update: Any) -> Taken:
+        entries = update.get("entries")
+        if not isinstance(entries, list) or not _is_small(frame):
+            return _as_frame(frame)
+        todos = [_todo(entry) for entry in entries if isinstance(entry, dict)]
+        data = {"todos": todos, "raw": frame, "direction": "agent"}
+        return Taken([("todo_update", data)], barrier=False)
+
+    def _info(self, frame: Any, update: Any) -> Taken:
+        title = update.get("title")
+        if not isinstance(title, str) or not title.strip() or not _is_small(frame):
+            return _as_frame(frame)
+        data = {"title": title, "auto": True, "raw": frame, "direction": "agent"}
+        return Taken([("title", data)], barrier=False)
+
+
+_UPDATES: dict[str, Callable[[Notes, Any, Any], Taken]] = {
+    "agent_message_chunk": Notes._message_chunk,  # noqa: SLF001 - its own methods
+    "agent_thought_chunk": Notes._thought_chunk,  # noqa: SLF001
+    "tool_call": Notes._tool,  # noqa: SLF001
+    "tool_call_update": Notes._tool,  # noqa: SLF001
+    "plan": Notes._plan,  # noqa: SLF001
+    "session_info_update": Notes._info,  # noqa: SLF001
+}
+
+
+def _member(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _frame(direction: str, frame: Any) -> Draft:
+    return "frame", {"direction": direction, "frame": frame}
+
+
+def _as_frame(frame: Any) -> Taken:
+    return Taken([_frame("agent", frame)], barrier=False)
+
+
+def _without_secrets(frame: Any, params: Any) -> Any:
+    if not isinstance(params, dict) or "mcpServers" not in params:
+        return frame
+    return frame | {"params": params | {"mcpServers": mask_servers(params["mcpServers"])}}
+
+
+def _is_plain_chunk(frame: Any, update: Any, content: Any, message_id: str | None) -> bool:
+    """Whether a frame can be written again from its text, kind and message id."""
+    params = frame["params"]
+    return (
+        len(content) == 2
+        and len(update) == (2 if message_id is None else 3)
+        and len(params) == 2
+        and type(params.get("sessionId")) is str
+        and frame.keys() == _NOTIFICATION
+        and frame["jsonrpc"] == "2.0"
+    )
+
+
+def _is_plain_prompt(frame: Any, params: Any, prompt: Any) -> bool:
+    return (
+        isinstance(prompt, list)
+        and len(prompt) == 1
+        and isinstance(prompt[0], dict)
+        and prompt[0].keys() == {"type", "text"}
+        and prompt[0]["type"] == "text"
+        and isinstance(prompt[0]["text"], str)
+        and params.keys() == {"sessionId", "prompt"}
+        and isinstance(params["sessionId"], str)
+        and frame.keys() == _REQUEST
+        and frame["jsonrpc"] == "2.0"
+    )
+
+
+def _text_bytes(content: Any) -> int:
+    texts = [content]
+    if isinstance(content, list):
+        texts = [block.get("text") for block in content]
+    return sum(len(text.encode("utf-8", "replace")) for text in texts if isinstance(text, str))
+
+
+def _shortened(content: Any, limit: int) -> str:
+    texts = [content] if isinstance(content, str) else [block.get("text") for block in content]
+    whole = "\n".join(text for text in texts if isinstance(text, str))
+    return whole[: limit // 8] + "\n[… shortened here; the whole of it is in the raw frame]"
+
+
+def _call_id(update: Any) -> str | None:
+    call = _member(update, "toolCallId")
+    return call if isinstance(call, str) and call else None
+
+
+def _call_data(call: str, known: dict[str, Any], frame: Any) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "id": call,
+        "tool": tool_name(known),
+        "params": known.get("rawInput") or {},
+    }
+    if isinstance(known.get("title"), str):
+        data["title"] = known["title"]
+    return data | {"raw": frame, "direction": "agent"}
+
+
+def _todo(entry: dict[str, Any]) -> dict[str, Any]:
+    content, status = entry.get("content"), entry.get("status")
+    text = content if isinstance(content, str) else ""
+    known = isinstance(status, str) and status in {"pending", "in_progress", "completed"}
+    return {"content": text, "status": status if known else "pending", "activeForm": text}
+
+
+def _is_small(frame: Any) -> bool:
+    """Whether state that is kept whole in memory may grow by this."""
+    try:
+        return len(msgspec.json.encode(frame)) <= _STATE_CHARS_MAX
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        return False
+
+
+def _message(error: Any) -> str:
+    message = _member(error, "message")
+    return message if isinstance(message, str) else str(error)[:1000]
+
+
+def _figures(usage: Any) -> dict[str, int]:
+    given = usage if isinstance(usage, dict) else {}
+    found = {name: given.get(key) for key, name in _FIGURES.items()}
+    return {name: count for name, count in found.items() if type(count) is int and count >= 0}
+
+
+def _decision(options: Any, chosen: str) -> str:
+    kinds = [
+        option.get("kind")
+        for option in (options if isinstance(options, list) else ())
+        if isinstance(option, dict) and option.get("optionId") == chosen
+    ]
+    kind = kinds[0] if kinds and isinstance(kinds[0], str) else chosen
+    return "allow" if kind.startswith("allow") else "deny"

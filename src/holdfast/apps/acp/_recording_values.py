@@ -1,0 +1,200 @@
+"""Values as they come over the wire, made into what a session records; they may be anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from holdfast.model import Limits
+
+__all__ = ["clean", "mask_servers", "neutral_block", "prompt_content", "tool_name", "tool_output"]
+
+_LIMITS = Limits()
+_UNFIT = re.compile("[\0\ud800-\udfff]")
+_WORDS = {math.inf: "Infinity", -math.inf: "-Infinity"}
+_HIDDEN = "***"
+
+
+def clean(data: dict[str, Any], *, limits: Limits = _LIMITS) -> dict[str, Any]:
+    """The same data as a session takes it.
+
+    U+0000 and lone surrogates become U+FFFD; NaN, infinities and endless integers become their
+    text; what is nested too deep becomes its JSON text. Nothing is left out. What a session takes
+    already comes back equal.
+    """
+    return {
+        key: _clean(value, limits, limits.depth_max - 1) for key, value in _clean_keys(data).items()
+    }
+
+
+def _clean(value: Any, limits: Limits, depth: int) -> Any:
+    if isinstance(value, str):
+        return _UNFIT.sub("\ufffd", value)
+    if isinstance(value, (dict, list, tuple)):
+        if depth <= 0:
+            return _UNFIT.sub("\ufffd", _json_text(value))
+        if isinstance(value, dict):
+            items = _clean_keys(value).items()
+            return {key: _clean(item, limits, depth - 1) for key, item in items}
+        return [_clean(item, limits, depth - 1) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _WORDS.get(value, "NaN")
+    if isinstance(value, int) and abs(value) >= 10**limits.integer_digits_max:
+        return _digits(value)
+    return value if value is None or isinstance(value, int) else _UNFIT.sub("\ufffd", str(value))
+
+
+def _clean_keys(value: dict[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        name = _UNFIT.sub("\ufffd", key if isinstance(key, str) else str(key))
+        while name in found:
+            name += "_"
+        found[name] = item
+    return found
+
+
+def _digits(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # longer than Python prints
+        return hex(value)
+
+
+def _json_text(value: Any) -> str:
+    """The JSON of a value of any depth: encoders give up where a parser did not."""
+    parts: list[str] = []
+    waiting: list[Any] = [(value,)]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            parts.append(item)
+            continue
+        (item,) = item
+        if isinstance(item, dict):
+            pairs = [[f"{json.dumps(str(key))}:", (each,)] for key, each in item.items()]
+            waiting += _bracketed("{", pairs, "}")
+        elif isinstance(item, (list, tuple)):
+            waiting += _bracketed("[", [[(each,)] for each in item], "]")
+        elif isinstance(item, int) and not isinstance(item, bool):
+            parts.append(_digits(item))
+        else:
+            parts.append(json.dumps(item, ensure_ascii=False, default=str))
+    return "".join(parts)
+
+
+def _bracketed(opening: str, groups: list[list[Any]], closing: str) -> list[Any]:
+    """The parts of an object or array, last first."""
+    parts: list[Any] = [opening]
+    for number, group in enumerate(groups):
+        parts += [",", *group] if number else group
+    return [*parts, closing][::-1]
+
+
+def mask_servers(servers: Any) -> Any:
+    """A list of MCP servers without what opens doors: values of variables and headers."""
+    if not isinstance(servers, list):
+        return servers
+    return [_mask_server(server) for server in servers]
+
+
+def _mask_server(server: Any) -> Any:
+    if not isinstance(server, dict):
+        return server
+    return {
+        key: _mask_values(value) if key in {"env", "headers"} else value
+        for key, value in server.items()
+    }
+
+
+def _mask_values(value: Any) -> Any:
+    if isinstance(value, list):
+        return [
+            {key: each if key == "name" else _HIDDEN for key, each in item.items()}
+            if isinstance(item, dict)
+            else _HIDDEN
+            for item in value
+        ]
+    return dict.fromkeys(value, _HIDDEN) if isinstance(value, dict) else _HIDDEN
+
+
+def prompt_content(prompt: Any) -> str | list[dict[str, Any]]:
+    """What a user said: text if it is only that, else blocks."""
+    given = prompt if isinstance(prompt, list) else []
+    blocks = [block for each in given if (block := neutral_block(each)) is not None]
+    if all(block["type"] == "text" for block in blocks) and all(
+        each.get("type") == "text" for each in given if isinstance(each, dict)
+    ):
+        return "\n".join(block["text"] for block in blocks)
+    return blocks
+
+
+def neutral_block(block: Any) -> dict[str, Any] | None:
+    """A content block as a conversation holds it; None for what is none."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(kind, str):
+        return None
+    if kind == "text":
+        return {"type": "text", "text": _text(block.get("text"))}
+    if kind == "image" and _text(block.get("data")):
+        source = {
+            "type": "base64",
+            "media_type": _text(block.get("mimeType")) or "image/png",
+            "data": block["data"],
+        }
+        return {"type": "image", "source": source}
+    return {"type": "text", "text": _naming(kind, block)}
+
+
+def _naming(kind: str, block: dict[str, Any]) -> str:
+    inner = block.get("resource")
+    about = inner if isinstance(inner, dict) else block
+    name = next((found for key in ("uri", "name", "mimeType") if (found := about.get(key))), "")
+    named = f"[{kind}: {_text(name)}]" if _text(name) else f"[{kind}]"
+    text = _text(about.get("text"))
+    return f"{named}\n{text}" if text else named
+
+
+def tool_name(call: dict[str, Any]) -> str:
+    """What a tool is called, as far as the frames about a call say."""
+    meta = call.get("_meta")
+    for owner in meta.values() if isinstance(meta, dict) else ():
+        name = owner.get("toolName") if isinstance(owner, dict) else None
+        if isinstance(name, str) and name:
+            return name
+    if isinstance(meta, dict) and _text(meta.get("toolName")):
+        return _text(meta["toolName"])
+    kind = _text(call.get("kind"))
+    return (kind if kind != "other" else "") or _text(call.get("title")) or "tool"
+
+
+def tool_output(call: dict[str, Any]) -> Any:
+    """What a call gave: its texts as one, blocks if there is more, else its raw output."""
+    content = call.get("content")
+    given = content if isinstance(content, list) else []
+    parts = [part for each in given if (part := _output_part(each)) is not None]
+    if parts and all(part.get("type") == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    if parts:
+        return parts[0] if len(parts) == 1 and "path" in parts[0] else parts
+    output = call.get("rawOutput")
+    if output is not None:
+        return output
+    return "\n".join(
+        f"[terminal: {_text(each.get('terminalId'))}]" for each in given if isinstance(each, dict)
+    )
+
+
+def _output_part(part: Any) -> dict[str, Any] | None:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "content":
+        return neutral_block(part.get("content"))
+    if kind == "diff":
+        return {key: part[key] for key in ("path", "oldText", "newText") if key in part} or None
+    return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
