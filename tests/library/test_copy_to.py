@@ -110,6 +110,72 @@ def test_another_session_of_the_same_id_is_left_alone(hf, target):
     assert lines(target, "small") == before
 
 
+def remembered(library, agent_id="bot"):
+    with library.session("looking", agent_id=agent_id) as s:
+        return s.memory.get("prefs")
+
+
+def remember(library, value):
+    with library.session("telling", agent_id="bot") as s:
+        s.memory.set("prefs", value, scope="persistent")
+
+
+def test_what_an_agent_learned_since_the_last_copy_arrives_too(hf, target):
+    """A document that is over there as it was brought is replaced by what became of it here."""
+    hf.copy_to(target)
+    remember(hf, "light")
+    done = hf.copy_to(target)
+    assert (done.agents, done.failed) == (["bot"], {})
+    remember(hf, "green")
+    assert hf.copy_to(target).failed == {}
+    assert remembered(target) == "green"
+
+
+@pytest.mark.parametrize("copied_before", [True, False])
+def test_what_an_agent_learned_over_there_is_not_overwritten(hf, target, copied_before):
+    """A document that someone changed over there is named and left; the other ones are copied."""
+    hf.store.documents("agents/bot").put("custom_instructions.md", b"Be brief.")
+    if copied_before:
+        hf.copy_to(target)
+    remember(target, "their own")
+    remember(hf, "ours")
+    done = hf.copy_to(target, progress=None)
+    assert done.agents == []
+    assert "memory.json" in done.failed["agent bot"]
+    assert remembered(target) == "their own"
+    assert target.store.documents("agents/bot").get("custom_instructions.md")[0] == b"Be brief."
+
+
+def test_a_copy_of_an_agent_that_was_broken_off_goes_on(hf, target, monkeypatch):
+    """Wherever it stopped, the next one does not take what it left for a change."""
+    hf.copy_to(target)
+    remember(hf, "light")
+    kind = type(target.store.documents("agents/bot"))
+    real = kind.put
+
+    def put(self, name, data, **options):
+        if name == "memory.json":
+            raise StoreFull
+        return real(self, name, data, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "put", put)
+        assert "agent bot" in hf.copy_to(target).failed
+    remember(hf, "green")
+    assert hf.copy_to(target).failed == {}
+    assert remembered(target) == "green"
+
+
+@pytest.mark.parametrize("mark", [b"?", b"[1]"])
+def test_a_mark_of_copies_that_cannot_be_read_protects_what_is_there(hf, target, mark):
+    """Without knowing what was brought, nothing is replaced."""
+    hf.copy_to(target)
+    target.store.documents("agents/bot").put("copied.json", mark)
+    remember(hf, "light")
+    assert "memory.json" in hf.copy_to(target).failed["agent bot"]
+    assert remembered(target) == {"theme": "dark"}
+
+
 def test_an_open_session_is_copied_up_to_its_last_whole_line(hf, target):
     """Copying needs no lease here: whoever writes goes on."""
     with hf.session("live") as s:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator
 from zlib import crc32
@@ -11,11 +12,13 @@ import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._ground import LEASE_MS, Ground
-from holdfast.storage import Documents, Log, Store, open_store
+from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, open_store
 
 __all__ = ["Copied", "Copying"]
 
 _PIECE_BYTES = 1 << 20
+# Beside an agent's documents: what of them came by a copy, so that the next one may replace it.
+_BROUGHT = "copied.json"
 
 Progress = Callable[[int, int], None]
 
@@ -48,7 +51,8 @@ class Copying(Ground):
         ``ids`` names the sessions; all of them, and every agent, if None. A copy that was broken
         off goes on where it stopped when it is made again: what is there already is compared and
         not sent twice, and a session that went on since gets only what is new. One that differs in
-        the other store is told as failed and left alone. ``progress(done, total)`` counts bytes.
+        the other store is told as failed and left alone, and so are documents of an agent that
+        were changed there. ``progress(done, total)`` counts bytes.
         """
         target, mine = _opened(other)
         if target.identity == self._store.identity:
@@ -96,7 +100,7 @@ class Copying(Ground):
     def _copy_agent(self, key: str, target: Store, result: Copied) -> None:
         id = key.rpartition("/")[2]
         try:
-            result.size_bytes += _copy_documents(self._store.documents(key), target.documents(key))
+            result.size_bytes += _copy_lasting(self._store.documents(key), target.documents(key))
         except HoldfastError as error:
             result.failed[f"agent {id}"] = error.message
             return
@@ -150,6 +154,7 @@ def _compared(key: str, log: Log, other: Log) -> int:
 
 
 def _copy_documents(source: Documents, target: Documents, prefix: str = "") -> int:
+    """Bring over what belongs to a log that is the same over there: it may replace what is."""
     size = 0
     for name in source.names(prefix):
         found, there = source.get(name), target.get(name)
@@ -157,6 +162,45 @@ def _copy_documents(source: Documents, target: Documents, prefix: str = "") -> i
             target.put(name, found[0])
             size += len(found[0])
     return size
+
+
+def _copy_lasting(source: Documents, target: Documents) -> int:
+    """Bring the documents of an agent over, which change; how many bytes were missing there.
+
+    Raises Conflict, after all others, for those that someone changed over there: such a one is
+    neither what is here nor what an earlier copy brought.
+    """
+    size, differing = 0, []
+    for name in source.names():
+        found, there = source.get(name), target.get(name)
+        if name == _BROUGHT or found is None or (there and there[0] == found[0]):
+            continue
+        brought = _brought(target)
+        if there and _digest(there[0]) not in brought.get(name, ()):
+            differing.append(name)
+            continue
+        # Before the document itself: a copy that is broken off in between must not seem a change.
+        digests = [_digest(data[0]) for data in (there, found) if data]
+        target.put(_BROUGHT, msgspec.json.encode({**brought, name: digests}))
+        target.put(name, found[0], if_match=there[1] if there else MUST_NOT_EXIST)
+        size += len(found[0])
+    if differing:
+        named = " and another ".join(differing)
+        raise Conflict(f"the other store has another {named}, which was left as it is there")
+    return size
+
+
+def _brought(target: Documents) -> dict[str, builtins.list[str]]:
+    """The digests of what copies brought here, by the names of the documents."""
+    found = target.get(_BROUGHT)
+    try:
+        return msgspec.json.decode(found[0], type=dict[str, builtins.list[str]]) if found else {}
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _whole_size(log: Log) -> int:

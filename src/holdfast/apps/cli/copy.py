@@ -33,8 +33,8 @@ def command(app: App, /, *, ids: tuple[str, ...], target: str, as_json: bool) ->
     """Copy sessions with their snapshots and documents, or all of them and every agent.
 
     What arrives is compared by checksum. A copy that was broken off goes on where it stopped when
-    it is made again; sessions that went on since get what is new. Nothing here is changed, and a
-    session that is another one over there is left alone and named.
+    it is made again; sessions that went on since get what is new. Nothing here is changed. A
+    session that is another one over there, or what an agent learned there, is left alone and named.
     """
     chosen = [choose(app.library, id) for id in ids] or None
     with app.err.meter("copying") as progress:
