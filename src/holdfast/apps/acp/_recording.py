@@ -64,7 +64,7 @@ class Notes:
     def __init__(
         self, agent: str = "agent", *, next_seq: Callable[[], int], limits: Limits = _LIMITS
     ) -> None:
-        self._agent = agent
+        self.agent_name = agent
         self._next_seq = next_seq
         self._limits = limits
         self._parts: list[str] = []
@@ -111,6 +111,11 @@ class Notes:
             return Taken([self._permission(request, answer, direction)], barrier=True)
         return Taken([_frame(direction, answer)], barrier=False)
 
+    @property
+    def open_calls(self) -> dict[str, str]:
+        """The calls that have not ended, by their ids: what each is, for people."""
+        return {call: str(known.get("title") or call) for call, known in self._calls.items()}
+
     def interrupted(self) -> Taken:
         """The agent died: what it was saying stays as it came, what it was doing is forgotten."""
         self._forget_message()
@@ -127,13 +132,13 @@ class Notes:
         if _text_bytes(data["content"]) > self._limits.message_bytes_max:
             data["content"] = _shortened(data["content"], self._limits.message_bytes_max)
         elif _is_plain_prompt(frame, params, prompt):
-            return data
+            return data | {"direction": "client"}
         return data | {"raw": frame, "direction": "client"}
 
     def _end_turn(self, answer: Any, direction: str) -> Taken:
         result = _member(answer, "result")
         if not isinstance(result, dict) and _member(answer, "error") is not None:
-            failure = {"agent": self._agent, "error": _message(answer["error"])}
+            failure = {"agent": self.agent_name, "error": _message(answer["error"])}
             failed = ("agent_error", failure | {"raw": answer, "direction": direction})
             return Taken([*self._close(), failed, ("turn_end", {"reason": "failed"})], barrier=True)
         usage = _figures(_member(result, "usage"))

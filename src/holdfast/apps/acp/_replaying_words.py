@@ -1,0 +1,177 @@
+"""What was recorded in another way, put into the protocol's words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "call_update",
+    "content_updates",
+    "echo_text",
+    "plan_update",
+    "prompt_of",
+    "result_update",
+    "text_of",
+]
+
+_TITLE_CHARS_MAX = 80
+_SUBJECTS = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "uri", "name")
+# The first that occurs in a tool's name; the order decides ("web_search" fetches).
+_KINDS = (
+    ("fetch", ("web", "fetch", "http", "browse", "url", "download")),
+    ("search", ("grep", "glob", "search", "find", "list", "ls")),
+    ("read", ("read", "cat", "view", "open", "get")),
+    ("edit", ("edit", "write", "patch", "replace", "create", "insert", "update")),
+    ("delete", ("delete", "remove", "rm")),
+    ("move", ("move", "rename", "mv")),
+    ("execute", ("bash", "shell", "exec", "run", "command", "terminal")),
+    ("think", ("think", "task", "plan", "todo", "agent")),
+)
+_STATUSES = frozenset({"pending", "in_progress", "completed"})
+
+
+def content_updates(content: Any, kind: str) -> list[dict[str, Any]]:
+    """Updates for the content of a message: text, or blocks of any known dialect."""
+    if isinstance(content, str):
+        return [_chunk(kind, _text(content))] if content else []
+    blocks = content if isinstance(content, list) else []
+    return [update for block in blocks if (update := _block_update(block, kind)) is not None]
+
+
+def _block_update(block: Any, kind: str) -> dict[str, Any] | None:
+    if isinstance(block, str):
+        return _chunk(kind, _text(block)) if block else None
+    if not isinstance(block, dict):
+        return None
+    type_ = block.get("type")
+    if type_ == "tool_use":
+        call = {"id": block.get("id"), "tool": block.get("name"), "params": block.get("input")}
+        return call_update(call, "call")
+    if type_ == "tool_result":
+        failed = block.get("is_error") is True
+        return result_update(str(block.get("tool_use_id")), block.get("content"), failed=failed)
+    if type_ == "thinking":
+        text = block.get("thinking")
+        return _chunk("agent_thought_chunk", _text(text)) if isinstance(text, str) else None
+    told = _as_block(block)
+    return None if told is None else _chunk(kind, told)
+
+
+def _as_block(block: dict[str, Any]) -> dict[str, Any] | None:
+    source = block.get("source")
+    if block.get("type") == "image" and isinstance(source, dict):
+        data, media = source.get("data"), source.get("media_type")
+        if isinstance(data, str) and isinstance(media, str):
+            return {"type": "image", "data": data, "mimeType": media}
+    text = block.get("text")
+    return _text(text) if isinstance(text, str) and text else None
+
+
+def _chunk(kind: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {"sessionUpdate": kind, "content": content}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def call_update(data: dict[str, Any], fallback: str) -> dict[str, Any]:
+    """A tool call that is under way; ``fallback`` is its id if it has none."""
+    call, tool, params = data.get("id"), data.get("tool"), data.get("params")
+    name = tool if isinstance(tool, str) and tool else "tool"
+    title = data.get("title")
+    update: dict[str, Any] = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": call if isinstance(call, str) and call else fallback,
+        "title": title if isinstance(title, str) and title else _title(name, params),
+        "kind": kind_of(name),
+        "status": "in_progress",
+    }
+    if params is not None:
+        update["rawInput"] = params
+    return update
+
+
+def _title(name: str, params: Any) -> str:
+    given = params if isinstance(params, dict) else {}
+    subject = next((found for key in _SUBJECTS if isinstance(found := given.get(key), str)), "")
+    words = " ".join(f"{name} {subject[:1000]}".split())
+    return words if len(words) <= _TITLE_CHARS_MAX else words[: _TITLE_CHARS_MAX - 1] + "…"
+
+
+def kind_of(name: str) -> str:
+    """Which of the protocol's kinds of tools one is, by its name."""
+    lower = name.lower()
+    for kind, hints in _KINDS:
+        if any(hint in lower for hint in hints):
+            return kind
+    return "other"
+
+
+def result_update(call: str, result: Any, *, failed: bool) -> dict[str, Any]:
+    """The end of a tool call."""
+    return {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": call,
+        "status": "failed" if failed else "completed",
+        "content": _result_content(result),
+    }
+
+
+def _result_content(result: Any) -> list[dict[str, Any]]:
+    parts = result if isinstance(result, list) else [result]
+    if not all(isinstance(part, (dict, str)) for part in parts):
+        parts = [json.dumps(result, ensure_ascii=False)]
+    return [_result_part(part) for part in parts if part not in ("", None)]
+
+
+def _result_part(part: Any) -> dict[str, Any]:
+    if isinstance(part, dict):
+        if isinstance(part.get("path"), str) and isinstance(part.get("newText"), str):
+            return {"type": "diff", **part}
+        block = _as_block(part) if "type" in part else None
+        return {"type": "content", "content": block or _text(json.dumps(part, ensure_ascii=False))}
+    return {"type": "content", "content": _text(part)}
+
+
+def plan_update(data: dict[str, Any]) -> dict[str, Any]:
+    """A list of todos as a plan."""
+    todos = data.get("todos")
+    entries = [
+        {
+            "content": str(todo.get("content", "")),
+            "priority": "medium",
+            "status": status if (status := todo.get("status")) in _STATUSES else "pending",
+        }
+        for todo in (todos if isinstance(todos, list) else ())
+        if isinstance(todo, dict)
+    ]
+    return {"sessionUpdate": "plan", "entries": entries}
+
+
+def prompt_of(raw: Any) -> list[Any] | None:
+    """The blocks of a recorded prompt; None if what was recorded is none."""
+    if not isinstance(raw, dict) or raw.get("method") != "session/prompt":
+        return None
+    params = raw.get("params")
+    prompt = params.get("prompt") if isinstance(params, dict) else None
+    if not isinstance(prompt, list):
+        return None
+    return [block for block in prompt if isinstance(block, dict)]
+
+
+def text_of(updates: list[dict[str, Any]]) -> str:
+    """The words of some chunks."""
+    texts = [update["content"].get("text") for update in updates if "content" in update]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def echo_text(update: Any) -> str:
+    """The words of one encoded chunk."""
+    told = msgspec.json.decode(update)
+    content = told.get("content")
+    text = content.get("text") if isinstance(content, dict) else None
+    return text.strip() if isinstance(text, str) else ""
