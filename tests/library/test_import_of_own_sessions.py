@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
+from holdfast.errors import InvalidData
 
 
 @pytest.fixture
@@ -85,6 +86,17 @@ def test_a_damaged_log_of_ours(hf, tmp_path):
     assert "damaged" in row.problems[0]
     with hf.session("first", repair="auto") as session:
         assert session.state.permissions.allowlist == []
+
+
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_what_to_do_about_a_damaged_archive(hf, tmp_path, whole_folder):
+    """Whoever imports a file is told of the file, not how to record a value."""
+    record_whole(tmp_path / "other")
+    path = tmp_path / "other" / "sessions" / "third" / "events.jsonl.zst"
+    path.write_bytes(path.read_bytes()[:-60])
+    with pytest.raises(InvalidData, match="ends too soon") as caught:
+        hf.import_(path.parent if whole_folder else path)
+    assert "get the file again" in caught.value.remedy.lower()
 
 
 def test_a_damaged_archive_of_ours(hf, tmp_path):

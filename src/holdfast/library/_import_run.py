@@ -136,6 +136,7 @@ class ImportRun:
         try:
             row = bring(self._library, foreign, origin, dry_run=self._dry_run)
         except HoldfastError as error:
+            _suit(error)
             self.report.errors.append(error)
             row = ImportedSession(
                 session_id=session_id_of(foreign.tool, foreign.foreign_id, foreign.scope),
@@ -151,8 +152,15 @@ class ImportRun:
     def _fail(self, name: str, error: HoldfastError) -> None:
         # What it was raised over, perhaps a large file, is not to stay in memory with the report.
         error.__traceback__ = error.__cause__ = error.__context__ = None
+        _suit(error)
         self.report.errors.append(error)
         self.report.skipped.append(Skipped(fit_value(name), fit_value(str(error))))
+
+
+def _suit(error: HoldfastError) -> None:
+    """Put what helps with a file in the place of what helps who records a value."""
+    if error.remedy == InvalidData.remedy:
+        error.remedy = "Get the file again, or leave it."
 
 
 def _explain(source: Source) -> None:
