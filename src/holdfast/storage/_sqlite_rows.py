@@ -226,9 +226,8 @@ def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterato
 
 def next_version(connection: Connection) -> int:
     """The number of this change; every change of the store has one of its own."""
-    # In two statements, which take half as long as one with RETURNING.
-    connection.execute("UPDATE store SET version = version + 1")
-    number: int = connection.execute("SELECT version FROM store").fetchall()[0][0]
+    rows = connection.execute("UPDATE store SET version = version + 1 RETURNING version").fetchall()
+    number: int = rows[0][0]
     return number
 
 
