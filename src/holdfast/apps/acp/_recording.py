@@ -133,13 +133,13 @@ class Notes:
             data["content"] = _shortened(data["content"], self._limits.message_bytes_max)
         elif _is_plain_prompt(frame, params, prompt):
             return data | {"direction": "client"}
-        return data | {"raw": frame, "direction": "client"}
+        return data | {"direction": "client", "raw": frame}
 
     def _end_turn(self, answer: Any, direction: str) -> Taken:
         result = _member(answer, "result")
         if not isinstance(result, dict) and _member(answer, "error") is not None:
             failure = {"agent": self.agent_name, "error": _message(answer["error"])}
-            failed = ("agent_error", failure | {"raw": answer, "direction": direction})
+            failed = ("agent_error", failure | {"direction": direction, "raw": answer})
             return Taken([*self._close(), failed, ("turn_end", {"reason": "failed"})], barrier=True)
         usage = _figures(_member(result, "usage"))
         events = self._close()
@@ -151,7 +151,7 @@ class Notes:
         reason = stopped if isinstance(stopped, str) and stopped else "unknown"
         data = {"reason": "completed" if reason == "end_turn" else reason}
         if result != {"stopReason": reason} or answer.keys() != {"jsonrpc", "id", "result"}:
-            data |= {"raw": answer, "direction": direction}
+            data |= {"direction": direction, "raw": answer}
         return Taken([*events, ("turn_end", data)], barrier=True)
 
     def _permission(self, request: Any, answer: Any, direction: str) -> Draft:
@@ -167,7 +167,7 @@ class Notes:
         option = _member(outcome, "optionId")
         if _member(outcome, "outcome") == "selected" and isinstance(option, str):
             data |= {"decision": _decision(_member(params, "options"), option), "option": option}
-        return "permission", data | {"raw": answer, "direction": direction}
+        return "permission", data | {"direction": direction, "raw": answer}
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Notes:
         if message_id is not None:
             data["messageId"] = message_id
         if not _is_plain_chunk(frame, update, content, message_id):
-            data |= {"raw": frame, "direction": "agent"}
+            data |= {"direction": "agent", "raw": frame}
         events.append(("delta", data))
         return Taken(events, barrier=False)
 
@@ -209,7 +209,7 @@ class Notes:
         block = neutral_block(content) if isinstance(given, str) and given in _MEDIA else None
         if kind == "thinking" or block is None or self._is_long(_text_bytes([block])):
             return _as_frame(frame)
-        data = {"role": "assistant", "content": [block], "raw": frame, "direction": "agent"}
+        data = {"role": "assistant", "content": [block], "direction": "agent", "raw": frame}
         return Taken([*self._close(), ("assistant", data)], barrier=False)
 
     def _full(self) -> bool:
@@ -268,7 +268,7 @@ class Notes:
                 result["is_error"] = True
             # The frame is kept once: with the call, if it told of both.
             events.append(
-                ("tool_result", result if starts else result | {"raw": frame, "direction": "agent"})
+                ("tool_result", result if starts else result | {"direction": "agent", "raw": frame})
             )
             self._calls.pop(call, None)
             self._started.discard(call)
@@ -282,14 +282,14 @@ class Notes:
         if not isinstance(entries, list) or not _is_small(frame):
             return _as_frame(frame)
         todos = [_todo(entry) for entry in entries if isinstance(entry, dict)]
-        data = {"todos": todos, "raw": frame, "direction": "agent"}
+        data = {"todos": todos, "direction": "agent", "raw": frame}
         return Taken([("todo_update", data)], barrier=False)
 
     def _info(self, frame: Any, update: Any) -> Taken:
         title = update.get("title")
         if not isinstance(title, str) or not title.strip() or not _is_small(frame):
             return _as_frame(frame)
-        data = {"title": title, "auto": True, "raw": frame, "direction": "agent"}
+        data = {"title": title, "auto": True, "direction": "agent", "raw": frame}
         return Taken([("title", data)], barrier=False)
 
 
@@ -375,7 +375,7 @@ def _call_data(call: str, known: dict[str, Any], frame: Any) -> dict[str, Any]:
     }
     if isinstance(known.get("title"), str):
         data["title"] = known["title"]
-    return data | {"raw": frame, "direction": "agent"}
+    return data | {"direction": "agent", "raw": frame}
 
 
 def _todo(entry: dict[str, Any]) -> dict[str, Any]:

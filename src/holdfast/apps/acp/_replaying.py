@@ -13,17 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.apps.acp._replaying_runs import Cast
-from holdfast.apps.acp._replaying_shapes import (
-    DeltaData,
-    FrameData,
-    RawData,
-    Told,
-    decode_delta,
-    decode_frame_data,
-    decode_raw_data,
-    decode_told,
-    plain,
-)
+from holdfast.apps.acp._replaying_shapes import Finder, Told, decode_delta, plain
 from holdfast.apps.acp._replaying_words import (
     call_update,
     content_updates,
@@ -41,6 +31,7 @@ INTERRUPTED = "interrupted, outcome unknown"
 
 _CHUNK_BYTES_MAX = 64 * 1024
 _PIECE_CHARS = _CHUNK_BYTES_MAX // 4  # whatever its characters, it is not longer than a chunk
+_LINES_AT_ONCE = 64
 _ENDS = frozenset({"completed", "failed"})
 # Only the newest of these says anything; it is told at the end.
 _STANDING = (
@@ -50,6 +41,7 @@ _STANDING = (
     "usage_update",
     "session_info_update",
 )
+_CALLS = frozenset({"tool_call", "tool_call_update"})
 _STANDING_KINDS = frozenset(_STANDING)
 
 _encode = msgspec.json.Encoder().encode
@@ -72,7 +64,7 @@ def replay(
     lines = teller.lines
     for event in events:
         teller.take(event)
-        if lines:
+        if len(lines) >= _LINES_AT_ONCE:
             yield from lines
             lines.clear()
     teller.finish()
@@ -92,6 +84,7 @@ class _Teller:
         self._close_open = close_open
         self._marks = marks
         self._cast = Cast()
+        self._find = Finder()
         self._seq = -1
         self._begin = 0
         self._texts: list[str] = []
@@ -133,11 +126,11 @@ class _Teller:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _tell(self, update: bytes | msgspec.Raw, seq: int) -> None:
+    def _tell(self, update: bytes, seq: int) -> None:
         if self._texts:
             self._flush()
         tail = b',"_meta":{"holdfast":{"seq":%d}}}}\n' % seq if self._marks else b"}}\n"
-        self.lines.append(b"%b%b%b" % (self._head, update, tail))
+        self.lines.append(self._head + update + tail)
 
     def _tell_all(self, updates: list[dict[str, Any]], seq: int) -> None:
         """Several lines of one event: only with the last has all of it been told."""
@@ -177,29 +170,36 @@ class _Teller:
 
     # -- frames as they came ---------------------------------------------------------------------
 
-    def _tell_frame(self, rpc: msgspec.Raw, seq: int) -> bool:
+    def _tell_frame(self, told: Told | None, seq: int) -> bool:
         """Tell of a recorded frame. False if it is no update of a session."""
-        told = decode_told(rpc)
         if told is None:
             return False
-        kind = told.about.kind
-        if kind in _STANDING_KINDS:
+        about = told.about
+        kind = about.kind
+        if kind in _CALLS:
+            if about.call is not None:
+                self._track(about.call, about.status)
+        elif kind in _STANDING_KINDS:
             self._stand(kind, told.update)
-        elif kind != "user_message_chunk" or echo_text(told.update) not in self._asked:
-            self._track(told)
-            self._tell(told.update, seq) if told.extra is None else self._tell_odd(told, seq)
+            return True
+        elif kind == "user_message_chunk" and echo_text(told.update) in self._asked:
+            return True
+        if told.extra is None:
+            self._tell(told.update, seq)
+        else:
+            self._tell_odd(told.extra, seq)
         return True
 
-    def _stand(self, kind: str, update: bytes | msgspec.Raw) -> None:
+    def _stand(self, kind: str, update: bytes) -> None:
         if kind == "session_info_update":  # what one leaves out stays as it was
             told = json.loads(self._standing.get(kind, b"{}"))
-            update = _encode({"sessionUpdate": kind, **told, **json.loads(bytes(update))})
-        self._standing[kind] = bytes(update)
+            update = _encode({"sessionUpdate": kind, **told, **json.loads(update)})
+        self._standing[kind] = update
 
-    def _tell_odd(self, told: Told, seq: int) -> None:
+    def _tell_odd(self, params: dict[str, Any], seq: int) -> None:
         """A frame with more members than usual keeps them."""
         self._flush()
-        params = {**(told.extra or {}), "sessionId": self._session_id}
+        params = {**params, "sessionId": self._session_id}
         if self._marks:
             meta = params.get("_meta")
             own = {"holdfast": {"seq": seq}}
@@ -207,10 +207,8 @@ class _Teller:
         frame = {"jsonrpc": "2.0", "method": "session/update", "params": params}
         self.lines.append(_encode(frame) + b"\n")
 
-    def _track(self, told: Told) -> None:
-        call, status = told.about.call, told.about.status
-        if call is None or told.about.kind not in {"tool_call", "tool_call_update"}:
-            return
+    def _track(self, call: str, status: Any) -> None:
+        """Keep in mind which calls an editor knows, and which of them are under way."""
         self._known.add(call)
         if status in _ENDS:
             self._open.pop(call, None)
@@ -229,19 +227,19 @@ class _Teller:
     # -- one method per type of event ------------------------------------------------------------
 
     def _on_delta(self, event: Event) -> None:
-        data: DeltaData = decode_delta(event)
-        if self._cast.is_child(data.agent):
+        data = decode_delta(event)
+        if data.agent is not None and self._cast.is_child(data.agent):
             return
         seq = event.seq
         kind = "thinking" if data.kind == "thinking" else "text"
-        if not (data.raw and self._tell_frame(data.raw, seq)) and data.content:
+        if data.raw and self._tell_frame(self._find.decode(data.raw), seq):
+            pass
+        elif data.content:
             self._say(data.content, kind, data.messageId, seq)
         self._streamed[kind] = seq
 
     def _on_frame(self, event: Event) -> None:
-        data: FrameData = decode_frame_data(event)
-        if data.direction == "agent" and data.frame:
-            self._tell_frame(data.frame, event.seq)
+        self._tell_frame(self._find.in_frame(event), event.seq)
 
     def _on_user(self, event: Event) -> None:
         data = plain(event)
@@ -281,14 +279,9 @@ class _Teller:
 
     def _tell_updates(self, updates: list[dict[str, Any]], seq: int) -> None:
         for update in updates:
-            call, status = update.get("toolCallId"), update.get("status")
+            call = update.get("toolCallId")
             if isinstance(call, str):
-                self._known.add(call)
-                if status in _ENDS:
-                    self._open.pop(call, None)
-                    self._ended.add(call)
-                else:
-                    self._open[call] = None
+                self._track(call, update.get("status"))
         self._tell_all(updates, seq)
 
     def _was_streamed(self, data: dict[str, Any], kind: str) -> bool:
@@ -299,8 +292,7 @@ class _Teller:
         return self._streamed[kind] >= first or 0 <= first < self._begin
 
     def _told_raw(self, event: Event) -> bool:
-        data: RawData = decode_raw_data(event)
-        return len(bytes(data.raw)) > 0 and self._tell_frame(data.raw, event.seq)
+        return self._tell_frame(self._find.in_raw(event), event.seq)
 
     def _on_call(self, event: Event) -> None:
         if self._told_raw(event):
@@ -340,7 +332,7 @@ class _Teller:
 
 
 def _is_text(update: dict[str, Any], kind: str) -> bool:
-    return update["sessionUpdate"] == kind and update["content"].get("type") == "text"
+    return bool(update["sessionUpdate"] == kind and update["content"].get("type") == "text")
 
 
 _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {

@@ -8,17 +8,7 @@ import msgspec
 
 from holdfast.model import Event
 
-__all__ = [
-    "DeltaData",
-    "FrameData",
-    "RawData",
-    "Told",
-    "decode_delta",
-    "decode_frame_data",
-    "decode_raw_data",
-    "decode_told",
-    "plain",
-]
+__all__ = ["DeltaData", "Finder", "Told", "decode_delta", "plain"]
 
 _ESCAPED = b'$blob":'  # keys that hold it are escaped in the log
 _NOTHING = msgspec.Raw()
@@ -31,19 +21,6 @@ class DeltaData(msgspec.Struct):
     kind: str | None = None
     messageId: str | None = None  # noqa: N815 - the name on the wire
     agent: str | None = None
-    raw: msgspec.Raw = _NOTHING
-
-
-class FrameData(msgspec.Struct):
-    """A frame that is no conversation."""
-
-    direction: str = ""
-    frame: msgspec.Raw = _NOTHING
-
-
-class RawData(msgspec.Struct):
-    """The frame of an event that came over the wire."""
-
     raw: msgspec.Raw = _NOTHING
 
 
@@ -69,17 +46,27 @@ class About(msgspec.Struct, rename={"kind": "sessionUpdate", "call": "toolCallId
 class Told(NamedTuple):
     """A recorded update: its bytes, what it is about, and its params if they hold more."""
 
-    update: msgspec.Raw | bytes
+    update: bytes
     about: About
     extra: dict[str, Any] | None
 
 
+class _FrameData(msgspec.Struct):
+    direction: str = ""
+    frame: msgspec.Raw = _NOTHING
+
+
+class _RawData(msgspec.Struct):
+    raw: msgspec.Raw = _NOTHING
+
+
 _decode_delta = msgspec.json.Decoder(DeltaData).decode
-_decode_frame = msgspec.json.Decoder(FrameData).decode
-_decode_raw = msgspec.json.Decoder(RawData).decode
+_decode_frame = msgspec.json.Decoder(_FrameData).decode
+_decode_raw = msgspec.json.Decoder(_RawData).decode
 _decode_notification = msgspec.json.Decoder(_Notification).decode
 _decode_about = msgspec.json.Decoder(About).decode
 _encode = msgspec.json.Encoder().encode
+_CLOSING = b"}}}"  # of the params, the frame and the data
 
 
 def plain(event: Event) -> dict[str, Any]:
@@ -87,11 +74,6 @@ def plain(event: Event) -> dict[str, Any]:
     if "data" not in event.__dict__:
         event = Event(event.type, event.seq, raw=event.raw)
     return event.data
-
-
-def _bytes(event: Event) -> bytes | msgspec.Raw:
-    raw = event.raw
-    return raw if _ESCAPED not in bytes(raw) else _encode(plain(event))
 
 
 def decode_delta(event: Event) -> DeltaData:
@@ -106,26 +88,67 @@ def decode_delta(event: Event) -> DeltaData:
         )
 
 
-def decode_frame_data(event: Event) -> FrameData:
-    """A frame and who sent it."""
-    return _decode_frame(_bytes(event))
+class Finder:
+    """Finds the updates in recorded events.
+
+    Nearly all frames of a session begin with the same bytes, up to the update itself. Where those
+    are found and one value stands between them and the end, nothing else has to be decoded.
+    """
+
+    def __init__(self) -> None:
+        self._in_frame = self._in_raw = b""
+
+    def in_frame(self, event: Event) -> Told | None:
+        """The update in a frame of the agent; None if there is none."""
+        data = bytes(event.raw)
+        found = _between(data, self._in_frame)
+        if found is not None:
+            return found
+        frame = _decode_frame(_unescaped(event, data))
+        return self._decode(frame.frame) if frame.direction == "agent" else None
+
+    def in_raw(self, event: Event) -> Told | None:
+        """The update that an event came with; None if it came in another way."""
+        data = bytes(event.raw)
+        return _between(data, self._in_raw) or self.decode(_decode_raw(_unescaped(event, data)).raw)
+
+    def decode(self, rpc: msgspec.Raw) -> Told | None:
+        """The update of a frame; None for any other value."""
+        return self._decode(rpc) if rpc else None
+
+    def _decode(self, rpc: msgspec.Raw) -> Told | None:
+        try:
+            frame = _decode_notification(rpc)
+            if frame.method != "session/update":
+                return None
+            update = bytes(frame.params.update)
+            about = _decode_about(update)
+        except msgspec.ValidationError:
+            return _decode_odd(rpc)
+        start = (
+            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
+            % frame.params.sessionId
+        )
+        self._in_frame = b'{"direction":"agent","frame":' + start
+        self._in_raw = b'"direction":"agent","raw":' + start
+        return Told(update, about, None)
 
 
-def decode_raw_data(event: Event) -> RawData:
-    """The frame that an event came with."""
-    return _decode_raw(_bytes(event))
-
-
-def decode_told(rpc: msgspec.Raw) -> Told | None:
-    """A recorded ``session/update``; None for anything else."""
+def _between(data: bytes, start: bytes) -> Told | None:
+    at = data.find(start) if start else -1
+    if at < 0 or not data.endswith(_CLOSING):
+        return None
+    update = data[at + len(start) : -len(_CLOSING)]
+    if _ESCAPED in update:
+        return None
     try:
-        frame = _decode_notification(rpc)
-        if frame.method != "session/update":
-            return None
-        update = frame.params.update
         return Told(update, _decode_about(update), None)
-    except msgspec.ValidationError:
-        return _decode_odd(rpc)
+    except msgspec.DecodeError:  # more than one value: a frame inside a frame, or more members
+        return None
+
+
+def _unescaped(event: Event, data: bytes) -> bytes:
+    return _encode(plain(event)) if _ESCAPED in data else data
 
 
 def _decode_odd(rpc: msgspec.Raw) -> Told | None:
