@@ -120,8 +120,8 @@ class Scripted:
         if result is not None:
             self.write({"id": frame["id"], "result": result})
 
-    def update(self, session: str, kind: str, **members: Any) -> None:
-        update = {"sessionUpdate": kind, **members}
+    def update(self, session: str, what: str, /, **members: Any) -> None:
+        update = {"sessionUpdate": what, **members}
         self.write({"method": "session/update", "params": {"sessionId": session, "update": update}})
 
     def say(self, session: str, text: str, kind: str = "agent_message_chunk") -> None:
