@@ -9,7 +9,8 @@ the replay out of order.
 Words in a prompt: "use tool" calls a tool and asks for permission, "wait" waits to be cancelled,
 "read PATH" and "write PATH" use the client's files, "think" thinks first, "plan" makes a plan,
 "refuse" stops with a refusal, "error" answers an error, "run" uses the client's terminal.
-Every answer ends with what the agent knows of the conversation, as JSON.
+Every answer ends with what the agent knows of the conversation, and with what it was told in
+blocks before the last one of the prompt, both as JSON.
 """
 
 from __future__ import annotations
@@ -245,14 +246,16 @@ class Scripted:
         if id not in self.live:
             raise Refusal(-32002, f"no such session: {id}")
         self.die("prompt")
-        text = "\n".join(block.get("text", "") for block in params["prompt"])
+        *told, request = [block.get("text", "") for block in params["prompt"]]
+        text = "\n".join([*told, request])
         turns = self.sessions[id]["turns"]
         known = json.dumps([said for _, said in turns])
         turns.append(["user", text])
         self.keep()
-        request = text.rpartition("\n")[2]  # what it is told before is for it to know
         reason = self.act(id, request)
         answer = f"You said {request!r}. I know {known}."
+        if told:
+            answer += f" I was told {json.dumps(told)}."
         if reason == "end_turn":
             self.stream(id, answer)
             turns.append(["assistant", answer])
