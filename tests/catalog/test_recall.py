@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 import holdfast
 from holdfast.catalog._recall import Recaller
 from holdfast.catalog._search import Found
+from holdfast.storage import FileStore
+from holdfast.testing import FaultyDisk
 
 
 @pytest.fixture
@@ -91,3 +95,61 @@ def test_several_events_of_one_session(hf):
         for seq in (2, 3, 4, 2)
     ]
     assert texts == ["first", "Read\n", "x x x", "first"]
+
+
+def many(tmp_path, disk=None):
+    """A store with a word in thirty sessions, twice in each, and its library."""
+    hf = holdfast.Holdfast(FileStore(str(tmp_path / "many"), disk=disk))
+    for number in range(30):
+        with hf.session(f"s{number:02d}") as s:
+            s.user(f"a quokka in {number}")
+            s.user("x" * 9_000 if number % 2 else "short")
+            s.user(f"the other quokka of {number}, " + "y" * 20_000)
+    folder = tmp_path / "many" / "sessions"
+    for place in (*folder.glob("*/events.jsonl"), folder):
+        os.utime(place, (10**9, 10**9))  # what has just changed is looked at again
+    hf.search("warm")
+    hf.search("warm")
+    return hf
+
+
+def test_hits_are_read_together(tmp_path):
+    """For twenty hits the folder of sessions is opened once, and each log of theirs once."""
+    disk = FaultyDisk()
+    with many(tmp_path, disk) as hf:
+        disk.counts.clear()
+        hits = hf.search("quokka in")
+        assert len(hits) == 20
+        counts = {name: disk.counts[name] for name in ("open_directory", "open_read", "read_at")}
+        assert counts == {"open_directory": 22, "open_read": 20, "read_at": 20}
+
+
+def test_hits_that_were_read_before_are_not_opened_again(tmp_path):
+    """What is remembered costs one look at each log, and none is opened."""
+    disk = FaultyDisk()
+    with many(tmp_path, disk) as hf:
+        first = hf.search("quokka in")
+        disk.counts.clear()
+        assert hf.search("quokka in") == first
+        assert (disk.counts["open_read"], disk.counts["read_at"]) == (0, 0)
+
+
+def test_a_search_asks_the_index_three_times(tmp_path):
+    """What changed, which events, and of which sessions: no statement more, however many hits."""
+    with many(tmp_path) as hf:
+        statements = []
+        connection = hf._catalog._opened().connection
+        connection.set_trace_callback(statements.append)
+        assert len(hf.search("quokka in")) == 20
+        connection.set_trace_callback(None)
+        # What the full-text table asks of its own tables is no matter of ours.
+        assert len([one for one in statements if not one.startswith("--")]) == 3
+
+
+def test_long_lines_and_short_ones_together(tmp_path):
+    """Every hit is found, those of one session and those with long lines too."""
+    with many(tmp_path) as hf:
+        hits = hf.search("quokka", limit=None)
+        assert {(hit.session_id, hit.seq) for hit in hits} == {
+            (f"s{number:02d}", seq) for number in range(30) for seq in (2, 4)
+        }

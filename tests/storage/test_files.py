@@ -216,16 +216,33 @@ def test_documents_that_may_be_there(tmp_path):
     assert not store.may_hold("sessions/b", "snapshots")
 
 
-def test_a_part_of_a_log(tmp_path):
-    """Bytes of a plain log are read at once; of what is no plain log nothing is."""
+def test_pieces_of_logs(tmp_path):
+    """Bytes of plain logs are read at once; what is no plain log, or no key, is left out."""
     store = FileStore(str(tmp_path / "store"))
-    assert store.read_part("sessions/a", 0, 10) is None
-    epoch = store.lease("sessions/a").acquire("me", 60_000)
-    log = store.log("sessions/a")
-    log.append(b"one\ntwo\n", 0, 2, epoch)
-    log.close()
-    assert store.read_part("sessions/a", 4, 3) == b"two"
-    assert store.read_part("sessions/a", 4, 100) == b"two\n"
-    assert store.read_part("sessions/a", 100, 100) == b""
+    assert store.read_pieces({"sessions/a": [0]}, 10) == {}
+    for name in "ac":
+        epoch = store.lease(f"sessions/{name}").acquire("me", 60_000)
+        log = store.log(f"sessions/{name}")
+        log.append(b"one\ntwo\n", 0, 2, epoch)
+        log.close()
     store.documents("sessions/b").put("other", b"data")
-    assert store.read_part("sessions/b", 0, 10) is None
+    (tmp_path / "store" / "sessions" / "link").symlink_to("a")
+    keys = ["sessions/a", "sessions/b", "sessions/link", "sessions/..", "agents/x", "sessions/c"]
+    found = store.read_pieces({key: [4, 0, 100] for key in keys}, 3)
+    assert [*found] == ["sessions/a", "sessions/c"]
+    assert [pieces.data for pieces in found.values()] == [[b"two", b"one", b""]] * 2
+    assert found["sessions/c"].stamp == store.stamp("sessions/c")
+
+
+@pytest.mark.parametrize("call", ["open_directory", "open_read", "node", "read_at"])
+def test_pieces_that_cannot_be_read(call):
+    """Where the disk fails the log is left out, and no descriptor stays open."""
+    inner = SimDisk()
+    made(inner, KEY).close()
+    disk = FaultyDisk(inner, call=call, errno=errno.EIO, persistent=True)
+    store = FileStore("/store", disk=disk)
+    store.check()
+    disk.nth = disk.counts[call] + 1
+    assert store.read_pieces({KEY: [0]}, 10) == {}
+    store.close()
+    assert inner.open_count == 0

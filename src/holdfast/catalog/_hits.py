@@ -14,7 +14,7 @@ from holdfast.catalog._recall import Memory, Recaller
 from holdfast.catalog._search import Find, Scope, search
 from holdfast.catalog._selection import selection
 from holdfast.catalog._snippets import Snippet, make_snippet
-from holdfast.catalog._sqlite_index import read_row
+from holdfast.catalog._sqlite_index import read_row, read_rows
 from holdfast.catalog._words import Heard, Listener
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
@@ -130,7 +130,7 @@ class _Sessions:
 
     def key(self, row: int) -> str | None:
         """The session's key in the store."""
-        meta = self.meta(row)
+        meta = self._known.get(row) or self.meta(row)
         return None if meta is None else _PREFIX + meta.session_id
 
     def get_ready(self, rows: Iterable[int]) -> None:
@@ -139,8 +139,10 @@ class _Sessions:
         if len(wanted) > 1:
             marks = ", ".join("?" * len(wanted))
             select = f"SELECT row, id, data, crc FROM sessions WHERE row IN ({marks})"  # noqa: S608
-            for row, *found in self._connection.execute(select, wanted):
-                self._known[row] = read_row(*found).meta
+            found = self._connection.execute(select, wanted).fetchall()
+            if found:
+                numbers, *columns = zip(*found, strict=True)
+                self._known.update(zip(numbers, read_rows(*columns), strict=True))
 
     def meta(self, row: int) -> SessionMetadata | None:
         """What a list shows of it."""

@@ -27,7 +27,6 @@ __all__ = ["FTS5", "QUERY_CHARS_MAX", "TERMS_MAX", "Fts5", "Query", "Term", "rea
 QUERY_CHARS_MAX = 1000
 TERMS_MAX = 32
 Span = tuple[int, int]
-_Match = Callable[[str, int], "re.Match[str] | None"]
 
 # A longer text is looked through by a pattern.
 _BY_HAND_CHARS_MAX = 1 << 13
@@ -97,10 +96,10 @@ class Term(msgspec.Struct, frozen=True):
         """The same, also inside words."""
         return msgspec.structs.replace(self, inside=True, prefix=True) if self.can_widen else self
 
-    def spans(self, text: str) -> Iterable[Span]:
+    def spans(self, text: str) -> list[Span]:
         """Where the term is in a folded text, from left to right; no two of them overlap."""
         if len(text) > _BY_HAND_CHARS_MAX:
-            return (match.span() for match in _compiled(self).finditer(text))
+            return [match.span() for match in _compiled(self).finditer(text)]
         return self._spans_by_hand(text)
 
     def pattern(self) -> str:
@@ -123,21 +122,26 @@ class Term(msgspec.Struct, frozen=True):
     def _is_bounded(self) -> bool:
         return not self.inside and self._begins_with_word()
 
-    def _spans_by_hand(self, text: str) -> Iterator[Span]:
+    def _spans_by_hand(self, text: str) -> list[Span]:
         """The same without a pattern: to compile one takes as long as asking the index."""
         first, *rest = self._parts()
-        gap = _gap_of_words if self.literal is None else _gap_of_space
-        bounded = self._is_bounded()
+        spans: list[Span] = []
         at = text.find(first)
+        if at < 0:
+            return spans
+        bounded = self._is_bounded()
         while at >= 0:
-            end: int | None = None
-            if not (bounded and at and _is_word_char(text, at - 1)):
-                end = _end_of_rest(text, at + len(first), rest, gap)
+            end: int | None = at + len(first)
+            if bounded and at and _is_word_char(text, at - 1):
+                end = None
+            elif rest:
+                end = _end_of_rest(text, at + len(first), rest, self.literal is None)
             if end is not None and _is_word_char(text, end - 1):
                 end = self._end_of_word(text, end)
             if end is not None:
-                yield at, end
+                spans.append((at, end))
             at = text.find(first, at + 1 if end is None else end)
+        return spans
 
     def _end_of_word(self, text: str, at: int) -> int | None:
         """Where the word that was read up to here ends, if it may go on; else only if it ends."""
@@ -216,8 +220,9 @@ class Query:
 
     def spans(self, text: str) -> list[Span] | None:
         """Where the terms are in a folded text, in order; None if the text does not fit."""
-        if any(True for term in self.excluded for _ in term.spans(text)):
-            return None
+        for term in self.excluded:
+            if term.spans(text):
+                return None
         spans: list[Span] = []
         for group in self.groups:
             found = [span for term in group for span in term.spans(text)]
@@ -298,8 +303,9 @@ def _has_signs(folded: str) -> bool:
     return any(not _is_word_char(char) for char in _SPACED.sub("", folded))
 
 
-def _end_of_rest(text: str, at: int, rest: list[str], gap: _Match) -> int | None:
+def _end_of_rest(text: str, at: int, rest: list[str], are_words: bool) -> int | None:  # noqa: FBT001
     """Where the last of these parts ends, if each follows the one before it; else None."""
+    gap = _gap_of_words if are_words else _gap_of_space
     for part in rest:
         between = gap(text, at)
         if between is None or not text.startswith(part, between.end()):
@@ -310,6 +316,8 @@ def _end_of_rest(text: str, at: int, rest: list[str], gap: _Match) -> int | None
 
 def _merged(spans: list[Span]) -> list[Span]:
     """The spans in order, those that touch or overlap as one; empty ones left out."""
+    if len(spans) == 1:
+        return spans
     merged: list[Span] = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:

@@ -8,7 +8,7 @@ What was read is remembered for as long as the store says that the log is the sa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -32,12 +32,16 @@ _DIGITS = 8
 # Lines may be a little longer or shorter than the index thought.
 _SLACK_BYTES = 1 << 12
 _QUICK_BYTES = 1 << 13
+_LONG_BYTES = 1 << 17
+# So many hits are read at once.
+_TOGETHER_MAX = 32
 _BLOB_MARK = b'"$blob":'
 _KEPT_MAX = 512
 _KEPT_CHARS_MAX = 1 << 13
 # Two changes within the grain of the clock leave the same time on a file.
 _TIME_GRAIN_NS = 2_000_000_000
 _decode = msgspec.json.Decoder(Event).decode
+_Line = tuple[bytes, bytes]
 
 
 class Recalled(NamedTuple):
@@ -54,6 +58,10 @@ class Memory:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int, int | None], tuple[Stamp, Recalled]] = {}
 
+    def has(self, key: str, found: Found) -> bool:
+        """Whether the event was read, however its log is by now."""
+        return (key, found.seq, found.last) in self._kept
+
     def get(self, key: str, found: Found, stamp: Stamp) -> Recalled | None:
         """What an event said when its log had this stamp."""
         kept = self._kept.get((key, found.seq, found.last))
@@ -68,17 +76,27 @@ class Memory:
 
 
 class _Part(NamedTuple):
-    """Some bytes of a log, kept since hits are often close together."""
+    """Some bytes of a log."""
 
-    session: int
     start: int
     data: bytes
+
+
+class _Ready(NamedTuple):
+    """What is at hand of an event: what it says, or some bytes of its log to look at first."""
+
+    key: str | None
+    start: int
+    recalled: Recalled | None
+    stamp: Stamp | None = None
+    data: bytes | None = None
 
 
 class Recaller:
     """Reads events of many sessions. ``key`` gives the key of a session by its row.
 
-    A line of ours without the bytes ``hint`` is passed over before it is decoded.
+    A line of ours without the bytes ``hint`` is passed over before it is decoded. ``expect`` is
+    told of sessions whose keys will be asked for.
     """
 
     def __init__(
@@ -94,33 +112,67 @@ class Recaller:
         self._key = key
         self._hint = hint
         self._memory = Memory() if memory is None else memory
-        self._part = _Part(-1, 0, b"")
-
-    def expect(self, sessions: Iterable[int]) -> None:
-        """Be told of which sessions events will be asked for, so that they can be got at once."""
-        if self._expect is not None:
-            self._expect(sessions)
+        # Kept since hits are often close together.
+        self._last: tuple[int, _Part] = (-1, _Part(0, b""))
 
     def recall(self, found: Found) -> Recalled | None:
         """What the event says; None if it is not in the log, or not as it was written."""
-        key = self._key(found.session)
-        if key is None:
-            return None
-        stamp = self._store.stamp(key)
-        recalled = None if stamp is None else self._memory.get(key, found, stamp)
+        return next(self.each([found]))
+
+    def each(self, rows: Sequence[Found], together: int | None = None) -> Iterator[Recalled | None]:
+        """The same of each of these, of which so many are read at once, when they are needed."""
+        size = _TOGETHER_MAX if together is None else min(together, _TOGETHER_MAX)
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            for found, ready in zip(some, self._get_ready(some), strict=True):
+                yield None if ready.key is None else self._named(ready.key, found, ready)
+
+    def _named(self, key: str, found: Found, ready: _Ready) -> Recalled | None:
+        recalled = ready.recalled
         if recalled is None:
-            recalled = self._read(key, found)
+            stamp = ready.stamp or self._store.stamp(key)
+            part = None if ready.data is None else _Part(ready.start, ready.data)
+            recalled = self._read(key, found, part)
             if recalled is not None and stamp is not None and _is_old(stamp):
                 self._memory.put(key, found, stamp, recalled)
         if recalled is None or recalled.said.name is not None or found.name is None:
             return recalled
         return recalled._replace(said=msgspec.structs.replace(recalled.said, name=found.name))
 
-    def _read(self, key: str, found: Found) -> Recalled | None:
+    def _get_ready(self, rows: Sequence[Found]) -> list[_Ready]:
+        """What is remembered of these, or the part of the log where the index says it is."""
+        if self._expect is not None:
+            self._expect([row.session for row in rows])
+        ready: list[_Ready] = []
+        starts: dict[str, list[int]] = {}
+        for row in rows:
+            key = self._key(row.session)
+            recalled = None
+            if key is not None and self._memory.has(key, row):
+                stamp = self._store.stamp(key)
+                recalled = None if stamp is None else self._memory.get(key, row, stamp)
+            start = -1
+            if key is not None and recalled is None and row.last is None:
+                start = max(0, row.place - _END_BYTES)
+                starts.setdefault(key, []).append(start)
+            ready.append(_Ready(key, start, recalled))
+        return ready if not starts else self._with_parts(ready, starts)
+
+    def _with_parts(self, ready: list[_Ready], starts: dict[str, list[int]]) -> list[_Ready]:
+        pieces = self._store.read_pieces(starts, _QUICK_BYTES)
+        data = {key: iter(found.data) for key, found in pieces.items()}
+        return [
+            one
+            if one.start < 0 or one.key not in pieces
+            else _Ready(one.key, one.start, None, pieces[one.key].stamp, next(data[one.key]))
+            for one in ready
+        ]
+
+    def _read(self, key: str, found: Found, part: _Part | None) -> Recalled | None:
         try:
             if found.last is not None:
                 return _streamed(self._store.log(key), found)
-            event = self._event(key, found)
+            event = self._event(key, found, part)
             if event is None:
                 return None
             if _BLOB_MARK in bytes(event.raw):
@@ -130,46 +182,45 @@ class Recaller:
             return None
         return None if said is None else Recalled(said, event.timestamp, fold(said.text))
 
-    def _event(self, key: str, found: Found) -> Event | None:
+    def _event(self, key: str, found: Found, part: _Part | None) -> Event | None:
         """The event, by the quick way where its line is one of ours, else by reading the log."""
-        line = self._quick_line(key, found)
+        line = None if part is None else self._quick_line(key, found, part)
         log = self._store.log(key) if line is None else None
         if log is not None:
             line = self._line(log, found)
         if line is not None:
-            before, line = line[:_END_BYTES], line[_END_BYTES:]
-            if self._hint is not None and not _may_hold(line, self._hint):
+            if self._hint is not None and not _may_hold(line[1], self._hint):
                 return None
-            event = _verified(before, line)
+            event = _verified(*line)
             if event is not None and event.seq == found.seq:
                 return event
         log = self._store.log(key) if log is None else log
         return next(read_range(log, start=found.seq, stop=found.seq + 1), None)
 
-    def _quick_line(self, key: str, found: Found) -> bytes | None:
-        """The same as ``_line``, if it is where the index says and not long."""
-        if found.session == self._part.session:
-            return None  # one of several: then more of the log is read at once
-        start = max(0, found.place - _END_BYTES)
-        data = self._store.read_part(key, start, _QUICK_BYTES)
-        if data is None:
-            return None
-        self._part = _Part(found.session, start, data)
-        return _cut(self._part, b'{"seq":%d,' % found.seq)
-
-    def _line(self, log: Log, found: Found) -> bytes | None:
-        """The line with the end of the one before it (zeros before the first); None if not met."""
+    def _quick_line(self, key: str, found: Found, part: _Part) -> _Line | None:
+        """The same as ``_line``, if it is where the index says; a long line is read once more."""
         needle = b'{"seq":%d,' % found.seq
-        if found.session == self._part.session:
-            line = _cut(self._part, needle)
+        line = _cut(part, needle)
+        if line is None and _begins(part.data, needle):
+            pieces = self._store.read_pieces({key: [part.start]}, _LONG_BYTES).get(key)
+            line = None if pieces is None else _cut(_Part(part.start, pieces.data[0]), needle)
+        return line
+
+    def _line(self, log: Log, found: Found) -> _Line | None:
+        """The line, as :func:`_cut` gives it; None if not met."""
+        needle = b'{"seq":%d,' % found.seq
+        session, part = self._last
+        if found.session == session:
+            line = _cut(part, needle)
             if line is not None:
                 return line
         start = max(0, found.place - _SLACK_BYTES)
         data = b""
         for chunk in log.read(start):
             data += chunk
-            self._part = _Part(found.session, start, data)
-            line = _cut(self._part, needle)
+            part = _Part(start, data)
+            self._last = (found.session, part)
+            line = _cut(part, needle)
             if line is not None or not _begins(data, needle):
                 return line
         return None
@@ -190,17 +241,20 @@ def _begins(data: bytes, needle: bytes) -> bool:
     return data.startswith(needle) or b"\n" + needle in data
 
 
-def _cut(part: _Part, needle: bytes) -> bytes | None:
-    data = part.data
-    if part.start == 0 and data.startswith(needle):
+def _cut(part: _Part, needle: bytes) -> _Line | None:
+    """The whole line that begins so, after the end of the one before it (zeros for the first)."""
+    start, data = part
+    if start == 0 and data.startswith(needle):
         at, before = 0, bytes(_END_BYTES)
     else:
-        at = data.find(b"\n" + needle) + 1
-        if at < _END_BYTES:
-            return None
+        at = _END_BYTES
+        if not data.startswith(b"\n" + needle, at - 1):
+            at = data.find(b"\n" + needle) + 1
+            if at < _END_BYTES:
+                return None
         before = data[at - _END_BYTES : at]
     end = data.find(b"\n", at) + 1
-    return before + data[at:end] if end else None
+    return (before, data[at:end]) if end else None
 
 
 def _verified(before: bytes, line: bytes) -> Event | None:

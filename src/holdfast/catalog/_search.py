@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.catalog._folding import original_spans
 from holdfast.catalog._index import IndexDamaged
-from holdfast.catalog._recall import Recaller
+from holdfast.catalog._recall import Recalled, Recaller
 from holdfast.catalog._search_tables import ROLE_NUMBERS, tool_number
 from holdfast.catalog._snippets import Snippet, make_snippet
 from holdfast.catalog._words import ROLES
@@ -127,35 +127,42 @@ def _search(pages: Pages, query: Query, recaller: Recaller, limit: int | None) -
     finds: list[Find] = []
     newest: int | None = None
     for page in pages(query):
-        newest = max(row.time for row in page) if newest is None else newest
-        scored = sorted(((_score(row, newest), row) for row in page), key=_best_first)
-        recaller.expect(row.session for _, row in scored[:limit])
+        newest = max([row.time for row in page]) if newest is None else newest
+        scored = _best_first(page, newest)
+        recalled = recaller.each([row for _, row in scored], limit)
         for score, row in scored:
-            if limit is not None and len(finds) >= limit:
-                break
-            find = _look(row, score, query, recaller)
+            find = _judge(row, score, query, next(recalled))
             if find is not None:
                 finds.append(find)
+                if limit is not None and len(finds) >= limit:
+                    break
         if limit is not None and len(finds) >= limit:
             break
     finds.sort(key=lambda find: (-find.score, -find.timestamp, find.session, -find.seq))
     return finds
 
 
-def _best_first(scored: tuple[float, Found]) -> tuple[float, int, int]:
-    return -scored[0], -scored[1].time, -scored[1].id
+def _best_first(page: list[Found], newest: int) -> list[tuple[float, Found]]:
+    """The rows with how well each fits, 0 if only its time counts."""
+    scored = [(-row.rank * (1 + _RECENCY * _freshness(newest - row.time)), row) for row in page]
+    scored.sort(key=_order)
+    return scored
 
 
-def _score(row: Found, newest: int) -> float:
-    """How well a row fits, 0 if only its time counts."""
-    age = max(0.0, (newest - row.time) / _MONTH_MS)
-    freshness: float = 2.0 ** -min(age, 1000.0)
-    return -row.rank * (1 + _RECENCY * freshness)
+def _order(scored: tuple[float, Found]) -> tuple[float, int, int]:
+    score, row = scored
+    return -score, -row.time, -row.id
 
 
-def _look(row: Found, score: float, query: Query, recaller: Recaller) -> Find | None:
+def _freshness(age_ms: int) -> float:
+    """1 for the newest, half of it a month ago."""
+    months = min(max(0, age_ms) / _MONTH_MS, 1000.0)
+    fresh: float = 2.0**-months
+    return fresh
+
+
+def _judge(row: Found, score: float, query: Query, recalled: Recalled | None) -> Find | None:
     """The row as its log has it; None if it does not fit after all."""
-    recalled = recaller.recall(row)
     if recalled is None:
         return None
     said = recalled.said

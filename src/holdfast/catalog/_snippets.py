@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -14,6 +14,8 @@ __all__ = ["SNIPPET_CHARS", "Snippet", "make_snippet"]
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 40
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]+")
+# The same for ASCII, in which nothing else has to be replaced.
+_SPACES = dict.fromkeys((*range(32), 127), " ")
 _CUT = "…"
 _BREAK_CHARS_MAX = 15
 Span = tuple[int, int]
@@ -53,8 +55,7 @@ class Snippet(msgspec.Struct, frozen=True):
 def make_snippet(text: str, spans: list[Span], chars: int = SNIPPET_CHARS) -> Snippet:
     """The part of ``text`` that shows most of ``spans``, which are in order and do not overlap."""
     begin, end = _window(text, spans, chars)
-    # As a whole if nothing in it has to be replaced, as in most.
-    clean = _as_it_is if _is_clean(text[begin:end]) else _clean
+    clean = _cleaner_of(text[begin:end])
     pieces: list[str] = [_CUT] if begin else []
     ranges: list[Span] = []
     length, at = len(pieces), begin
@@ -74,11 +75,7 @@ def _window(text: str, spans: list[Span], chars: int) -> Span:
     """Where to cut: around the closest spans, at a space if one is near."""
     if len(text) <= chars or not spans:
         return 0, min(len(text), chars)
-    best, most = spans[0][0], 0
-    for number, (first, _) in enumerate(spans[:100]):
-        within = sum(1 for _, last in spans[number : number + 20] if last <= first + chars)
-        if within > most:
-            best, most = first, within
+    best = spans[0][0] if len(spans) == 1 else _closest(spans, chars)
     begin = max(0, min(best - _LEAD_CHARS, len(text) - chars))
     space = _SPACE.search(text, begin, min(begin + _BREAK_CHARS_MAX, best)) if begin else None
     begin = space.end() if space else begin
@@ -86,13 +83,33 @@ def _window(text: str, spans: list[Span], chars: int) -> Span:
     return begin, end
 
 
-def _is_clean(text: str) -> bool:
-    return text.isascii() and text.isprintable() and "  " not in text
+def _closest(spans: list[Span], chars: int) -> int:
+    """Where the most spans are within so many characters."""
+    best, most = spans[0][0], 0
+    for number, (first, _) in enumerate(spans[:100]):
+        within = sum(1 for _, last in spans[number : number + 20] if last <= first + chars)
+        if within > most:
+            best, most = first, within
+    return best
+
+
+def _cleaner_of(text: str) -> Callable[[str], str]:
+    """What makes any part of this text safe to show."""
+    if not text.isascii():
+        return _clean
+    return _as_it_is if text.isprintable() and "  " not in text else _clean_ascii
 
 
 def _as_it_is(text: str) -> str:
     return text
 
 
+def _clean_ascii(text: str) -> str:
+    text = text.translate(_SPACES)
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text
+
+
 def _clean(text: str) -> str:
-    return text if _is_clean(text) else neutralise_line(_SPACE.sub(" ", text))
+    return neutralise_line(_SPACE.sub(" ", text))

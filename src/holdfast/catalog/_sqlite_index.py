@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.storage import Store
     from holdfast.storage._sqlite import Connection
 
-__all__ = ["SqliteIndex", "read_row"]
+__all__ = ["SqliteIndex", "read_row", "read_rows"]
 
 _STATUS_ROWS = 200
 _CHECKED_MAX = 1000
@@ -252,13 +252,8 @@ class SqliteIndex(Index):
         if not rows:
             return []
         updated, ids, data, crcs, settled = zip(*rows, strict=True)
-        try:
-            if tuple(map(crc32, data)) != crcs:
-                raise IndexDamaged("the rows of sessions")
-            found = _decode_all(b"[%b]" % b",".join(data))
-        except (TypeError, ValueError) as error:
-            raise IndexDamaged("the rows of sessions") from error
-        if tuple(map(_id_of, found)) != ids or tuple(map(_updated_of, found)) != updated:
+        found = read_rows(ids, data, crcs)
+        if tuple(map(_updated_of, found)) != updated:
             self._check_places(found, updated, ids)
         if sorted(updated, reverse=True) != [*updated]:
             raise IndexDamaged("the order of sessions")
@@ -348,6 +343,21 @@ def read_row(id: Any, data: Any, crc: Any) -> Row:
         if meta.session_id == id:
             return Row(meta, Trace())
     raise IndexDamaged("the row of a session")
+
+
+def read_rows(
+    ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]
+) -> list[SessionMetadata]:
+    """The same of many at once."""
+    try:
+        if tuple(map(crc32, data)) != crcs:
+            raise IndexDamaged("the rows of sessions")
+        found = _decode_all(b"[%b]" % b",".join(data))
+    except (TypeError, ValueError) as error:
+        raise IndexDamaged("the rows of sessions") from error
+    if tuple(map(_id_of, found)) != ids:
+        raise IndexDamaged("the rows of sessions")
+    return found
 
 
 def _read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:

@@ -13,6 +13,7 @@ from holdfast.storage.base import (
     Entry,
     Lease,
     Log,
+    Pieces,
     Stamp,
     Store,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "MemoryStore",
     "NoStore",
     "Outside",
+    "Pieces",
     "Stamp",
     "Store",
     "copy_database",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -95,6 +95,13 @@ class Stamp(NamedTuple):
     inode: int
     size: int
     modified: int
+
+
+class Pieces(NamedTuple):
+    """Some bytes of one log, and how it was just before they were read."""
+
+    stamp: Stamp
+    data: Sequence[bytes]
 
 
 class Changes(NamedTuple):
@@ -287,12 +294,12 @@ class Store(ABC):
         """
         return None
 
-    def read_part(self, key: str, start: int, size: int) -> bytes | None:
-        """Some bytes of a log, read quickly; None where only the log itself can be asked.
+    def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
+        """``size`` bytes of logs, or what there is of them, at these places of each, read quickly.
 
-        Raises what reading the log would.
+        A key is left out where only the log itself can be asked, also to learn what is wrong.
         """
-        return None
+        return {}
 
     def may_hold(self, key: str, folder: str) -> bool:
         """Whether a key may have documents in a folder; False only where that is certain.

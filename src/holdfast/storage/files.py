@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,15 +20,17 @@ from holdfast.storage._file_forms import FileForms
 from holdfast.storage._file_lease import FileLease
 from holdfast.storage._file_log import LOG_NAME, FileLog
 from holdfast.storage._file_parts import Look, look, open_parts
+from holdfast.storage._file_pieces import read_pieces
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._touched import Touched
-from holdfast.storage._tree import Tree, let_go, remove_tree, translation
+from holdfast.storage._tree import Tree, remove_tree, translation
 from holdfast.storage.base import (
     Capabilities,
     Changes,
     Entry,
     Lease,
     Log,
+    Pieces,
     Stamp,
     Store,
     check_branch,
@@ -143,22 +145,9 @@ class FileStore(Store):
             return None
         return None if node is None else Stamp(node.inode, node.size, node.modified)
 
-    def read_part(self, key: str, start: int, size: int) -> bytes | None:
-        """Of a plain log, without a look at what else there is."""
-        with (
-            translation(f"reading {key}"),
-            self._tree.opened(_parts(key)) as directory,
-        ):
-            if directory is None:
-                return None
-            try:
-                descriptor = self._disk.open_read(LOG_NAME, directory)
-            except FileNotFoundError:
-                return None
-            try:
-                return self._disk.read_at(descriptor, size, start)
-            finally:
-                let_go(self._disk, descriptor)
+    def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
+        """Of plain logs, without a look at what else there is."""
+        return read_pieces(self._tree, starts, size)
 
     def may_hold(self, key: str, folder: str) -> bool:
         """By one look at the folder, without opening any."""
