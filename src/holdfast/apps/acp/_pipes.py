@@ -14,7 +14,7 @@ from typing import IO
 from holdfast.apps.acp._lines import Splitter, TooLong
 from holdfast.errors import AgentError
 
-__all__ = ["AgentProcess", "Pipe", "Writer", "own_pipes"]
+__all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 
 _READ_BYTES = 256 * 1024
 _GRACE_S = 2.0
@@ -82,24 +82,36 @@ class Pipe:
 
 async def own_pipes(*, line_bytes_max: int | None = None) -> Pipe:
     """The standard input and output of this process, whatever they are."""
+    # Copies: what is closed at the end must not be what others of this process use.
+    source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
+    target = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    return await connect(source, target, line_bytes_max=line_bytes_max)
+
+
+async def connect(
+    source: IO[bytes], target: IO[bytes], *, line_bytes_max: int | None = None
+) -> Pipe:
+    """A pipe that reads one file and writes another; both are closed with it."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_READ_BYTES)
     try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     except ValueError:  # a regular file: there is nothing to wait for
-        threading.Thread(target=_read_file, args=(loop, reader), daemon=True).start()
+        threading.Thread(target=_read_file, args=(source, loop, reader), daemon=True).start()
     try:
         transport, protocol = await loop.connect_write_pipe(
-            asyncio.streams.FlowControlMixin, sys.stdout.buffer
+            asyncio.streams.FlowControlMixin, target
         )
         writer = Writer(asyncio.StreamWriter(transport, protocol, None, loop))
     except ValueError:
-        writer = Writer(sys.stdout.buffer)
+        writer = Writer(target)
     return Pipe(reader, writer, line_bytes_max=line_bytes_max)
 
 
-def _read_file(loop: asyncio.AbstractEventLoop, reader: asyncio.StreamReader) -> None:
-    while data := sys.stdin.buffer.read(_READ_BYTES):
+def _read_file(
+    source: IO[bytes], loop: asyncio.AbstractEventLoop, reader: asyncio.StreamReader
+) -> None:
+    while data := source.read(_READ_BYTES):
         loop.call_soon_threadsafe(reader.feed_data, data)
     loop.call_soon_threadsafe(reader.feed_eof)
 

@@ -1,0 +1,263 @@
+"""The proxy's agent: started, started again when it dies, and asked in wire order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.apps.acp._breaker import Breaker
+from holdfast.apps.acp._frames import (
+    INTERNAL,
+    INVALID_REQUEST,
+    Frame,
+    RpcError,
+    encode,
+    notification,
+    parse,
+    request,
+)
+from holdfast.apps.acp._lines import TooLong
+from holdfast.apps.acp._pipes import AgentProcess
+from holdfast.errors import AgentError
+
+__all__ = ["AgentGone", "AgentLink"]
+
+Answered = Callable[[Frame], None]
+_START_S = 60.0
+
+
+class AgentGone(RpcError):
+    """The agent ended, or could not be started."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(INTERNAL, message)
+
+
+class AgentLink:
+    """One agent that the proxy drives, whichever process it is at the moment.
+
+    ``on_frames`` gets what the agent says on its own, batch by batch and in wire order; answers go
+    to whoever asked, at their place in that order. ``on_death`` is called when it has died.
+    """
+
+    def __init__(
+        self,
+        launch: Callable[[], Awaitable[AgentProcess]],
+        *,
+        on_frame: Callable[[Frame], None],
+        on_batch: Callable[[], Awaitable[None]],
+        on_death: Callable[[str], Awaitable[None]],
+        on_noise: Callable[[bytes], None],
+        breaker: Breaker | None = None,
+    ) -> None:
+        self._launch = launch
+        self._on_frame = on_frame
+        self._on_batch = on_batch
+        self._on_death = on_death
+        self._on_noise = on_noise
+        self._breaker = breaker or Breaker()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[Any, Answered] = {}
+        self._process: AgentProcess | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._ended = False
+        self._greeting: Frame | None = None
+        self._login: Frame | None = None
+        self.hello: Frame = {}
+        """What the agent said of itself at ``initialize``."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs and has been greeted."""
+        return self._process is not None
+
+    @property
+    def can(self) -> Frame:
+        """What it says that it can do."""
+        found = self.hello.get("agentCapabilities")
+        return found if isinstance(found, dict) else {}
+
+    def advertises(self, name: str) -> bool:
+        """Whether it says that it can list, resume, fork, close or delete sessions."""
+        found = self.can.get("sessionCapabilities")
+        return isinstance(found, dict) and found.get(name) is not None
+
+    @property
+    def name(self) -> str:
+        """What it calls itself."""
+        info = self.hello.get("agentInfo")
+        name = info.get("name") if isinstance(info, dict) else None
+        return name if isinstance(name, str) and name else "agent"
+
+    async def greet(self, params: Frame) -> Frame:
+        """Begin: start it and pass the client's ``initialize`` on. Raises RpcError."""
+        self._greeting = params
+        if self._process is not None:
+            await self._let_go()
+        await self.ready()
+        return self.hello
+
+    def remember_login(self, params: Frame) -> None:
+        """An authentication that worked is made again after a restart."""
+        self._login = params
+
+    async def ready(self) -> None:
+        """Return once it runs and has been greeted. Raises AgentGone if that cannot be."""
+        if self._process is not None:
+            return
+        async with self._starting:
+            if self._process is None:
+                await self._start()
+
+    async def _start(self) -> None:
+        if self._ended or self._greeting is None:
+            raise AgentGone("the connection has not been initialized")
+        wait_s = self._breaker.wait_s
+        if wait_s:
+            raise AgentGone(
+                f"the agent failed {self._breaker.failures} times in a row;"
+                f" it is tried again in {wait_s:.0f} s"
+            )
+        await asyncio.sleep(self._breaker.pause_s)
+        try:
+            process = await self._launch()
+        except AgentError as error:
+            self._breaker.failed()
+            raise AgentGone(f"{error.message}. {error.remedy}") from error
+        self._reading = asyncio.ensure_future(self._read(process))
+        self._process = process
+        try:
+            self.hello = await self.request("initialize", self._greeting, timeout_s=_START_S)
+            if self._login is not None:
+                await self.request("authenticate", self._login, timeout_s=_START_S)
+        except (RpcError, TimeoutError) as error:
+            self._breaker.failed()
+            await self._let_go()
+            if isinstance(error, TimeoutError):
+                raise AgentGone(f"the agent did not answer within {_START_S:.0f} s") from error
+            raise
+        if not isinstance(self.hello, dict):
+            self.hello = {}
+
+    async def request(self, method: str, params: Any, *, timeout_s: float | None = None) -> Any:
+        """Ask it something of our own. Raises RpcError with its answer, TimeoutError."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def settle(answer: Frame) -> None:
+            if future.done():
+                return
+            error = answer.get("error")
+            if error is not None:
+                future.set_exception(_as_error(error))
+            else:
+                future.set_result(answer.get("result"))
+
+        number = self.ask(method, params, settle)
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            self.tell("$/cancel_request", {"requestId": number})
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    def ask(self, method: str, params: Any, answered: Answered) -> int:
+        """Send a request; ``answered`` is called with the whole answer, in wire order."""
+        number = next(self._numbers)
+        if self._process is None:
+            raise AgentGone("the agent is not running")
+        self._waiting[number] = answered
+        self._process.pipe.write(encode(request(number, method, params)))
+        return number
+
+    def tell(self, method: str, params: Any) -> None:
+        """Send a notification."""
+        self.send(notification(method, params))
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame as it is; to an agent that is gone, nothing."""
+        if self._process is not None:
+            self._process.pipe.write(encode(frame))
+
+    async def drain(self) -> None:
+        """Wait until it has taken what was sent."""
+        if self._process is not None:
+            with contextlib.suppress(ConnectionError):
+                await self._process.pipe.drain()
+
+    def worked(self) -> None:
+        """It did something useful: earlier failures are forgotten."""
+        self._breaker.worked()
+
+    async def end(self) -> None:
+        """The connection is over."""
+        self._ended = True
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        process, self._process = self._process, None
+        reading, self._reading = self._reading, None
+        if reading is not None and reading is not asyncio.current_task():
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        if process is not None:
+            await process.end()
+        self._fail_all("the agent was ended")
+
+    async def _read(self, process: AgentProcess) -> None:
+        try:
+            while (lines := await process.pipe.read()) is not None:
+                for line in lines:
+                    self._take(line)
+                await self._on_batch()
+        except ConnectionError:
+            pass
+        if self._process is process:
+            self._process, self._reading = None, None
+            status = await process.end()
+            self._breaker.failed()
+            reason = f"the agent ended with {_status(status)}"
+            self._fail_all(reason)
+            await self._on_death(reason)
+
+    def _take(self, line: bytes | TooLong) -> None:
+        if isinstance(line, TooLong):
+            self._on_noise(line.head)
+            error = RpcError(INVALID_REQUEST, "the line is too long")
+            self.send(
+                {"jsonrpc": "2.0", "id": None, "error": {"code": error.code, "message": str(error)}}
+            )
+            return
+        try:
+            frame = parse(line)
+        except RpcError:
+            # Some agents print to their standard output. An editor would take it for a frame.
+            self._on_noise(line)
+            return
+        if "method" in frame:
+            self._on_frame(frame)
+            return
+        answered = self._waiting.pop(frame.get("id"), None)
+        if answered is not None:
+            answered(frame)
+
+    def _fail_all(self, reason: str) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for answered in waiting.values():
+            answered({"error": {"code": INTERNAL, "message": reason}, "agentGone": True})
+
+
+def _as_error(error: Any) -> RpcError:
+    if not isinstance(error, dict):
+        return RpcError(INTERNAL, str(error))
+    code = error.get("code")
+    message = str(error.get("message"))
+    return RpcError(code if isinstance(code, int) else INTERNAL, message, error.get("data"))
+
+
+def _status(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,180 @@
+"""One session between an editor and its agent: what is recorded, and in what order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.apps.acp._recording import Notes, Taken, clean
+from holdfast.apps.acp._telling import interruption_note
+from holdfast.errors import InvalidData, StoreError, TooLarge
+from holdfast.library import Holdfast
+from holdfast.model import Limits
+from holdfast.replay import needs_interruption
+from holdfast.session import Session
+
+__all__ = ["Channel", "known_agent_id", "open_session"]
+
+Draft = tuple[str, dict[str, Any]]
+Work = Callable[[], Awaitable[None]]
+
+_GIB = 1024**3
+# The agent decides how long its words are, and a recorder that refuses them loses them.
+_LONG = {"message_bytes_max": _GIB, "blob_bytes_max": _GIB, "session_bytes_max": 64 * _GIB}
+_TURNING = frozenset({"link", "forked", "merged", "imported", "user"})
+
+
+def open_session(hf: Holdfast, id: str | None, *, resume: str) -> Session:
+    """A session for frames: as long as they are, damage repaired. Raises as ``hf.session``."""
+    limits: Limits = msgspec.structs.replace(hf.limits, **_LONG)
+    return hf.session(id, resume=resume, repair="auto", provider_type="acp", limits=limits)
+
+
+def known_agent_id(hf: Holdfast, id: str, agent: str) -> str | None:
+    """The agent's own id of a session, if the agent was there until the session's end.
+
+    None if another one went on with it, or if it is a branch: then the agent's own session is
+    another conversation.
+    """
+    for event in hf.events(id, types=_TURNING, reverse=True):
+        data = event.data
+        if event.type == "link" and data.get("kind") == "acp":
+            found = data.get("id")
+            return found if data.get("agent") == agent and isinstance(found, str) else None
+        if event.type != "link" and data.get("direction") != "client":
+            return None
+    return None
+
+
+class Channel:
+    """One session that is open on both sides."""
+
+    def __init__(self, hf: Holdfast, session: Session, agent: str, params: dict[str, Any]) -> None:
+        self._hf = hf
+        self.session = session
+        self.id = session.id
+        self.params = params
+        """The working directory and the servers that the editor named, as the agent wants them."""
+        self.notes = Notes(agent, next_seq=self._next_seq)
+        self.agent_id: str | None = None
+        """The agent's own id; None while the agent does not have the session."""
+        self.known_id: str | None = None
+        """Under which id the agent had it last."""
+        self.attaching = asyncio.Lock()
+        self.answer: dict[str, Any] = {}
+        """What the agent said when it took the session: modes, options."""
+        self.settings: dict[str, Any] = dict(session.live_state.metadata.get("acp_settings") or {})
+        """What the user has set, by request, so that an agent that forgets it is told again."""
+        self.turns = 0
+        self.told: list[str] = []
+        """What the agent is told before the next prompt."""
+        self.swallowing = False
+        """Whether what the agent says is a replay that the editor must not see again."""
+        self.swallowed = 0
+        self.heard_at = 0.0
+        self.muted: list[bytes] | None = None
+        """Lines for the editor that wait until the replay is through."""
+        self.broken: StoreError | None = None
+        self._held: list[Draft] = []
+        self._barrier = False
+        self._queue: asyncio.Queue[Work] = asyncio.Queue()
+        self._worker: asyncio.Task[None] | None = None
+        self._note_interruption()
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def _next_seq(self) -> int:
+        return self.session.seq + 1 + len(self._held)
+
+    def hold(self, taken: Taken) -> None:
+        """Keep what is to be recorded with the rest of the batch."""
+        self._held += taken.events
+        self._barrier = self._barrier or taken.barrier
+
+    def note(self, *drafts: Draft) -> None:
+        """The same for single events."""
+        self._held += drafts
+
+    def commit(self) -> bool:
+        """Record what is held, with one write; whether it has to be on the medium to go on.
+
+        Raises StoreError; whatever the frames hold, nothing else.
+        """
+        held, self._held = self._held, []
+        barrier, self._barrier = self._barrier, False
+        if held:
+            try:
+                self.session.extend(held)
+            except (InvalidData, TooLarge):
+                self._commit_singly(held)
+        return barrier
+
+    def _commit_singly(self, held: Iterable[Draft]) -> None:
+        for type, data in held:
+            try:
+                self.session.append(type, clean(data))
+            except (InvalidData, TooLarge) as error:
+                self.session.append("frame", {"direction": "holdfast", "left_out": str(error)})
+
+    async def settle(self) -> None:
+        """Record what is held, and wait for the medium where a barrier is. Raises StoreError."""
+        if self.commit():
+            await self.session.abarrier()
+
+    # -- order -----------------------------------------------------------------------------------
+
+    def enqueue(self, work: Work) -> None:
+        """Do something towards the agent after everything that was enqueued before."""
+        self._queue.put_nowait(work)
+        if self._worker is None:
+            self._worker = asyncio.ensure_future(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            work = await self._queue.get()
+            await work()
+
+    async def close(self) -> None:
+        """Give the session back; what is enqueued is given up."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+            self._worker = None
+        try:
+            self.commit()
+        finally:
+            await self.session.aclose()
+
+    # -- what the agent has to be told -----------------------------------------------------------
+
+    def _note_interruption(self) -> None:
+        state = self.session.live_state
+        if needs_interruption(state) is None:
+            return
+        calls = [call.tool for call in state.pending_calls.values()]
+        self.told.append(interruption_note(calls, self._seen()))
+
+    def _seen(self) -> str:
+        """What the user saw of an answer that no message covers yet."""
+        first = self.session.live_state.streaming.get("")
+        if first is None:
+            return ""
+        pieces = [piece.data for piece in self._hf.events(self.id, first, types={"delta"})]
+        return "".join(piece.get("content", "") for piece in pieces if "kind" not in piece)
+
+    def cut_off(self, reason: str) -> list[str]:
+        """The agent died in mid-turn: record it, and give the calls that were open."""
+        calls = self.notes.open_calls
+        self.told.append(interruption_note(calls.values(), self._seen()))
+        self.hold(self.notes.interrupted())
+        self.note(
+            ("agent_error", {"agent": self.notes.agent_name, "error": reason}),
+            ("interrupted", {"reason": reason, "calls": list(calls)}),
+            ("turn_end", {"reason": "interrupted"}),
+        )
+        self._barrier = True
+        self.turns = 0
+        return list(calls)

@@ -1,0 +1,370 @@
+"""The sessions of one proxied connection: opened, given to the agent, replayed, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import islice
+from typing import Any, Protocol
+
+from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
+from holdfast.apps.acp._frames import (
+    INVALID_PARAMS,
+    NOT_FOUND,
+    Frame,
+    RpcError,
+    encode,
+    notification,
+)
+from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
+from holdfast.apps.acp._proxy_channel import Channel, known_agent_id, open_session
+from holdfast.apps.acp._recording import mask_servers
+from holdfast.apps.acp._replaying import replay
+from holdfast.apps.acp._telling import WINDOW_TOKENS, transcript_note
+from holdfast.errors import InvalidId, NotFound
+from holdfast.library import Holdfast
+from holdfast.model import check_id
+from holdfast.session import Session, resolve_blobs
+
+__all__ = ["Editor", "Sessions"]
+
+_LINES_AT_ONCE = 512
+_OWN = frozenset({"sessionId", "_meta"})
+
+
+class Editor(Protocol):
+    """The other side of the proxy, as far as it is needed here."""
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame."""
+
+    def write(self, data: bytes) -> None:
+        """Send whole lines."""
+
+    async def drain(self) -> None:
+        """Wait until the editor has taken enough."""
+
+
+class Sessions:
+    """Every session that this connection has open, by our id and by the agent's."""
+
+    def __init__(
+        self,
+        hf: Holdfast,
+        agent: AgentLink,
+        editor: Editor,
+        *,
+        command: list[str],
+        waits: Waits,
+        window_tokens: int = WINDOW_TOKENS,
+    ) -> None:
+        self._hf = hf
+        self._agent = agent
+        self._editor = editor
+        self._command = command
+        self._waits = waits
+        self._window_tokens = window_tokens
+        self._opening = asyncio.Lock()
+        self.by_id: dict[str, Channel] = {}
+        self.by_agent: dict[str, Channel] = {}
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    async def new(self, params: Frame) -> Channel:
+        """A new session, on both sides. Raises RpcError."""
+        await self._agent.ready()
+        taken = await attach(
+            self._agent,
+            _for_agent(params),
+            known_id=None,
+            replayed=lambda: 0,
+            expects_replay=False,
+            waits=self._waits,
+        )
+        session = await asyncio.to_thread(open_session, self._hf, None, resume="auto")
+        channel = self._register(session, params)
+        self._describe(channel)
+        self._attached(channel, taken)
+        await channel.settle()
+        await channel.session.abarrier()
+        return channel
+
+    async def get(self, params: Frame) -> Channel:
+        """The session that a request names, opened if it is not yet. Raises RpcError."""
+        id = session_id_of(params)
+        async with self._opening:
+            channel = self.by_id.get(id)
+            if channel is None:
+                session = await asyncio.to_thread(self._open, id)
+                channel = self._register(session, self._params_of(session, params))
+                channel.known_id = await asyncio.to_thread(
+                    known_agent_id, self._hf, id, self._agent.name
+                )
+        if "cwd" in params:
+            channel.params = self._params_of(channel.session, params)
+        return channel
+
+    def _open(self, id: str) -> Session:
+        try:
+            return open_session(self._hf, check_id(id), resume="always")
+        except (NotFound, InvalidId) as error:
+            raise RpcError(NOT_FOUND, f"there is no session {id[:200]!r}") from error
+
+    def _params_of(self, session: Session, params: Frame) -> Frame:
+        """What the agent needs; what the request leaves out was recorded, secrets apart."""
+        found = {"cwd": session.live_state.metadata.get("cwd") or ".", **params}
+        if "mcpServers" not in found:
+            found["mcpServers"] = []
+        return found
+
+    def _register(self, session: Session, params: Frame) -> Channel:
+        channel = Channel(self._hf, session, self._agent.name, params)
+        self.by_id[session.id] = channel
+        return channel
+
+    def _describe(self, channel: Channel) -> None:
+        """Record where the session works and with what; never the values of secrets."""
+        params = channel.params
+        about: Frame = {"command": self._command, "agent": self._agent.hello.get("agentInfo")}
+        if params.get("additionalDirectories"):
+            about["additionalDirectories"] = params["additionalDirectories"]
+        if params.get("mcpServers"):
+            about["mcpServers"] = mask_servers(params["mcpServers"])
+        channel.note(("metadata", {"cwd": params.get("cwd"), "acp": about}))
+
+    # -- the agent's side ------------------------------------------------------------------------
+
+    async def attach(self, channel: Channel) -> None:
+        """Return once the agent has the session. Raises RpcError if it cannot get it."""
+        async with channel.attaching:
+            if channel.agent_id is not None and self._agent.alive:
+                return
+            await self._agent.ready()
+            known = channel.known_id
+            if known is not None:
+                self._swallow(channel, known)
+            has_past = bool(channel.session.live_state.turns)
+            try:
+                taken = await attach(
+                    self._agent,
+                    _for_agent(channel.params),
+                    known_id=known,
+                    replayed=lambda: channel.swallowed,
+                    expects_replay=has_past,
+                    waits=self._waits,
+                )
+            finally:
+                if known is not None and channel.agent_id is None:
+                    self.by_agent.pop(known, None)
+            self._attached(channel, taken)
+            if taken.how == "new" and has_past:
+                await self._prime(channel, taken)
+            await channel.settle()
+            await self._set_again(channel)
+
+    def _swallow(self, channel: Channel, agent_id: str) -> None:
+        """What the agent says under this id is its replay, until the next prompt."""
+        channel.swallowing = True
+        channel.heard_at = time.monotonic()
+        self.by_agent[agent_id] = channel
+
+    def _attached(self, channel: Channel, taken: Attached) -> None:
+        channel.swallowing = taken.how != "new"
+        channel.agent_id = channel.known_id = taken.agent_id
+        channel.answer = {k: v for k, v in taken.answer.items() if k != "sessionId"}
+        self.by_agent[taken.agent_id] = channel
+        link = {"kind": "acp", "id": taken.agent_id, "agent": self._agent.name, "how": taken.how}
+        channel.note(("link", link))
+        channel.commit()
+
+    async def _prime(self, channel: Channel, taken: Attached) -> None:
+        """The agent has nothing of the past: it is told with the next prompt; the user is, now."""
+        recovery = await asyncio.to_thread(
+            self._hf.recover, channel.id, "neutral", "mark", self._window_tokens
+        )
+        if not recovery.messages:
+            return
+        left_out = recovery.left_out is not None and bool(recovery.left_out.messages)
+        channel.told = [transcript_note(recovery.messages, cut=left_out)]
+        why = f" ({'; '.join(taken.failures)})" if taken.failures else ""
+        part = "the newest part of the conversation" if left_out else "the conversation"
+        self.warn(
+            channel,
+            f"{self._agent.name} could not take this session up again{why}."
+            f" It is told {part} with your next message.",
+        )
+
+    async def _set_again(self, channel: Channel) -> None:
+        """Modes and options that the user has chosen hold for an agent that forgot them, too."""
+        for setting in list(channel.settings.values()):
+            try:
+                await self._agent.request(
+                    setting["method"],
+                    {**setting["params"], "sessionId": channel.agent_id},
+                    timeout_s=self._waits.resume_s,
+                )
+            except AgentGone:
+                raise
+            except (RpcError, TimeoutError, KeyError, TypeError):
+                continue  # it may know that mode no more; nothing is lost by it
+
+    async def before_prompt(self, channel: Channel) -> None:
+        """A replay that is still coming is waited for; from now on the agent speaks anew."""
+        if channel.swallowing:
+            await be_quiet(lambda: channel.heard_at, self._waits)
+            channel.swallowing = False
+
+    def warn(self, channel: Channel, text: str) -> None:
+        """Tell the user something that neither side has said."""
+        update = {
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": f"[holdfast] {text}\n\n"},
+        }
+        frame = notification(
+            "session/update",
+            {"sessionId": channel.id, "update": update, "_meta": {"holdfast": {"notice": True}}},
+        )
+        channel.note(("frame", {"direction": "holdfast", "frame": frame}))
+        if channel.muted is None:
+            self._editor.send(frame)
+        else:
+            channel.muted.append(encode(frame))
+
+    # -- the editor's side -----------------------------------------------------------------------
+
+    async def replay(self, channel: Channel, params: Frame) -> Frame:
+        """Send the editor what was said; where it began and ended, for the answer."""
+        wish = _wish(params)
+        last = channel.session.seq
+        channel.muted = []  # before anything is waited for: what comes now comes after the past
+        try:
+            first, stop = await asyncio.to_thread(self._range, channel, wish, last)
+            if first < stop:
+                await self._send_past(channel, first, stop, marks=wish is not None)
+        finally:
+            muted, channel.muted = channel.muted, None
+            self._editor.write(b"".join(muted))
+        return {"first": first, "last": stop - 1, "earlier": first > 0}
+
+    async def _send_past(self, channel: Channel, first: int, stop: int, *, marks: bool) -> None:
+        documents = self._hf.store.documents(f"sessions/{channel.id}")
+        events = resolve_blobs(self._hf.events(channel.id, first, stop), documents)
+        # A turn that is running has its tool calls open for good reason.
+        lines = replay(events, channel.id, close_open=not channel.turns, marks=marks)
+        while batch := await asyncio.to_thread(lambda: b"".join(islice(lines, _LINES_AT_ONCE))):
+            self._editor.write(batch)
+            await self._editor.drain()
+
+    def _range(self, channel: Channel, wish: Frame | None, last: int) -> tuple[int, int]:
+        kind = "start" if wish is None else wish["type"]
+        if kind == "none":
+            return last + 1, last + 1
+        if kind == "seq":
+            stop = wish.get("before") if wish else None
+            return wish["seq"] if wish else 0, last + 1 if stop is None else min(stop, last + 1)
+        if kind == "tail" and wish:
+            turns = self._hf.events(channel.id, types={"user"}, reverse=True, limit=wish["turns"])
+            return min((event.seq for event in turns), default=0), last + 1
+        return 0, last + 1
+
+    async def fork(self, params: Frame) -> Channel:
+        """A branch of a session, on both sides. Raises RpcError."""
+        parent_id = session_id_of(params)
+        at = _our_meta(params).get("at")
+        if at is not None and not _is_count(at):
+            raise RpcError(INVALID_PARAMS, "_meta.holdfast.at is the number of an event")
+        try:
+            id = await asyncio.to_thread(self._hf.fork, check_id(parent_id), at)
+        except (NotFound, InvalidId) as error:
+            raise RpcError(NOT_FOUND, f"there is no session {parent_id[:200]!r}") from error
+        channel = await self.get({**params, "sessionId": id})
+        parent = self.by_id.get(parent_id)
+        agent_id = None if parent is None else parent.agent_id
+        if at is None and agent_id is not None and self._agent.advertises("fork"):
+            channel.known_id = await self._fork_at_agent(channel, agent_id)
+        await self.attach(channel)
+        return channel
+
+    async def _fork_at_agent(self, channel: Channel, agent_id: str) -> str | None:
+        try:
+            answer = await self._agent.request(
+                "session/fork",
+                {**_for_agent(channel.params), "sessionId": agent_id},
+                timeout_s=self._waits.load_s,
+            )
+        except AgentGone:
+            raise
+        except (RpcError, TimeoutError):
+            return None
+        found = answer.get("sessionId") if isinstance(answer, dict) else None
+        if not isinstance(found, str) or found in self.by_agent:
+            return None
+        self._swallow(channel, found)
+        self._attached(channel, Attached(found, "fork", answer))
+        return found
+
+    async def close(self, channel: Channel, *, tell_agent: str | None) -> None:
+        """Give a session back; ``tell_agent`` is close or delete, where the agent knows it."""
+        self.by_id.pop(channel.id, None)
+        agent_id = channel.agent_id
+        if agent_id is not None:
+            self.by_agent.pop(agent_id, None)
+            if tell_agent is not None and self._agent.alive and self._agent.advertises(tell_agent):
+                try:
+                    await self._agent.request(
+                        f"session/{tell_agent}",
+                        {"sessionId": agent_id},
+                        timeout_s=self._waits.resume_s,
+                    )
+                except (RpcError, TimeoutError):
+                    pass  # our side is what counts
+        await channel.close()
+
+    def agent_is_gone(self) -> None:
+        """No session is with the agent any more."""
+        self.by_agent.clear()
+        for channel in self.by_id.values():
+            channel.agent_id = None
+
+
+def session_id_of(params: Frame) -> str:
+    """The session that a request is about. Raises RpcError if it names none."""
+    id = params.get("sessionId")
+    if not isinstance(id, str) or not id:
+        raise RpcError(INVALID_PARAMS, "sessionId is missing")
+    return id
+
+
+def _for_agent(params: Frame) -> Frame:
+    meta = {k: v for k, v in (params.get("_meta") or {}).items() if k != "holdfast"}
+    found = {k: v for k, v in params.items() if k not in _OWN}
+    found.setdefault("mcpServers", [])
+    return {**found, "_meta": meta} if meta else found
+
+
+def _our_meta(params: Frame) -> Frame:
+    meta = params.get("_meta")
+    found = meta.get("holdfast") if isinstance(meta, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _wish(params: Frame) -> Frame | None:
+    """From where the editor wants the replay; None if it did not say. Raises RpcError."""
+    wish = _our_meta(params).get("replayFrom")
+    if wish is None:
+        return None
+    kind = wish.get("type") if isinstance(wish, dict) else None
+    needed = {"start": (), "none": (), "seq": ("seq",), "tail": ("turns",)}.get(str(kind))
+    if needed is None or not all(_is_count(wish.get(name)) for name in needed):
+        raise RpcError(
+            INVALID_PARAMS,
+            "_meta.holdfast.replayFrom: type is start, none, seq (with seq) or tail (with turns)",
+        )
+    if wish.get("before") is not None and not _is_count(wish["before"]):
+        raise RpcError(INVALID_PARAMS, "_meta.holdfast.replayFrom.before is the number of an event")
+    found: Frame = wish
+    return found
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,487 @@
+"""``holdfast acp proxy``: between an editor and any agent, keeping every session.
+
+A prompt is recorded before the agent sees it, and an update before the editor does. Our session
+ids are outside, the agent's inside. Sessions can be listed, loaded, resumed, forked, closed and
+deleted whatever the agent can do, and stay when it dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from holdfast.apps.acp._attaching import CONVERSATION, Waits
+from holdfast.apps.acp._frames import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    Frame,
+    RpcError,
+    encode,
+    error_frame,
+    notification,
+    parse,
+    response,
+)
+from holdfast.apps.acp._lines import TooLong
+from holdfast.apps.acp._listing import list_sessions
+from holdfast.apps.acp._peer import as_rpc_error
+from holdfast.apps.acp._pipes import AgentProcess, Pipe
+from holdfast.apps.acp._proxy_agent import AgentLink
+from holdfast.apps.acp._proxy_channel import Channel
+from holdfast.apps.acp._proxy_sessions import Sessions, session_id_of
+from holdfast.apps.acp._telling import WINDOW_TOKENS
+from holdfast.errors import HoldfastError, InvalidId, NotFound, StoreError
+from holdfast.library import Holdfast
+from holdfast.model import VERSION, check_id
+
+__all__ = ["Proxy"]
+
+_EARLY_MAX = 1_000
+_SETTINGS = frozenset({"session/set_mode", "session/set_config_option", "session/set_model"})
+INTERRUPTED = "interrupted, outcome unknown"
+
+
+class Proxy:
+    """One editor, one agent, and the sessions between them."""
+
+    def __init__(
+        self,
+        hf: Holdfast,
+        editor: Pipe,
+        launch: Callable[[], Awaitable[AgentProcess]],
+        *,
+        command: list[str],
+        waits: Waits | None = None,
+        window_tokens: int = WINDOW_TOKENS,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._hf = hf
+        self._editor = editor
+        self._say = say
+        self._agent = AgentLink(
+            launch,
+            on_frame=self._from_agent,
+            on_batch=self._settle,
+            on_death=self._agent_died,
+            on_noise=self._noise,
+        )
+        self._sessions = Sessions(
+            hf,
+            self._agent,
+            self,
+            command=command,
+            waits=waits or Waits(),
+            window_tokens=window_tokens,
+        )
+        self._numbers = itertools.count(1)
+        # What was asked of the editor: the agent's frame and the session that it is about.
+        self._asked: dict[str, tuple[Frame, Channel | None]] = {}
+        # What the editor asked: the number under which the agent was asked, None for ourselves.
+        self._serving: dict[Any, int | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        # What the agent said under an id that it has not told us yet.
+        self._early: dict[str, list[Frame]] = {}
+        self._out: list[tuple[Channel | None, bytes]] = []
+        self._touched: dict[Channel, None] = {}
+        self._methods: dict[str, Callable[[Frame], Awaitable[Any]]] = {
+            "initialize": self._initialize,
+            "session/new": self._new,
+            "session/load": partial(self._load, replays=True),
+            "session/resume": partial(self._load, replays=False),
+            "session/fork": self._fork,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+        }
+
+    async def run(self) -> None:
+        """Serve until the editor is gone; then sessions and agent are closed."""
+        try:
+            while (lines := await self._editor.read()) is not None:
+                for line in lines:
+                    self._from_editor(line)
+                await self._agent.drain()
+                await self._editor.drain()
+        except ConnectionError:
+            pass
+        finally:
+            await self._end()
+
+    # -- the editor's frames ---------------------------------------------------------------------
+
+    def send(self, frame: Frame) -> None:
+        """Send the editor a frame."""
+        self._editor.write(encode(frame))
+
+    def write(self, data: bytes) -> None:
+        """Send the editor whole lines."""
+        self._editor.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the editor has taken enough."""
+        await self._editor.drain()
+
+    def _from_editor(self, line: bytes | TooLong) -> None:
+        try:
+            if isinstance(line, TooLong):
+                raise RpcError(INVALID_REQUEST, "the line is too long")
+            frame = parse(line)
+        except RpcError as error:
+            self.send(error_frame(None, error))
+            return
+        method, params = frame.get("method"), frame.get("params")
+        if method is None:
+            self._editor_answered(frame)
+        elif params is not None and not isinstance(params, dict):
+            if "id" in frame:
+                wrong = RpcError(INVALID_PARAMS, "params must be an object")
+                self.send(error_frame(frame["id"], wrong))
+        elif "id" in frame:
+            self._editor_asks(frame, method, params or {})
+        else:
+            self._editor_tells(frame, method, params or {})
+
+    def _editor_asks(self, frame: Frame, method: str, params: Frame) -> None:
+        id = frame["id"]
+        if id in self._serving:
+            self.send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
+            return
+        self._serving[id] = None
+        handler = self._methods.get(method)
+        if handler is not None:
+            self._spawn(self._serve(id, handler(params)))
+        elif isinstance(params.get("sessionId"), str):
+            self._spawn(self._enqueue(frame, params))
+        else:
+            self._spawn(self._pass_on(frame, params))
+
+    async def _serve(self, id: Any, work: Awaitable[Any]) -> None:
+        """Answer with what the work gives, or with why it did not."""
+        try:
+            answer = response(id, await work)
+        except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
+            answer = error_frame(id, as_rpc_error(error))
+        self._serving.pop(id, None)
+        self.send(answer)
+        await self._deliver_early()
+
+    async def _enqueue(self, frame: Frame, params: Frame) -> None:
+        """A request about a session: after all others about it."""
+        try:
+            channel = await self._sessions.get({"sessionId": params["sessionId"]})
+        except (RpcError, HoldfastError) as error:
+            self._refuse(frame, error)
+            return
+        channel.enqueue(partial(self._ask_agent, channel, frame))
+
+    async def _ask_agent(self, channel: Channel, frame: Frame) -> None:
+        is_prompt = frame["method"] == "session/prompt"
+        try:
+            await self._sessions.attach(channel)
+            channel.hold(channel.notes.client(frame))
+            if is_prompt:
+                await self._sessions.before_prompt(channel)
+            await channel.settle()
+            params = {**frame["params"], "sessionId": channel.agent_id}
+            if is_prompt:
+                channel.turns += 1
+                params = self._with_what_is_told(channel, params)
+            self._serving[frame["id"]] = self._agent.ask(
+                frame["method"], params, partial(self._agent_answered, channel, frame)
+            )
+            await self._agent.drain()
+        except (RpcError, HoldfastError) as error:
+            self._refuse(frame, error)
+            if is_prompt:
+                self._turn_failed(channel, str(error))
+
+    def _with_what_is_told(self, channel: Channel, params: Frame) -> Frame:
+        told, channel.told = channel.told, []
+        prompt = params.get("prompt")
+        if not told or not isinstance(prompt, list):
+            return params
+        blocks = [{"type": "text", "text": text} for text in told]
+        channel.note(("frame", {"direction": "holdfast", "frame": {"prompt": blocks}}))
+        channel.commit()
+        return {**params, "prompt": [*blocks, *prompt]}
+
+    def _turn_failed(self, channel: Channel, reason: str) -> None:
+        if channel.broken is None and channel.turns == 0:
+            channel.note(("turn_end", {"reason": "failed", "error": reason}))
+            with contextlib.suppress(StoreError):
+                channel.commit()
+
+    async def _pass_on(self, frame: Frame, params: Frame) -> None:
+        """A request that is about no session."""
+        try:
+            await self._agent.ready()
+            self._serving[frame["id"]] = self._agent.ask(
+                frame["method"], params, partial(self._agent_answered, None, frame)
+            )
+        except RpcError as error:
+            self._refuse(frame, error)
+
+    def _refuse(self, frame: Frame, error: Exception) -> None:
+        self._serving.pop(frame["id"], None)
+        self.send(error_frame(frame["id"], as_rpc_error(error)))
+
+    def _editor_tells(self, frame: Frame, method: str, params: Frame) -> None:
+        if method == "$/cancel_request":
+            number = self._serving.get(params.get("requestId"))
+            if number is not None:
+                self._agent.tell(method, {"requestId": number})
+            return
+        channel = self._sessions.by_id.get(str(params.get("sessionId")))
+        if channel is not None:
+            channel.enqueue(partial(self._tell_agent, channel, frame))
+        elif "sessionId" not in params:
+            self._agent.tell(method, params)
+
+    async def _tell_agent(self, channel: Channel, frame: Frame) -> None:
+        with contextlib.suppress(HoldfastError):
+            channel.hold(channel.notes.client(frame))
+            await channel.settle()
+        if channel.agent_id is not None:
+            self._agent.tell(frame["method"], {**frame["params"], "sessionId": channel.agent_id})
+
+    def _editor_answered(self, frame: Frame) -> None:
+        asked = self._asked.pop(str(frame.get("id")), None)
+        if asked is None:
+            return  # of an agent that is gone, or of nobody
+        request, channel = asked
+        answer = {**frame, "id": request["id"]}
+        if channel is None:
+            self._agent.send(answer)
+        else:
+            channel.enqueue(partial(self._give_answer, channel, request, answer))
+
+    async def _give_answer(self, channel: Channel, request: Frame, answer: Frame) -> None:
+        try:
+            channel.hold(channel.notes.answer(request, answer, "client"))
+            await channel.settle()
+        except StoreError as error:
+            await self._break(channel, error)
+            return
+        self._agent.send(answer)
+
+    # -- the agent's frames ----------------------------------------------------------------------
+
+    def _from_agent(self, frame: Frame) -> None:
+        params = frame.get("params")
+        agent_id = params.get("sessionId") if isinstance(params, dict) else None
+        if agent_id is None:
+            self._pass_out(None, frame)
+            return
+        channel = self._sessions.by_agent.get(str(agent_id))
+        if channel is None or params is None:
+            early = self._early.setdefault(str(agent_id), [])
+            if len(early) < _EARLY_MAX and self._serving:
+                early.append(frame)
+            return
+        if channel.swallowing and _is_of_replay(frame):
+            channel.swallowed += 1
+            channel.heard_at = time.monotonic()
+            return
+        channel.hold(channel.notes.agent(frame))
+        self._touched[channel] = None
+        self._pass_out(channel, {**frame, "params": {**params, "sessionId": channel.id}})
+
+    def _pass_out(self, channel: Channel | None, frame: Frame) -> None:
+        if "id" in frame:
+            number = f"holdfast-{next(self._numbers)}"
+            # The agent's id of its session is what the notes know.
+            self._asked[number] = (frame, channel)
+            frame = {**frame, "id": number}
+        self._out.append((channel, encode(frame)))
+
+    def _agent_answered(self, channel: Channel | None, asked: Frame, answer: Frame) -> None:
+        self._serving.pop(asked["id"], None)
+        if channel is not None:
+            is_prompt = asked["method"] == "session/prompt"
+            if answer.pop("agentGone", False):
+                if is_prompt:
+                    self._cut_off(channel, answer["error"]["message"])
+            else:
+                channel.turns -= is_prompt
+                channel.hold(channel.notes.answer(asked, answer, "agent"))
+                if "error" not in answer:
+                    self._remember_setting(channel, asked)
+                    self._agent.worked()
+            self._touched[channel] = None
+        elif asked["method"] == "authenticate" and "error" not in answer:
+            self._agent.remember_login(asked.get("params") or {})
+        kept = {k: v for k, v in answer.items() if k in ("result", "error")}
+        self._out.append((channel, encode({"jsonrpc": "2.0", "id": asked["id"], **kept})))
+
+    def _remember_setting(self, channel: Channel, asked: Frame) -> None:
+        if asked["method"] in _SETTINGS:
+            params = {k: v for k, v in asked["params"].items() if k != "sessionId"}
+            name = f"{asked['method']} {params.get('configId', '')}".strip()
+            channel.settings[name] = {"method": asked["method"], "params": params}
+            channel.note(("metadata", {"acp_settings": dict(channel.settings)}))
+
+    async def _settle(self) -> None:
+        """Record what came, wait for the medium where a barrier is, and only then show it."""
+        touched, self._touched = self._touched, {}
+        out, self._out = self._out, []
+        for channel in touched:
+            try:
+                await channel.settle()
+            except StoreError as error:
+                await self._break(channel, error)
+        lines: list[bytes] = []
+        for about, line in out:
+            if about is None or about.broken is None:
+                kept = lines if about is None or about.muted is None else about.muted
+                kept.append(line)
+        if lines:
+            self._editor.write(b"".join(lines))
+            await self._editor.drain()
+
+    async def _deliver_early(self) -> None:
+        """What the agent said of a session before we knew it to be one."""
+        for agent_id in [id for id in self._early if id in self._sessions.by_agent]:
+            for frame in self._early.pop(agent_id):
+                self._from_agent(frame)
+        if not self._serving:
+            self._early.clear()
+        await self._settle()
+
+    def _noise(self, line: bytes) -> None:
+        self._say(f"the agent printed what is no frame: {line[:200].decode('utf-8', 'replace')}")
+
+    # -- when something breaks -------------------------------------------------------------------
+
+    def _cut_off(self, channel: Channel, reason: str) -> None:
+        for call in channel.cut_off(reason):
+            content = [{"type": "content", "content": {"type": "text", "text": INTERRUPTED}}]
+            update = {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": call,
+                "status": "failed",
+                "content": content,
+            }
+            ended = notification("session/update", {"sessionId": channel.id, "update": update})
+            self._out.append((channel, encode(ended)))
+
+    async def _agent_died(self, reason: str) -> None:
+        self._say(reason)
+        self._sessions.agent_is_gone()
+        self._asked.clear()
+        await self._settle()
+        self._spawn(self._bring_back())
+
+    async def _bring_back(self) -> None:
+        """Start the agent again and give it its sessions; what fails is tried at the next need."""
+        for channel in list(self._sessions.by_id.values()):
+            with contextlib.suppress(RpcError, HoldfastError, TimeoutError):
+                await self._sessions.attach(channel)
+
+    async def _break(self, channel: Channel, error: StoreError) -> None:
+        """The store took nothing: the turn ends here, and the next request opens it anew."""
+        if channel.broken is not None:
+            return
+        channel.broken = error
+        self._say(f"session {channel.id}: {error}")
+        if channel.agent_id is not None:
+            self._agent.tell("session/cancel", {"sessionId": channel.agent_id})
+        with contextlib.suppress(HoldfastError):
+            await self._sessions.close(channel, tell_agent=None)
+        self.send(
+            notification(
+                "session/update",
+                {
+                    "sessionId": channel.id,
+                    "update": {
+                        "sessionUpdate": "agent_message_chunk",
+                        "content": {"type": "text", "text": f"\n[holdfast] not recorded: {error}"},
+                    },
+                },
+            )
+        )
+
+    # -- what is served here ---------------------------------------------------------------------
+
+    async def _initialize(self, params: Frame) -> Frame:
+        hello = await self._agent.greet(params)
+        can = self._agent.can
+        offered = can.get("sessionCapabilities")
+        ours: Frame = {name: {} for name in ("list", "resume", "fork", "close", "delete")}
+        meta = {**(hello.get("_meta") or {}), "holdfast": {"version": VERSION, "agent": can}}
+        return {
+            **hello,
+            "agentCapabilities": {
+                **can,
+                "loadSession": True,
+                "sessionCapabilities": {**(offered or {}), **ours},
+            },
+            "_meta": meta,
+        }
+
+    async def _new(self, params: Frame) -> Frame:
+        if not isinstance(params.get("cwd"), str):
+            raise RpcError(INVALID_PARAMS, "cwd is missing")
+        channel = await self._sessions.new(params)
+        return {**channel.answer, "sessionId": channel.id}
+
+    async def _load(self, params: Frame, *, replays: bool) -> Frame:
+        channel = await self._sessions.get(params)
+        attaching = asyncio.ensure_future(self._sessions.attach(channel))
+        try:
+            told = await self._sessions.replay(channel, params) if replays else {}
+        except BaseException:
+            attaching.cancel()
+            raise
+        await attaching
+        meta = {**(channel.answer.get("_meta") or {}), "holdfast": told}
+        return {**channel.answer, "_meta": meta} if told else channel.answer
+
+    async def _fork(self, params: Frame) -> Frame:
+        channel = await self._sessions.fork(params)
+        return {**channel.answer, "sessionId": channel.id}
+
+    async def _list(self, params: Frame) -> Frame:
+        return await asyncio.to_thread(list_sessions, self._hf, params)
+
+    async def _close(self, params: Frame) -> Frame:
+        channel = self._sessions.by_id.get(session_id_of(params))
+        if channel is not None:
+            await self._sessions.close(channel, tell_agent="close")
+        return {}
+
+    async def _delete(self, params: Frame) -> Frame:
+        id = session_id_of(params)
+        channel = self._sessions.by_id.get(id)
+        if channel is not None:
+            await self._sessions.close(channel, tell_agent="delete")
+        with contextlib.suppress(NotFound, InvalidId):
+            await asyncio.to_thread(self._hf.delete, check_id(id))
+        return {}
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._agent.end()
+        for channel in list(self._sessions.by_id.values()):
+            with contextlib.suppress(HoldfastError):
+                await self._sessions.close(channel, tell_agent=None)
+
+
+def _is_of_replay(frame: Frame) -> bool:
+    if frame["method"] != "session/update":
+        return False
+    update = frame["params"].get("update")
+    return isinstance(update, dict) and update.get("sessionUpdate") in CONVERSATION
