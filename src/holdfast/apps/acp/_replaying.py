@@ -174,20 +174,20 @@ class _Teller:
         """Tell of a recorded frame. False if it is no update of a session."""
         if told is None:
             return False
-        about = told.about
+        update, about, extra = told
         kind = about.kind
         if kind in _CALLS:
             if about.call is not None:
                 self._track(about.call, about.status)
         elif kind in _STANDING_KINDS:
-            self._stand(kind, told.update)
+            self._stand(kind, update)
             return True
-        elif kind == "user_message_chunk" and echo_text(told.update) in self._asked:
+        elif kind == "user_message_chunk" and echo_text(update) in self._asked:
             return True
-        if told.extra is None:
-            self._tell(told.update, seq)
+        if extra is None:
+            self._tell(update, seq)
         else:
-            self._tell_odd(told.extra, seq)
+            self._tell_odd(extra, seq)
         return True
 
     def _stand(self, kind: str, update: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ _ESCAPED = b'$blob":'  # keys that hold it are escaped in the log
 _NOTHING = msgspec.Raw()
 
 
-class DeltaData(msgspec.Struct):
+class DeltaData(msgspec.Struct, gc=False):
     """A piece of streamed text."""
 
     content: str = ""
@@ -35,7 +35,7 @@ class _Notification(msgspec.Struct, forbid_unknown_fields=True):
     jsonrpc: str = "2.0"
 
 
-class About(msgspec.Struct, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
+class About(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
     """What has to be known of an update."""
 
     kind: str
@@ -43,12 +43,8 @@ class About(msgspec.Struct, rename={"kind": "sessionUpdate", "call": "toolCallId
     status: str | None = None
 
 
-class Told(NamedTuple):
-    """A recorded update: its bytes, what it is about, and its params if they hold more."""
-
-    update: bytes
-    about: About
-    extra: dict[str, Any] | None
+Told = tuple[bytes, About, dict[str, Any] | None]
+"""A recorded update: its bytes, what it is about, and its params if they hold more than usual."""
 
 
 class _FrameData(msgspec.Struct):
@@ -66,7 +62,7 @@ _decode_raw = msgspec.json.Decoder(_RawData).decode
 _decode_notification = msgspec.json.Decoder(_Notification).decode
 _decode_about = msgspec.json.Decoder(About).decode
 _encode = msgspec.json.Encoder().encode
-_CLOSING = b"}}}"  # of the params, the frame and the data
+_CLOSING = 3  # braces: of the params, the frame and the data
 
 
 def plain(event: Event) -> dict[str, Any]:
@@ -101,16 +97,21 @@ class Finder:
     def in_frame(self, event: Event) -> Told | None:
         """The update in a frame of the agent; None if there is none."""
         data = bytes(event.raw)
-        found = _between(data, self._in_frame)
-        if found is not None:
-            return found
+        start = self._in_frame
+        if start and data.startswith(start):
+            found = _value_at(data, len(start))
+            if found is not None:
+                return found
         frame = _decode_frame(_unescaped(event, data))
         return self._decode(frame.frame) if frame.direction == "agent" else None
 
     def in_raw(self, event: Event) -> Told | None:
         """The update that an event came with; None if it came in another way."""
         data = bytes(event.raw)
-        return _between(data, self._in_raw) or self.decode(_decode_raw(_unescaped(event, data)).raw)
+        start = self._in_raw
+        at = data.find(start) if start else -1
+        found = _value_at(data, at + len(start)) if at >= 0 else None
+        return found or self.decode(_decode_raw(_unescaped(event, data)).raw)
 
     def decode(self, rpc: msgspec.Raw) -> Told | None:
         """The update of a frame; None for any other value."""
@@ -131,19 +132,17 @@ class Finder:
         )
         self._in_frame = b'{"direction":"agent","frame":' + start
         self._in_raw = b'"direction":"agent","raw":' + start
-        return Told(update, about, None)
+        return update, about, None
 
 
-def _between(data: bytes, start: bytes) -> Told | None:
-    at = data.find(start) if start else -1
-    if at < 0 or not data.endswith(_CLOSING):
-        return None
-    update = data[at + len(start) : -len(_CLOSING)]
-    if _ESCAPED in update:
+def _value_at(data: bytes, start: int) -> Told | None:
+    """The update from ``start`` up to the end of its frame, if nothing follows it there."""
+    update = data[start:-_CLOSING]
+    if update.find(b"$") >= 0 and _ESCAPED in update:
         return None
     try:
-        return Told(update, _decode_about(update), None)
-    except msgspec.DecodeError:  # more than one value: a frame inside a frame, or more members
+        return update, _decode_about(update), None
+    except msgspec.DecodeError:  # more than one value: more members, or a frame inside a frame
         return None
 
 
@@ -165,4 +164,4 @@ def _decode_odd(rpc: msgspec.Raw) -> Told | None:
         call if isinstance(call, str) else None,
         status if isinstance(status, str) else None,
     )
-    return Told(_encode(update), about, params)
+    return _encode(update), about, params
