@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Protocol
 
@@ -73,6 +74,12 @@ class Keeper:
         self._set_watermark()
         self._outbox.notify("snapshot_created", size_bytes=size, seq=position.seq - 1)
 
+    def tell_snapshot_failed(self, error: HoldfastError) -> None:
+        """One could not be taken: tell it, and let the log grow before the next."""
+        self._schedule.postpone(self._writer.offset)
+        self._set_watermark()
+        self._outbox.notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
+
     def pass_watermark(self) -> None:
         """The log has reached the watermark."""
         offset = self._writer.offset
@@ -129,12 +136,8 @@ class Keeper:
         newest = self._writer.seq - 1
         if self._idle() or newest == self._schedule.seq or self._opening.options.staged:
             return
-        try:
+        with contextlib.suppress(HoldfastError):  # told by whoever failed
             self._session.snapshot()
-        except HoldfastError as error:
-            self._schedule.postpone(self._writer.offset)
-            self._set_watermark()
-            self._outbox.notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
 
     def _idle(self) -> bool:
         begun = self._opening.begun and not self._session.closed

@@ -204,16 +204,23 @@ class Session(Readable):
             await self.aflush()
 
     def snapshot(self) -> int:
-        """Save the folded state, so that the next opening is quick; the seq that it covers."""
+        """Save the folded state, so that the next opening is quick; the seq that it covers.
+
+        A failure is raised, and told to subscribers as ``snapshot_failed``.
+        """
         with self._lock:
             self._check_usable()
             self._settle()
             if self.seq < 0 or self.seq == self._keeper.snapshot_seq:
                 return self._keeper.snapshot_seq
             state, position = self._fold.state.to_json(), self._writer.position
-        # Only now: the log must be safe up to what the state knows.
-        self.flush()
-        self._keeper.save_snapshot(state, position)
+        try:
+            # Only now: the log must be safe up to what the state knows.
+            self.flush()
+            self._keeper.save_snapshot(state, position)
+        except HoldfastError as error:
+            self._keeper.tell_snapshot_failed(error)
+            raise
         return position.seq - 1
 
     # -- life --------------------------------------------------------------------------------
