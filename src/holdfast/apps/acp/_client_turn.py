@@ -1,0 +1,123 @@
+"""One prompt and what comes back: updates as they arrive, then the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+
+__all__ = ["Answer", "Turn", "Update"]
+
+
+class Update(msgspec.Struct, frozen=True):
+    """Something that the agent told, already recorded."""
+
+    kind: str
+    """As the protocol calls it, such as ``agent_message_chunk``; unknown ones come too."""
+    data: dict[str, Any]
+    """The update as it came."""
+
+    @property
+    def text(self) -> str:
+        """The words of a chunk of the answer or of a thought; empty for everything else."""
+        content = self.data.get("content")
+        text = content.get("text") if isinstance(content, dict) else None
+        return text if isinstance(text, str) and self.kind.endswith("_chunk") else ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn ended."""
+
+    text: str
+    stop_reason: str
+    """end_turn, max_tokens, max_turn_requests, refusal or cancelled, or what the agent says."""
+    usage: dict[str, Any] = {}
+
+
+class Turn:
+    """A prompt on its way. Iterate over it for updates, or wait for its ``answer``.
+
+    Of updates that nobody takes, as many are kept as the event buffer holds; then the agent has to
+    wait. Everything is recorded before it comes out here, also what is never taken.
+    """
+
+    def __init__(
+        self, prompt: list[dict[str, Any]], buffer: int, cancel: Callable[[Turn], None]
+    ) -> None:
+        self.prompt = prompt
+        self._updates: asyncio.Queue[Update | None] = asyncio.Queue(buffer)
+        self._cancel = cancel
+        self._words: list[str] = []
+        self._abandoned = False
+        self._over = False
+        self.cancelled = asyncio.Event()
+        """Set when the turn is to end; permissions that wait are refused then."""
+        self.ended: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def __aiter__(self) -> AsyncIterator[Update]:
+        return self
+
+    async def __anext__(self) -> Update:
+        update = None if self._over else await self._updates.get()
+        if update is None:
+            self._over = True
+            await asyncio.shield(self.ended)  # raises what ended it
+            raise StopAsyncIteration
+        return update
+
+    async def answer(self) -> Answer:
+        """How it ended, once it has. Raises AgentError if the agent failed.
+
+        Whoever waits and is cancelled cancels the turn.
+        """
+        try:
+            async for _ in self:
+                pass
+            return await asyncio.shield(self.ended)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """Ask the agent to stop; the answer then has the stop reason ``cancelled``."""
+        if not self.ended.done() and not self.cancelled.is_set():
+            self.cancelled.set()
+            self._cancel(self)
+
+    async def aclose(self) -> None:
+        """No more updates are wanted: the rest is recorded, and the agent asked to stop."""
+        self._abandoned = True
+        with contextlib.suppress(asyncio.QueueEmpty):
+            while True:
+                self._updates.get_nowait()
+        self.cancel()
+
+    async def put(self, update: Update) -> None:
+        """Hand an update over; waits while the buffer is full."""
+        if update.kind == "agent_message_chunk":
+            self._words.append(update.text)
+        if not self._abandoned:
+            await self._updates.put(update)
+
+    async def end(self, stop_reason: str, usage: dict[str, Any] | None = None) -> None:
+        """The agent has answered."""
+        if not self.ended.done():
+            text = "".join(self._words)
+            self.ended.set_result(Answer(text=text, stop_reason=stop_reason, usage=usage or {}))
+            await self._close()
+
+    async def fail(self, error: HoldfastError) -> None:
+        """It came to nothing."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # whoever does not ask is not told twice
+            await self._close()
+
+    async def _close(self) -> None:
+        if not self._abandoned:
+            await self._updates.put(None)
