@@ -1,18 +1,64 @@
-"""``holdfast acp agent``."""
+"""``holdfast acp agent``: Holdfast's own agent, for an editor."""
 
 from __future__ import annotations
 
 import click
 
 from holdfast.apps.cli._app import App
+from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._talk_options import needs_agent
 
 __all__ = ["command"]
 
+_AGENT = "assistant"
 
-@click.command("agent", short_help="Serve Holdfast's own agent to an editor.")
+
+@click.command(
+    "agent",
+    short_help="Serve Holdfast's own agent to an editor.",
+    epilog="""\b
+Examples:
+  holdfast acp agent                     as the command of an agent, in an editor
+  holdfast acp agent --model anthropic:claude-sonnet-4-5
+  holdfast acp agent --mode read-only
+""",
+)
+@click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
+@click.option("--agent", metavar="ID", help="The agent whose sessions these are.")
+@click.option(
+    "--mode",
+    type=click.Choice(["ask", "read-only", "auto"]),
+    default="ask",
+    show_default=True,
+    help="How freely it works in a session that is opened; the editor can change it.",
+)
 @store_option
 @click.pass_obj
-def command(app: App) -> int:
-    """Serve Holdfast's own agent to an editor."""
-    raise NotImplementedError
+def command(app: App, *, model: str | None, agent: str | None, mode: str) -> int:
+    """Serve Holdfast's own agent to an editor, on standard input and output.
+
+    It serves any number of sessions at once: new ones, and all that the store holds, to list,
+    load, resume, fork, close and delete. It reads and writes files and runs commands through the
+    editor, as far as that offers it. The model: as for `holdfast chat`.
+    """
+    with needs_agent():
+        from holdfast._config import configuration
+        from holdfast.agent._local import CONTEXT_TOKENS
+        from holdfast.agent._models import choose_model
+        from holdfast.apps.acp.agent import Kit, serve_agent
+        from holdfast.model import fit_id
+
+    settings = configuration({} if app.place is None else {"store": app.place})
+    choice = choose_model(model, settings)
+    window = settings.get("local.context_tokens", CONTEXT_TOKENS)
+    kit = Kit(
+        make_model=choice.resolve,
+        agent_id=fit_id(agent or settings.get("agent", _AGENT)),
+        instructions=settings.get("instructions"),
+        mode=mode,
+        about=choice.explain(),
+        small_window=window if choice.is_local else None,
+    )
+    serve_agent(app.place, kit)
+    return EXIT_FINE

@@ -1,0 +1,342 @@
+"""One open session of our agent: what it says is recorded, and then shown to the editor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from holdfast.agent import Agent, Decision, PermissionRequest, RunResult
+from holdfast.agent._results import plain_result
+from holdfast.agent._talk import is_child
+from holdfast.apps.acp._agent_desk import Desk
+from holdfast.apps.acp._agent_kit import Kit, window_of
+from holdfast.apps.acp._agent_modes import AUTO, MODES, OPTIONS, READ_ONLY
+from holdfast.apps.acp._agent_tools import ToolBox
+from holdfast.apps.acp._frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
+from holdfast.apps.acp._recording_values import clean
+from holdfast.apps.acp._replaying_words import (
+    call_update,
+    content_updates,
+    plan_update,
+    result_update,
+)
+from holdfast.errors import Forbidden, HoldfastError, TooManyIterations
+from holdfast.library import Holdfast
+from holdfast.model import Event
+from holdfast.session import Session, resolve_blobs
+
+__all__ = ["Live"]
+
+_BLOB = b'$blob":'
+_CATCH_UP_S = 10.0
+_STOPS = {"length": "max_tokens", "content_filter": "refusal"}
+Update = dict[str, Any]
+
+
+class Live:
+    """A session with its agent, its mode, and at most one turn at a time.
+
+    ``send`` is given the updates of this session, in order, for the editor.
+    """
+
+    def __init__(
+        self, hf: Holdfast, kit: Kit, session: Session, desk: Desk, send: Callable[[Update], None]
+    ) -> None:
+        self._hf = hf
+        self._send = send
+        self.kit = kit
+        self.session = session
+        self.desk = desk
+        self.mode = kit.mode
+        self._agent: Agent | None = None
+        self._box = ToolBox(
+            desk,
+            check=self._check_may_change,
+            show_diff=self._show_diff,
+            show_terminal=self._show_terminal,
+        )
+        self._work: asyncio.Task[dict[str, Any]] | None = None
+        self._stopping = False
+        self._pending: set[str] = set()
+        """Calls that the editor was shown and that have not ended."""
+        self._shaped: set[str] = set()
+        """Calls of which it was shown more than their result."""
+        self._used: int | None = None
+        self._title = session.title
+        self._seen = session.seq
+        self._told = asyncio.Event()
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.session.id
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn or a command is under way."""
+        return self._work is not None
+
+    # -- turns -------------------------------------------------------------------------------
+
+    async def answer(self, prompt: str | list[dict[str, Any]] | None) -> dict[str, Any]:
+        """Answer a prompt, or go on with what was interrupted; how the turn ended."""
+        return await self.occupy(self._turn(prompt))
+
+    async def occupy(self, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Do something that only one can do at a time. Raises RpcError while another is at it.
+
+        What is stopped by ``cancel`` gives the stop reason "cancelled".
+        """
+        if self._work is not None:
+            work.close()
+            raise RpcError(
+                INVALID_REQUEST,
+                f"session {self.id} is answering a prompt already; wait for it, or cancel it",
+            )
+        self._stopping = False
+        self._work = asyncio.ensure_future(work)
+        try:
+            return await self._work
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            return {"stopReason": "cancelled"}
+        finally:
+            self._work = None
+            await self._settle()
+
+    def cancel(self) -> None:
+        """Stop what is under way; it is on record then that it was stopped."""
+        if self._work is not None:
+            self._stopping = True
+            self._work.cancel()
+
+    async def close(self) -> None:
+        """Stop what is under way, and give the session back."""
+        self.cancel()
+        while self._work is not None:
+            await asyncio.wait([self._work])
+            await asyncio.sleep(0)
+        if self._agent is not None:
+            await self._agent.aclose()
+        await self.session.aclose()
+
+    async def _turn(self, prompt: str | list[dict[str, Any]] | None) -> dict[str, Any]:
+        if self._agent is None:
+            self._agent = await asyncio.to_thread(
+                self.kit.agent, self._hf, self.session, self._box.tools, self._permit
+            )
+        try:
+            async with self._agent.run_stream(prompt, session=self.session) as stream:
+                async for _ in stream:
+                    pass  # what is recorded of it is shown
+        except TooManyIterations:
+            return {"stopReason": "max_turn_requests"}
+        return _end_of(stream.result)
+
+    async def _settle(self) -> None:
+        """See to it that everything of a turn has been shown before its end is."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CATCH_UP_S):
+                while self._seen < self.session.seq:
+                    self._told.clear()
+                    await self._told.wait()
+        for call in sorted(self._pending):
+            self._send(result_update(call, "cancelled", failed=True))
+        self._pending.clear()
+        self._shaped.clear()
+        await self._tell_usage()
+
+    # -- modes and permissions ---------------------------------------------------------------
+
+    def set_mode(self, mode: str) -> None:
+        """Work in another mode from now on. Raises RpcError if there is none of that name."""
+        if mode not in MODES:
+            known = ", ".join(MODES)
+            raise RpcError(INVALID_PARAMS, f"there is no mode {mode[:40]!a}; there are {known}")
+        if mode != self.mode:
+            self.mode = mode
+            # Not replayed: a log from elsewhere must not say how freely the agent works here.
+            self._note({"sessionUpdate": "current_mode_update", "currentModeId": mode}, "holdfast")
+
+    def _check_may_change(self) -> None:
+        """An approval for the session may be older than the mode."""
+        if self.mode == READ_ONLY:
+            raise Forbidden("the session is in the mode read-only", remedy="Only read.")
+
+    async def _permit(self, request: PermissionRequest) -> Decision:
+        if self.mode == AUTO:
+            return Decision(allow=True, approved_by="mode auto")
+        if self.mode == READ_ONLY:
+            return Decision(
+                allow=False, approved_by="mode read-only", reason="the mode is read-only"
+            )
+        call = self._call(request.call_id, request.tool, plain_result(request.args))
+        call |= {"status": "pending"}
+        shown = await self._box.preview(request.tool, request.args)
+        call |= {"content": shown} if shown else {}
+        options = [{"optionId": id, "name": OPTIONS[id][0], "kind": id} for id in OPTIONS]
+        params = {"toolCall": call, "options": options}
+        asked = {"method": "session/request_permission", "params": {"sessionId": self.id} | params}
+        self.session.append("frame", clean({"direction": "agent", "frame": asked}))
+        await self.session.abarrier()
+        self._send({"sessionUpdate": "tool_call", **call})
+        self._pending.add(request.call_id)
+        try:
+            answer = await self.desk.permission(params)
+        except RpcError as error:
+            return Decision(allow=False, reason=f"the editor could not ask: {error.message[:200]}")
+        return self._decision(request.tool, answer.get("outcome"))
+
+    def _decision(self, tool: str, outcome: Any) -> Decision:
+        outcome = outcome if isinstance(outcome, dict) else {}
+        if outcome.get("outcome") == "cancelled":
+            self.session.append("permission", {"tool": tool, "decision": "cancelled"})
+            self._stopping = True
+            raise asyncio.CancelledError
+        chosen = outcome.get("optionId")
+        if not isinstance(chosen, str) or chosen not in OPTIONS:
+            return Decision(allow=False, reason="the editor gave no answer that was offered")
+        _, allow, scope = OPTIONS[chosen]
+        return Decision(allow=allow, scope=scope, reason=None if allow else "the user rejected it")
+
+    # -- what is shown -----------------------------------------------------------------------
+
+    def show(self, event: Event) -> None:
+        """Show the editor what was recorded."""
+        if _BLOB in bytes(event.raw):
+            [event] = resolve_blobs([event], self._hf.store.documents(self.session.key))
+        try:
+            if not is_child(event):
+                self._count(event.data.get("usage"))
+                for update in self._updates(event):
+                    self._send(update)
+        finally:
+            self._seen = max(self._seen, event.seq)
+            self._told.set()
+
+    def say(self, text: str) -> None:
+        """Tell the user something that is not the model's; it is recorded, and not replayed."""
+        for update in content_updates(text, "agent_message_chunk"):
+            self._note(update, "holdfast")
+
+    def _note(self, update: Update, direction: str) -> None:
+        """Record an update that no other event stands for; then it is shown."""
+        frame = notification("session/update", {"sessionId": self.id, "update": update})
+        self.session.append("frame", clean({"direction": direction, "frame": frame}))
+
+    def _updates(self, event: Event) -> list[Update]:
+        data = event.data
+        match event.type:
+            case "delta":
+                kind = "thought" if data.get("kind") == "thinking" else "message"
+                return content_updates(data.get("content"), f"agent_{kind}_chunk")
+            case "assistant" | "thinking" if "covers_from" not in data:
+                kind = "thought" if event.type == "thinking" else "message"
+                return content_updates(data.get("content"), f"agent_{kind}_chunk")
+            case "tool_call":
+                return [self._begun(data)]
+            case "tool_result":
+                return self._ended(data)
+            case "todo_update":
+                return [plan_update(data)]
+            case "user" | "title":
+                return self._titled()
+            case "frame" if data.get("direction") in ("agent", "holdfast"):
+                return _update_in(data.get("frame"))
+            case _:
+                return []
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            figures = (usage.get("input_tokens"), usage.get("output_tokens"))
+            self._used = sum(figure for figure in figures if isinstance(figure, int))
+
+    def _begun(self, data: dict[str, Any]) -> Update:
+        call = self._call(str(data.get("id")), str(data.get("tool")), data.get("params"))
+        known = call["toolCallId"] in self._pending
+        self._pending.add(call["toolCallId"])
+        if known:
+            return {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": call["toolCallId"],
+                "status": "in_progress",
+            }
+        return {"sessionUpdate": "tool_call", **call, "status": "in_progress"}
+
+    def _ended(self, data: dict[str, Any]) -> list[Update]:
+        call, failed = str(data.get("toolCallId")), data.get("is_error") is True
+        self._pending.discard(call)
+        made = result_update(call, data.get("result"), failed=failed)
+        if call in self._shaped and not failed:
+            made.pop("content", None)  # it would take the place of what is shown
+        return [made]
+
+    def _call(self, call_id: str, tool: str, params: Any) -> Update:
+        call = call_update({"id": call_id, "tool": tool, "params": params}, call_id)
+        del call["sessionUpdate"]
+        path = params.get("path") if isinstance(params, dict) else None
+        if isinstance(path, str) and path:
+            call["locations"] = [{"path": os.path.normpath(os.path.join(self.desk.root, path))}]
+        return call
+
+    def _show_diff(self, call_id: str, content: list[dict[str, Any]]) -> None:
+        self._shaped.add(call_id)
+        shown = {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": call_id,
+            "content": content,
+            "locations": [{"path": part["path"]} for part in content],
+        }
+        self._note(shown, "agent")
+
+    def _show_terminal(self, call_id: str, content: list[dict[str, Any]]) -> None:
+        """Not recorded: to another editor, or to this one tomorrow, the id says nothing."""
+        self._shaped.add(call_id)
+        self._send({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "content": content})
+
+    def _titled(self) -> list[Update]:
+        title = self.session.title
+        if title == self._title:
+            return []
+        self._title = title
+        return [{"sessionUpdate": "session_info_update", "title": title}]
+
+    async def _tell_usage(self) -> None:
+        """How full the context is, where it is known how much there is room for."""
+        used, self._used = self._used, None
+        window = window_of(self.kit, str(self.session.live_state.config.get("model") or ""))
+        if window is None or used is None:
+            return
+        told: Update = {"sessionUpdate": "usage_update", "used": used, "size": window}
+        with contextlib.suppress(HoldfastError):
+            cost = (await asyncio.to_thread(self._hf.info, self.id)).cost
+            if cost is not None:
+                told["cost"] = {"amount": cost, "currency": "USD"}
+        self._send(told)
+
+
+def _end_of(result: RunResult) -> dict[str, Any]:
+    usage = result.usage
+    figures = {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "totalTokens": usage.total_tokens,
+    }
+    if usage.cache_read_tokens:
+        figures["cachedReadTokens"] = usage.cache_read_tokens
+    if usage.cache_write_tokens:
+        figures["cachedWriteTokens"] = usage.cache_write_tokens
+    reason = _STOPS.get(result.finish_reason or "", "end_turn")
+    return {"stopReason": reason, "usage": figures}
+
+
+def _update_in(frame: Any) -> list[Update]:
+    """The update in a recorded frame, if it is one that the editor is shown."""
+    if not isinstance(frame, dict) or frame.get("method") != "session/update":
+        return []
+    update = frame["params"]["update"]
+    return [update] if isinstance(update, dict) else []
