@@ -13,9 +13,15 @@ import msgspec
 
 from holdfast.apps.acp._recording_values import (
     clean,
+    decision,
+    figures,
+    is_plain_chunk,
+    is_plain_prompt,
     mask_servers,
+    message,
     neutral_block,
     prompt_content,
+    todo,
     tool_name,
     tool_output,
 )
@@ -31,16 +37,6 @@ _STATE_CHARS_MAX = 64 * 1024
 _ENDS = frozenset({"completed", "failed"})
 _MEDIA = frozenset({"image", "audio", "resource", "resource_link"})
 _MERGED = ("title", "kind", "rawInput", "rawOutput", "content", "_meta")
-_FIGURES = {
-    "inputTokens": "input_tokens",
-    "outputTokens": "output_tokens",
-    "totalTokens": "total_tokens",
-    "cachedReadTokens": "cache_read_tokens",
-    "cachedWriteTokens": "cache_write_tokens",
-    "thoughtTokens": "thought_tokens",
-}
-_NOTIFICATION = {"jsonrpc", "method", "params"}
-_REQUEST = {"jsonrpc", "id", "method", "params"}
 
 
 class Taken(NamedTuple):
@@ -90,15 +86,16 @@ class Notes:
 
     def agent(self, frame: Any) -> Taken:
         """A request or notification of the agent."""
-        method, params = _member(frame, "method"), _member(frame, "params")
+        method = _member(frame, "method")
         if method == "session/update":
-            update = _member(params, "update")
-            kind = _member(update, "sessionUpdate")
-            taker = _UPDATES.get(kind) if isinstance(kind, str) else None
-            if taker is not None:
-                return taker(self, frame, update)
-        elif method == "session/request_permission":
-            self._merge(_member(params, "toolCall"))
+            try:
+                update = frame["params"]["update"]
+                taker = _UPDATES[update["sessionUpdate"]]
+            except (KeyError, TypeError):  # another kind, or none at all
+                return _as_frame(frame)
+            return taker(self, frame, update)
+        if method == "session/request_permission":
+            self._merge(_member(frame.get("params"), "toolCall"))
             return Taken([*self._close(), _frame("agent", frame)], barrier=True)
         return _as_frame(frame)
 
@@ -108,7 +105,7 @@ class Notes:
         if method == "session/prompt":
             return self._end_turn(answer, direction)
         if method == "session/request_permission":
-            return Taken([self._permission(request, answer, direction)], barrier=True)
+            return Taken(self._permission(request, answer, direction), barrier=True)
         return Taken([_frame(direction, answer)], barrier=False)
 
     @property
@@ -131,17 +128,17 @@ class Notes:
         data: dict[str, Any] = {"role": "user", "content": prompt_content(prompt)}
         if _text_bytes(data["content"]) > self._limits.message_bytes_max:
             data["content"] = _shortened(data["content"], self._limits.message_bytes_max)
-        elif _is_plain_prompt(frame, params, prompt):
+        elif is_plain_prompt(frame, params, prompt):
             return data | {"direction": "client"}
         return data | {"direction": "client", "raw": frame}
 
     def _end_turn(self, answer: Any, direction: str) -> Taken:
         result = _member(answer, "result")
         if not isinstance(result, dict) and _member(answer, "error") is not None:
-            failure = {"agent": self.agent_name, "error": _message(answer["error"])}
+            failure = {"agent": self.agent_name, "error": message(answer["error"])}
             failed = ("agent_error", failure | {"direction": direction, "raw": answer})
             return Taken([*self._close(), failed, ("turn_end", {"reason": "failed"})], barrier=True)
-        usage = _figures(_member(result, "usage"))
+        usage = figures(_member(result, "usage"))
         events = self._close()
         if usage and events and events[-1][0] == "assistant":
             events[-1][1]["usage"] = usage
@@ -154,7 +151,7 @@ class Notes:
             data |= {"direction": direction, "raw": answer}
         return Taken([*events, ("turn_end", data)], barrier=True)
 
-    def _permission(self, request: Any, answer: Any, direction: str) -> Draft:
+    def _permission(self, request: Any, answer: Any, direction: str) -> list[Draft]:
         params = _member(request, "params")
         call = _member(params, "toolCall")
         known = self._calls.get(_call_id(call) or "", {})
@@ -166,8 +163,10 @@ class Notes:
         outcome = _member(_member(answer, "result"), "outcome")
         option = _member(outcome, "optionId")
         if _member(outcome, "outcome") == "selected" and isinstance(option, str):
-            data |= {"decision": _decision(_member(params, "options"), option), "option": option}
-        return "permission", data | {"direction": direction, "raw": answer}
+            data |= {"decision": decision(_member(params, "options"), option), "option": option}
+        if not _is_small(answer):
+            return [("permission", data), _frame(direction, answer)]
+        return [("permission", data | {"direction": direction, "raw": answer})]
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -193,7 +192,7 @@ class Notes:
             data["kind"] = kind
         if message_id is not None:
             data["messageId"] = message_id
-        if not _is_plain_chunk(frame, update, content, message_id):
+        if not is_plain_chunk(frame, update, content, message_id):
             data |= {"direction": "agent", "raw": frame}
         events.append(("delta", data))
         return Taken(events, barrier=False)
@@ -253,7 +252,7 @@ class Notes:
         is_new, known = call not in self._calls, self._merge(update)
         status = update.get("status")
         ends = isinstance(status, str) and status in _ENDS
-        has_begun = bool(known.get("rawInput")) or status not in (None, "pending")
+        has_begun = bool(known.get("rawInput")) or (isinstance(status, str) and status != "pending")
         starts = has_begun and call not in self._started
         if not starts and not ends:
             events = self._close() if is_new else []
@@ -281,7 +280,7 @@ class Notes:
         entries = update.get("entries")
         if not isinstance(entries, list) or not _is_small(frame):
             return _as_frame(frame)
-        todos = [_todo(entry) for entry in entries if isinstance(entry, dict)]
+        todos = [todo(entry) for entry in entries if isinstance(entry, dict)]
         data = {"todos": todos, "direction": "agent", "raw": frame}
         return Taken([("todo_update", data)], barrier=False)
 
@@ -321,34 +320,6 @@ def _without_secrets(frame: Any, params: Any) -> Any:
     return frame | {"params": params | {"mcpServers": mask_servers(params["mcpServers"])}}
 
 
-def _is_plain_chunk(frame: Any, update: Any, content: Any, message_id: str | None) -> bool:
-    """Whether a frame can be written again from its text, kind and message id."""
-    params = frame["params"]
-    return (
-        len(content) == 2
-        and len(update) == (2 if message_id is None else 3)
-        and len(params) == 2
-        and type(params.get("sessionId")) is str
-        and frame.keys() == _NOTIFICATION
-        and frame["jsonrpc"] == "2.0"
-    )
-
-
-def _is_plain_prompt(frame: Any, params: Any, prompt: Any) -> bool:
-    return (
-        isinstance(prompt, list)
-        and len(prompt) == 1
-        and isinstance(prompt[0], dict)
-        and prompt[0].keys() == {"type", "text"}
-        and prompt[0]["type"] == "text"
-        and isinstance(prompt[0]["text"], str)
-        and params.keys() == {"sessionId", "prompt"}
-        and isinstance(params["sessionId"], str)
-        and frame.keys() == _REQUEST
-        and frame["jsonrpc"] == "2.0"
-    )
-
-
 def _text_bytes(content: Any) -> int:
     texts = [content]
     if isinstance(content, list):
@@ -378,37 +349,9 @@ def _call_data(call: str, known: dict[str, Any], frame: Any) -> dict[str, Any]:
     return data | {"direction": "agent", "raw": frame}
 
 
-def _todo(entry: dict[str, Any]) -> dict[str, Any]:
-    content, status = entry.get("content"), entry.get("status")
-    text = content if isinstance(content, str) else ""
-    known = isinstance(status, str) and status in {"pending", "in_progress", "completed"}
-    return {"content": text, "status": status if known else "pending", "activeForm": text}
-
-
 def _is_small(frame: Any) -> bool:
     """Whether state that is kept whole in memory may grow by this."""
     try:
         return len(msgspec.json.encode(frame)) <= _STATE_CHARS_MAX
     except (ValueError, TypeError, RecursionError, OverflowError):
         return False
-
-
-def _message(error: Any) -> str:
-    message = _member(error, "message")
-    return message if isinstance(message, str) else str(error)[:1000]
-
-
-def _figures(usage: Any) -> dict[str, int]:
-    given = usage if isinstance(usage, dict) else {}
-    found = {name: given.get(key) for key, name in _FIGURES.items()}
-    return {name: count for name, count in found.items() if type(count) is int and count >= 0}
-
-
-def _decision(options: Any, chosen: str) -> str:
-    kinds = [
-        option.get("kind")
-        for option in (options if isinstance(options, list) else ())
-        if isinstance(option, dict) and option.get("optionId") == chosen
-    ]
-    kind = kinds[0] if kinds and isinstance(kinds[0], str) else chosen
-    return "allow" if kind.startswith("allow") else "deny"

@@ -9,12 +9,36 @@ from typing import Any
 
 from holdfast.model import Limits
 
-__all__ = ["clean", "mask_servers", "neutral_block", "prompt_content", "tool_name", "tool_output"]
+__all__ = [
+    "clean",
+    "decision",
+    "figures",
+    "is_plain_chunk",
+    "is_plain_prompt",
+    "mask_servers",
+    "message",
+    "neutral_block",
+    "prompt_content",
+    "todo",
+    "tool_name",
+    "tool_output",
+]
 
 _LIMITS = Limits()
 _UNFIT = re.compile("[\0\ud800-\udfff]")
 _WORDS = {math.inf: "Infinity", -math.inf: "-Infinity"}
 _HIDDEN = "***"
+_ERROR_CHARS_MAX = 1000
+_FIGURES = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "totalTokens": "total_tokens",
+    "cachedReadTokens": "cache_read_tokens",
+    "cachedWriteTokens": "cache_write_tokens",
+    "thoughtTokens": "thought_tokens",
+}
+_NOTIFICATION = {"jsonrpc", "method", "params"}
+_REQUEST = {"jsonrpc", "id", "method", "params"}
 
 
 def clean(data: dict[str, Any], *, limits: Limits = _LIMITS) -> dict[str, Any]:
@@ -198,3 +222,64 @@ def _output_part(part: Any) -> dict[str, Any] | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def is_plain_chunk(frame: Any, update: Any, content: Any, message_id: str | None) -> bool:
+    """Whether a frame can be written again from its text, kind and message id."""
+    params = frame["params"]
+    return (
+        len(content) == 2
+        and len(update) == (2 if message_id is None else 3)
+        and len(params) == 2
+        and type(params.get("sessionId")) is str
+        and frame.keys() == _NOTIFICATION
+        and frame["jsonrpc"] == "2.0"
+    )
+
+
+def is_plain_prompt(frame: Any, params: Any, prompt: Any) -> bool:
+    """Whether a prompt can be written again from its text."""
+    return (
+        isinstance(prompt, list)
+        and len(prompt) == 1
+        and isinstance(prompt[0], dict)
+        and prompt[0].keys() == {"type", "text"}
+        and prompt[0]["type"] == "text"
+        and isinstance(prompt[0]["text"], str)
+        and params.keys() == {"sessionId", "prompt"}
+        and isinstance(params["sessionId"], str)
+        and frame.keys() == _REQUEST
+        and frame["jsonrpc"] == "2.0"
+    )
+
+
+def figures(usage: Any) -> dict[str, int]:
+    """What a turn used, by the names that events have for it."""
+    given = usage if isinstance(usage, dict) else {}
+    found = {name: given.get(key) for key, name in _FIGURES.items()}
+    return {name: count for name, count in found.items() if type(count) is int and count >= 0}
+
+
+def decision(options: Any, chosen: str) -> str:
+    """Whether the option that was chosen allows or denies."""
+    kinds = [
+        option.get("kind")
+        for option in (options if isinstance(options, list) else ())
+        if isinstance(option, dict) and option.get("optionId") == chosen
+    ]
+    kind = kinds[0] if kinds and isinstance(kinds[0], str) else chosen
+    return "allow" if kind.startswith("allow") else "deny"
+
+
+def todo(entry: dict[str, Any]) -> dict[str, Any]:
+    """One entry of a plan."""
+    content, status = entry.get("content"), entry.get("status")
+    text = content if isinstance(content, str) else ""
+    known = isinstance(status, str) and status in {"pending", "in_progress", "completed"}
+    return {"content": text, "status": status if known else "pending", "activeForm": text}
+
+
+def message(error: Any) -> str:
+    """What an error says."""
+    told = error.get("message") if isinstance(error, dict) else None
+    return told if isinstance(told, str) else _json_text(error)[:_ERROR_CHARS_MAX]
