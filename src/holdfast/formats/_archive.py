@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from holdfast.errors import InvalidData, TooLarge
 from holdfast.formats._bounds import Bounds, check_name
-from holdfast.formats._source import File, Source
+from holdfast.formats._one_file import File
+from holdfast.formats._source import Source
 
 __all__ = ["holds_bundle", "is_zip", "open_archive"]
 

@@ -9,55 +9,30 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidData, NotFound, TooLarge
 from holdfast.formats._bounds import BYTE_ORDER_MARK, Bounds, check_name, decode_document
 from holdfast.formats._expansion import expanded, is_compressed
+from holdfast.formats._one_file import (
+    CHUNK_BYTES,
+    File,
+    MemoryFile,
+    check_line_count,
+    read_lines,
+    read_whole,
+)
 
 if TYPE_CHECKING:
     from holdfast.storage import ForeignDatabase
 
-__all__ = ["File", "MemoryFile", "Source"]
+__all__ = ["Source"]
 
 T = TypeVar("T")
 HEAD_BYTES = 64 * 1024
-_CHUNK_BYTES = 1024 * 1024
 _HEADS_KEPT = 256
 _MADE_KEPT = 32
 _DIGEST_BYTES_MAX = 256 * 1024 * 1024
-
-
-class File(Protocol):
-    """Bytes at some place, of a known size."""
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        ...
-
-    @property
-    def modified(self) -> int:
-        """When they were last changed, in Unix milliseconds; 0 if that is not known."""
-        ...
-
-    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
-        """The bytes from the start, piece by piece."""
-        ...
-
-
-class MemoryFile:
-    """Bytes in memory as a file."""
-
-    def __init__(self, data: bytes, modified: int = 0) -> None:
-        self._data = data
-        self.size = len(data)
-        self.modified = modified
-
-    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
-        """The bytes from the start, piece by piece."""
-        for start in range(0, self.size, chunk_bytes):
-            yield self._data[start : start + chunk_bytes]
 
 
 class _Shared:
@@ -173,10 +148,7 @@ class Source:
 
     def damage(self, name: str) -> str | None:
         """Why a file that begins like a JSON document is none; None if it is one, or no JSON."""
-        head = self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip()
-        if head[:1] not in (b"{", b"[") or _is_first_of_many(head):
-            return None
-        known = self._decoded(name)
+        known = self._decoded(name) if self._begins_as_document(name) else None
         return str(known) if isinstance(known, HoldfastError) else None
 
     def check(self) -> None:
@@ -185,8 +157,8 @@ class Source:
         Raises TooLarge and InvalidData as reading does.
         """
         for file in self._files.values() if self.is_file else ():
-            if is_compressed(next(file.chunks(_CHUNK_BYTES), b"")):
-                for _ in expanded(file.chunks(_CHUNK_BYTES), self.bounds):
+            if is_compressed(next(file.chunks(CHUNK_BYTES), b"")):
+                for _ in expanded(file.chunks(CHUNK_BYTES), self.bounds):
                     pass
 
     def head(self, name: str, size: int = HEAD_BYTES) -> bytes:
@@ -203,7 +175,7 @@ class Source:
     def tail(self, name: str, size: int) -> bytes:
         """The last bytes of a file as it is, with no more of it in memory than that."""
         found = b""
-        for chunk in self._file(name).chunks(_CHUNK_BYTES):
+        for chunk in self._file(name).chunks(CHUNK_BYTES):
             found = (found + chunk)[-size:]
         return found
 
@@ -221,7 +193,8 @@ class Source:
     def read(self, name: str, limit: int | None = None) -> bytes:
         """A whole file. Raises TooLarge above ``limit``, InvalidData if it is cut short."""
         self._use(name)
-        return self._read(name, self.bounds.document_bytes_max if limit is None else limit)
+        most = self.bounds.document_bytes_max if limit is None else limit
+        return read_whole(self._file(name), name, most, self.bounds)
 
     def raw(self, name: str) -> bytes:
         """A whole file as it is, not expanded. Raises TooLarge."""
@@ -229,7 +202,7 @@ class Source:
         file, most = self._file(name), self.bounds.archive_bytes_max
         if file.size > most:
             raise TooLarge(f"{name} has more than {most:,} bytes", needed_bytes=file.size)
-        return b"".join(file.chunks(_CHUNK_BYTES))
+        return b"".join(file.chunks(CHUNK_BYTES))
 
     def json(self, name: str) -> Any:
         """The value of a JSON file, not to be changed. Raises InvalidData and TooLarge."""
@@ -241,15 +214,12 @@ class Source:
 
     def glimpse(self, name: str) -> Any:
         """The same without raising, to see whose a file is: None for what is no JSON document."""
-        head = self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip()
-        if head[:1] not in (b"{", b"[") or _is_first_of_many(head):
-            return None
-        known = self._decoded(name)
+        known = self._decoded(name) if self._begins_as_document(name) else None
         return None if isinstance(known, HoldfastError) else known
 
     def first(self, name: str) -> Any:
         """The value of the first line of a JSONL file; None if that is none."""
-        line = self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip().partition(b"\n")[0]
+        line = self._text(name).partition(b"\n")[0]
         try:
             return decode_document(line, self.bounds)
         except (InvalidData, TooLarge):
@@ -261,9 +231,11 @@ class Source:
         What cannot be read ends the log there and is told in ``problems``; without a list to tell
         it in, it is raised: TooLarge or InvalidData. A log of too many lines is always refused.
         """
-        self._count_lines(name)
+        file = self._file(name)
+        check_line_count(file, name, self.bounds)
+        self._use(name)
         try:
-            yield from self._lines(name)
+            yield from read_lines(file, self.bounds)
         except (TooLarge, InvalidData) as error:
             if problems is None:
                 raise
@@ -346,7 +318,7 @@ class Source:
         if self.is_file:
             if self.size(self.name) > _DIGEST_BYTES_MAX:
                 return None
-            for chunk in self._file(self.name).chunks(_CHUNK_BYTES):
+            for chunk in self._file(self.name).chunks(CHUNK_BYTES):
                 found.update(chunk)
         else:
             for name in self.names():
@@ -357,33 +329,27 @@ class Source:
         """When the newest of its files was changed, in Unix milliseconds; 0 if not known."""
         return max((file.modified for file in self._files.values()), default=0)
 
+    def _text(self, name: str) -> bytes:
+        """The beginning of a file without what may stand before a text."""
+        return self.head(name).removeprefix(BYTE_ORDER_MARK).lstrip()
+
+    def _begins_as_document(self, name: str) -> bool:
+        head = self._text(name)
+        return head[:1] in (b"{", b"[") and not _is_first_of_many(head)
+
     def _decoded(self, name: str) -> Any:
         """The value of a JSON file, or the error that says why there is none; kept for the next."""
         key = self._way + name
         if self._shared.known[0] != key:
             self._shared.known = "", None  # two of them need not be in memory at once
             try:
-                data = self._read(name, self.bounds.document_bytes_max)
+                most = self.bounds.document_bytes_max
+                data = read_whole(self._file(name), name, most, self.bounds)
                 self._shared.known = key, decode_document(data, self.bounds)
             except (InvalidData, TooLarge) as error:
                 self._shared.refuse(error)
                 self._shared.known = key, error
         return self._shared.known[1]
-
-    def _read(self, name: str, most: int) -> bytes:
-        file = self._file(name)
-        parts, total = [], 0
-        # In one piece where that is possible, so that it is in memory once.
-        for chunk in expanded(file.chunks(max(min(file.size, most) + 1, 16)), self.bounds):
-            total += len(chunk)
-            if total > most:
-                raise TooLarge(
-                    f"{name} has more than {most:,} bytes",
-                    remedy="Import a smaller file.",
-                    needed_bytes=total,
-                )
-            parts.append(chunk)
-        return b"".join(parts)
 
     def _begin(self, name: str, size: int) -> bytes:
         found, total = [], 0
@@ -399,49 +365,6 @@ class Source:
             self._shared.refuse(error)
             self.pass_over(name, str(error))
         return b"".join(found)[:size]
-
-    def _lines(self, name: str) -> Iterator[bytes]:
-        self._use(name)
-        rest, total = bytearray(), 0
-        for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
-            total += len(chunk)
-            if total > self.bounds.log_bytes_max:
-                raise TooLarge(f"the log has more than {self.bounds.log_bytes_max:,} bytes")
-            *whole, last = chunk.split(b"\n")
-            if whole:
-                whole[0] = bytes(rest) + whole[0]
-                rest.clear()
-            for line in whole:
-                self._check_line(line)
-                stripped = line.strip()
-                if stripped:
-                    yield stripped
-            rest += last
-            self._check_line(rest)
-        if rest.strip():
-            yield bytes(rest).strip()
-
-    def _check_line(self, line: bytes | bytearray) -> None:
-        if len(line) > self.bounds.line_bytes_max:
-            raise TooLarge(f"a line has more than {self.bounds.line_bytes_max:,} bytes")
-
-    def _count_lines(self, name: str) -> None:
-        """Raise TooLarge for a log of too many lines, before the first of them is kept."""
-        count = since = 0
-        try:
-            for chunk in expanded(self._file(name).chunks(_CHUNK_BYTES), self.bounds):
-                lines = chunk.count(b"\n")
-                count, since = count + lines, 0 if lines else since + len(chunk)
-                if count > self.bounds.lines_max or since > self.bounds.line_bytes_max:
-                    break
-        except (InvalidData, TooLarge):
-            return  # told when it is read
-        if count > self.bounds.lines_max:
-            raise TooLarge(
-                f"{name} has more than {self.bounds.lines_max:,} lines",
-                remedy="Split the file; nothing of it was recorded.",
-                limit="lines_max",
-            )
 
     def _use(self, name: str) -> None:
         self._shared.used.add(self._way + name)

@@ -13,6 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._oneringai_agent import SESSION, Agent, is_agent_folder
+from holdfast.formats.readers._oneringai_items import TOOL, Item, said
 from holdfast.formats.readers._speech import (
     as_json,
     as_text,
@@ -20,13 +21,11 @@ from holdfast.formats.readers._speech import (
     join,
     member,
     memories,
-    speak,
     texts_in,
 )
 
 __all__ = ["READER"]
 
-TOOL = "oneringai"
 _JOURNAL = ".history.jsonl"
 _INDEX = "_index.json"
 _TOLD = frozenset(
@@ -36,34 +35,6 @@ _TOLD = frozenset(
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 _ROLES = {"tool_result": "user", "developer": "system"}
-
-
-class _Entry:
-    """One item of the conversation, with its time and line where the journal has them."""
-
-    __slots__ = ("item", "raw", "role", "when")
-
-    def __init__(self, item: Any, when: int | None = None, raw: Any = None, role: str = "") -> None:
-        self.item = item
-        self.when = when
-        self.raw = item if raw is None else raw
-        self.role = role
-
-    @property
-    def id(self) -> str | None:
-        """The item's own id, which it need not have."""
-        own = member(self.item, "id")
-        return own if isinstance(own, str) and own else None
-
-    @property
-    def words(self) -> str:
-        """A name for what the item says."""
-        return digest(member(self.item, "role") or self.role, member(self.item, "content"))
-
-    @property
-    def key(self) -> str:
-        """The name under which its events are known."""
-        return self.id or self.words
 
 
 class OneRingAI:
@@ -223,7 +194,7 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
     entries = _entries(source, state, journal, problems)
     first = next((entry.when for entry in entries if entry.when), None)
     for entry in entries:
-        drafts += _said(entry)
+        drafts += said(entry)
     drafts += _kept(value, state, saved)
     drafts += _left(value, state, saved)
     metas = [member(value, "metadata"), member(state, "metadata"), member(listed, "metadata")]
@@ -267,10 +238,10 @@ def _scope(state: dict[str, Any], index: Any) -> str | None:
 
 def _entries(
     source: Source, state: dict[str, Any], journal: str, problems: list[str]
-) -> list[_Entry]:
+) -> list[Item]:
     """The journal, with what only the state has put in its place."""
     conversation = state.get("conversation") or member(state, "core", "history")
-    kept = [_Entry(item) for item in conversation] if isinstance(conversation, list) else []
+    kept = [Item(item) for item in conversation] if isinstance(conversation, list) else []
     if not source.has(journal):
         return kept
     written = []
@@ -280,7 +251,7 @@ def _entries(
             continue
         item = value["item"]
         role = "" if member(item, "role") else _ROLES.get(value["type"], as_text(value["type"]))
-        written.append(_Entry(item, read_time(value.get("timestamp")), line, role))
+        written.append(Item(item, read_time(value.get("timestamp")), line, role))
     # Copies in the state may have lost their id, or, being shortened, their words.
     words = {entry.id: entry.words for entry in written if entry.id}
     return join(written, kept, key=lambda entry: words.get(entry.id or "", entry.words))
@@ -291,64 +262,6 @@ def _prompts(state: dict[str, Any], created: int | None) -> Iterator[Draft]:
         prompt = member(state, *way)
         if isinstance(prompt, str) and prompt.strip():
             yield Draft("system", {"content": prompt}, created, key=f"prompt.{digest(prompt)}")
-
-
-def _said(entry: _Entry) -> list[Draft]:
-    item = entry.item
-    role = member(item, "role") or entry.role
-    if not role or member(item, "type") == "compaction":
-        drafts = [frame(TOOL, entry.raw, entry.when)]
-    else:
-        content = member(item, "content") if isinstance(item, dict) else item
-        parts = content if isinstance(content, list) else [content]
-        drafts = speak(role, [_block(part) for part in parts], entry.when, entry.raw)
-    for number, draft in enumerate(drafts):
-        draft.key = f"{entry.key}.{number}"
-    return drafts
-
-
-def _block(part: Any) -> Any:
-    """A part of a message in the neutral form."""
-    kind = member(part, "type")
-    if kind in ("input_text", "output_text"):
-        return {"type": "text", "text": as_text(part.get("text"))}
-    if kind == "input_image_url":
-        return {"type": "image_url", "image_url": part.get("image_url")}
-    if kind == "tool_use":
-        block = {"type": "tool_use", "id": part.get("id"), "name": part.get("name")}
-        block["input"] = as_json(part.get("arguments", part.get("input")))
-        return block | {"thought_signature": part.get("thoughtSignature")}
-    if kind == "tool_result":
-        return _result(part)
-    if kind == "thinking":
-        return {name: part.get(name) for name in ("type", "thinking", "signature")}
-    return part
-
-
-def _result(part: dict[str, Any]) -> dict[str, Any]:
-    content: Any = part.get("content")
-    error = part.get("error")
-    if error and not content:
-        content = as_text(error)
-    images = part.get("__images")
-    if isinstance(images, list) and images:
-        words = [{"type": "text", "text": as_text(content)}] if content else []
-        content = words + [_image(image) for image in images]
-    return {
-        "type": "tool_result",
-        "tool_use_id": part.get("tool_use_id"),
-        "content": content,
-        "is_error": bool(error),
-    }
-
-
-def _image(image: Any) -> dict[str, Any]:
-    source = {
-        "type": "base64",
-        "media_type": as_text(member(image, "mediaType")) or "image/png",
-        "data": as_text(member(image, "base64")),
-    }
-    return {"type": "image", "source": source}
 
 
 def _kept(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> Iterator[Draft]:
@@ -363,10 +276,10 @@ def _kept(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> It
             if _are_instructions(entries):
                 yield from _instructed(entries, saved)
         for draft in found:
-            said, earlier = digest(draft.data), known.get(draft.data["key"])
-            if earlier == said:
+            mark, earlier = digest(draft.data), known.get(draft.data["key"])
+            if earlier == mark:
                 continue  # the same entry in a file of its own
-            known.setdefault(draft.data["key"], said)
+            known.setdefault(draft.data["key"], mark)
             if earlier is not None:
                 draft.data["key"] = f"{name}/{draft.data['key']}"
             draft.key = f"memory.{digest(draft.data)}"
