@@ -294,3 +294,21 @@ def test_nothing_is_made_by_looking(tmp_path):
     with holdfast.open(tmp_path / "none") as hf:
         assert hf.list() == []
     assert not (tmp_path / "none").exists()
+
+
+def test_a_list_loads_no_vocabulary(tmp_path):
+    """Where the index knows all sessions, a list and a search load nothing that counts words."""
+    with holdfast.open(tmp_path) as hf:
+        with hf.session("s") as s:
+            s.user("hello")
+        hf.list()
+    code = """
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as hf:
+    assert len(hf.list()) == len(hf.search("hello")) == 1
+print(*sys.modules)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert "holdfast.catalog._prices" in loaded
+    assert {"holdfast.catalog._tally", "holdfast.catalog._vocabulary"}.isdisjoint(loaded)

@@ -131,14 +131,14 @@ class CatchUp:
         self._flush()
 
     def _read(self, entry: Entry, folder: str | None, *, rebooted: bool) -> None:
-        from holdfast.catalog._look import look
-
         while True:
             kept = self._index.get(_id(entry.key))
             if kept is not None and kept.row.trace.etag == entry.etag:
                 if folder is not None and kept.row.trace.folder != folder:
                     self._add(_in_folder(kept, folder))
                 return
+            from holdfast.catalog._look import look  # late: it brings all that counts words
+
             folder = kept.row.trace.folder if folder is None and kept is not None else folder
             update = look(
                 self._store,
@@ -179,8 +179,6 @@ def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:
 
     Others may do the same: what they were quicker with is left to them.
     """
-    from holdfast.catalog._look import look
-
     is_all = True
     for id in ids:
         entry = store.entry(PREFIX + id)
@@ -188,6 +186,8 @@ def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:
         if entry is None:
             continue
         if kept is None or kept.row.trace.etag != entry.etag:
+            from holdfast.catalog._look import look
+
             folder = "" if kept is None else kept.row.trace.folder
             update = look(store, entry, kept, folder, step_bytes=_LITTLE_BYTES, prices=index.prices)
             index.write([update])

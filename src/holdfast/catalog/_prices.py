@@ -10,15 +10,18 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
 from holdfast.catalog._hours import Hour, Spent
 from holdfast.catalog._price_list import AS_OF, PRICE_LIST
-from holdfast.catalog._tally import Tally
 from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    # Not loaded with the prices: it brings the vocabulary, and every list needs prices.
+    from holdfast.catalog._tally import Tally
 
 __all__ = ["AS_OF", "Bill", "Price", "Prices", "bill_of", "cost_of", "read_prices"]
 
