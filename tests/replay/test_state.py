@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import InvalidData
 from holdfast.model import Event
-from holdfast.replay import Fold, State, fold
+from holdfast.replay import Fold, State, describe, fold
 
 EVENTS = [
     ("session_start", {"format": 1, "log": "L", "parent": "p", "agent_id": "a"}),
@@ -151,3 +151,19 @@ def _spoil(value):
         if isinstance(item, (dict, list)):
             _spoil(item)
     value.clear()
+
+
+def test_what_a_list_shows_of_a_state():
+    """Title, times, counts, where it came from, and the marks that keep it."""
+    told = describe(fold(log()), "trip", 17)
+    assert (told.session_id, told.title, told.tags) == ("trip", "Trip", ("travel",))
+    assert (told.created_at, told.updated_at, told.event_count) == (1000, 1024, len(EVENTS))
+    assert (told.message_count, told.total_tokens, told.size_bytes) == (2, 5, 17)
+    assert (told.agent_id, told.parent, told.status) == ("a", "p", "waiting")
+    assert not told.pinned
+    assert not told.held
+    marks = {"pinned": True, "legal_hold": "case 7"}
+    kept = describe(fold([*log(), Event.make("metadata", marks, seq=len(EVENTS))]), "trip", 0)
+    assert kept.pinned
+    assert kept.held
+    assert describe(State(), "new", 0).parent is None

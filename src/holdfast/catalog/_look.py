@@ -19,6 +19,7 @@ from holdfast.replay import (
     State,
     ToolState,
     check_format,
+    describe,
     needs_interruption,
 )
 from holdfast.session import resolve_blobs
@@ -177,22 +178,9 @@ class _Reading:
         return self._rebooted and not trace.closed
 
     def _describe(self, state: State, *, damaged: bool) -> SessionMetadata:
-        return SessionMetadata(
-            session_id=self._id,
-            title=state.shown_title,
-            tags=tuple(state.tags),
-            created_at=state.created_at,
-            updated_at=state.updated_at,
-            message_count=state.message_count,
-            total_tokens=state.usage.total_tokens,
-            event_count=state.event_count,
-            size_bytes=self._entry.size,
-            agent_id=state.agent_id,
-            parent=state.parent.session if state.parent else None,
-            pinned=state.metadata.get("pinned") is True,
-            held=bool(state.metadata.get("legal_hold")),
+        return msgspec.structs.replace(
+            describe(state, self._id, self._entry.size),
             archived=self._is_archived(),
-            status=state.status,
             state="damaged" if damaged else "ok",
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator
 from zlib import crc32
@@ -13,6 +12,7 @@ import msgspec
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._ground import LEASE_MS, Ground
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, open_store
+from holdfast.storage._names import etag_of
 
 __all__ = ["Copied", "Copying"]
 
@@ -176,11 +176,11 @@ def _copy_lasting(source: Documents, target: Documents) -> int:
         if name == _BROUGHT or found is None or (there and there[0] == found[0]):
             continue
         brought = _brought(target)
-        if there and _digest(there[0]) not in brought.get(name, ()):
+        if there and etag_of(there[0]) not in brought.get(name, ()):
             differing.append(name)
             continue
         # Before the document itself: a copy that is broken off in between must not seem a change.
-        digests = [_digest(data[0]) for data in (there, found) if data]
+        digests = [etag_of(data[0]) for data in (there, found) if data]
         target.put(_BROUGHT, msgspec.json.encode({**brought, name: digests}))
         target.put(name, found[0], if_match=there[1] if there else MUST_NOT_EXIST)
         size += len(found[0])
@@ -197,10 +197,6 @@ def _brought(target: Documents) -> dict[str, builtins.list[str]]:
         return msgspec.json.decode(found[0], type=dict[str, builtins.list[str]]) if found else {}
     except msgspec.MsgspecError:
         return {}
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _whole_size(log: Log) -> int:

@@ -12,12 +12,12 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.library._finding import Finding
 from holdfast.library._reading import of_known_format
-from holdfast.model import Event, SessionMetadata
+from holdfast.model import Event
 from holdfast.session import read_range, resolve_blobs
 
 if TYPE_CHECKING:
     from holdfast.formats import ExportOptions, Format, Recorded
-    from holdfast.replay import Recovery, State
+    from holdfast.replay import Recovery
 
 __all__ = ["Exporting", "Installed"]
 
@@ -117,6 +117,7 @@ class Exporting(Finding):
         """The session for a writer: as it is now, whatever is added meanwhile."""
         from holdfast.formats import Recorded
         from holdfast.library._copying import log_lines, own_documents
+        from holdfast.replay import describe
 
         key = self._stored(id)
         log, documents = self._store.log(key), self._store.documents(key)
@@ -132,7 +133,7 @@ class Exporting(Finding):
             return self.recover(id, provider, incomplete, at=end)
 
         return Recorded(
-            metadata=self.info(id) if at is None else _metadata(id, self.state(id, at=at), size),
+            metadata=self.info(id) if at is None else describe(self.state(id, at=at), id, size),
             state=lambda: self.state(id, at=end),
             events=events,
             lines=lambda: _told(log_lines(log, size, at), size, progress, len),
@@ -238,20 +239,3 @@ def _write_to(file: IO[Any], chunks: Iterator[bytes], *, is_text: bool) -> None:
     for chunk in chunks:
         file.write(decoder.decode(chunk))
     file.write(decoder.decode(b"", final=True))
-
-
-def _metadata(id: str, state: State, size: int) -> SessionMetadata:
-    """What was known of the session at an earlier event."""
-    return SessionMetadata(
-        session_id=id,
-        title=state.shown_title,
-        tags=tuple(state.tags),
-        created_at=state.created_at,
-        updated_at=state.updated_at,
-        message_count=state.message_count,
-        total_tokens=state.usage.total_tokens,
-        event_count=state.event_count,
-        size_bytes=size,
-        agent_id=state.agent_id,
-        parent=state.parent.session if state.parent else None,
-    )

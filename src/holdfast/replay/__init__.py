@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from holdfast.replay._conversation import Conversation, RunConversation, runs
     from holdfast.replay._convert import from_dialect, to_dialect
+    from holdfast.replay._description import describe
     from holdfast.replay._dialects import PROVIDERS
     from holdfast.replay._history import read_history
     from holdfast.replay._inspect import (
@@ -88,6 +89,7 @@ _LAZY = {
     "TurnView": "_turns",
     "Validation": "_rules",
     "compare": "_compare",
+    "describe": "_description",
     "format_issues": "_issues",
     "from_dialect": "_convert",
     "has_incomplete_tool_call": "_inspect",
@@ -150,6 +152,7 @@ __all__ = [
     "add_usage",
     "check_format",
     "compare",
+    "describe",
     "fold",
     "format_issues",
     "format_of",
