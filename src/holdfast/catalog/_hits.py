@@ -21,6 +21,7 @@ from holdfast.model import SessionMetadata
 from holdfast.session import read_range, resolve_blobs
 
 if TYPE_CHECKING:
+    from holdfast.catalog._expanding import Expander
     from holdfast.storage import Store
     from holdfast.storage._sqlite import Connection
 
@@ -93,7 +94,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search_index(
-    connection: Connection, store: Store, asked: Asked, memory: Memory | None = None
+    connection: Connection,
+    store: Store,
+    asked: Asked,
+    memory: Memory | None = None,
+    expander: Expander | None = None,
 ) -> list[Hit]:
     """What fits, best first, by the index; each hit is verified against its log.
 
@@ -102,7 +107,7 @@ def search_index(
     sessions = _Sessions(connection)
     query = read_query(asked.query)
     recaller = Recaller(store, sessions.key, query.raw_hint, memory, sessions.get_ready)
-    finds = search(connection, query, asked.scope(), recaller, asked.limit)
+    finds = search(connection, query, asked.scope(), recaller, asked.limit, expander=expander)
     return [make_hit(find, sessions.meta(find.session)) for find in finds]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast.catalog._expanding import Expander
 from holdfast.catalog._folding import original_spans
 from holdfast.catalog._index import IndexDamaged
 from holdfast.catalog._recall import Recalled, Recaller
@@ -24,7 +25,6 @@ EXAMINED_MAX = 20_000
 """So many events are looked at for one query, the newest first, unless all hits are asked for."""
 
 _PAGE_ROWS = 500
-_EXPANSIONS_MAX = 1000
 _MONTH_MS = 30 * 24 * 3600 * 1000
 # How much better a hit of today is than the same of long ago.
 _RECENCY = 0.25
@@ -97,14 +97,20 @@ def search(
     scope: Scope,
     recaller: Recaller,
     limit: int | None,
+    *,
+    expander: Expander | None = None,
 ) -> list[Find]:
     """The events that fit, best first: by how well, newer ones slightly preferred.
 
     Where no event has the words, they are looked for inside of words as well.
     """
+    words = Expander() if expander is None else expander
+
+    def expand(word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as a query asks
+        return words.expand(connection, word, open_end=open_end)
 
     def pages(wanted: Query) -> Iterator[list[Found]]:
-        match = wanted.index_match(lambda word, open_end: _expand(connection, word, open_end))
+        match = wanted.index_match(expand)
         return _pages(connection, match, scope, limit)
 
     return search_pages(pages, query, recaller, limit)
@@ -233,10 +239,3 @@ def _from_said(scope: Scope) -> _Ask:
     return lambda connection, below, rows: connection.execute(
         select, (below, *values, rows)
     ).fetchall()
-
-
-def _expand(connection: Connection, word: str, open_end: bool) -> list[str]:  # noqa: FBT001
-    """The words of the index that hold ``word``, or end with it."""
-    at_end = "" if open_end else " AND substr(term, -length(?1)) = ?1"
-    select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"  # noqa: S608
-    return [term for (term,) in connection.execute(select, (word, _EXPANSIONS_MAX))]

@@ -33,6 +33,7 @@ from holdfast.catalog._sums import check_blocks, check_place, check_said, sum_bl
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
+    from holdfast.catalog._expanding import Expander
     from holdfast.catalog._hits import Asked, Hit
     from holdfast.catalog._recall import Memory
     from holdfast.storage import Store
@@ -65,6 +66,7 @@ class SqliteIndex(Index):
         self._store = store
         self._host = os.uname().nodename
         self._memory: Memory | None = None
+        self._expander: Expander | None = None
         self._checked: set[tuple[str, bytes | str | None]] = set()
         if not has_schema(connection) or self._fact("store") != store.encode():
             self.clear()
@@ -150,15 +152,16 @@ class SqliteIndex(Index):
 
     def search(self, store: Store, asked: Asked) -> list[Hit]:
         """By its full-text table."""
+        from holdfast.catalog._expanding import Expander
         from holdfast.catalog._hits import search_index
         from holdfast.catalog._recall import Memory
 
         if self._memory is None:
             self._check_words()
-            self._memory = Memory()
+            self._memory, self._expander = Memory(), Expander()
         if asked.sessions != EVERYTHING:
             self._check_orders(asked.sessions)
-        return search_index(self.connection, store, asked, self._memory)
+        return search_index(self.connection, store, asked, self._memory, self._expander)
 
     def tallies(self) -> Iterator[tuple[SessionMetadata, bytes]]:
         """From both tables."""
