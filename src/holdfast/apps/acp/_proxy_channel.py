@@ -58,7 +58,7 @@ class Channel:
         self.id = session.id
         self.params = params
         """The working directory and the servers that the editor named, as the agent wants them."""
-        self.notes = Notes(agent, next_seq=self._next_seq)
+        self.notes = Notes(agent, next_seq=self._next_seq, limits=session.limits)
         self.agent_id: str | None = None
         """The agent's own id; None while the agent does not have the session."""
         self.known_id: str | None = None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.model import Limits
 
@@ -127,10 +129,11 @@ def mask_servers(servers: Any) -> Any:
 def _mask_server(server: Any) -> Any:
     if not isinstance(server, dict):
         return server
-    return {
-        key: _mask_values(value) if key in {"env", "headers"} else value
-        for key, value in server.items()
-    }
+    return {key: _MASKS.get(key, _as_it_is)(value) for key, value in server.items()}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _mask_values(value: Any) -> Any:
@@ -142,6 +145,24 @@ def _mask_values(value: Any) -> Any:
             for item in value
         ]
     return dict.fromkeys(value, _HIDDEN) if isinstance(value, dict) else _HIDDEN
+
+
+def _mask_address(url: Any) -> Any:
+    """An address without the password, query and fragment that it may hold."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        query = _HIDDEN if parts.query else ""
+        return urlunsplit((parts.scheme, host, parts.path, query, ""))
+    except (ValueError, AttributeError, TypeError):
+        return _HIDDEN
+
+
+_MASKS: dict[str, Callable[[Any], Any]] = {
+    "env": _mask_values,
+    "headers": _mask_values,
+    "url": _mask_address,
+}
 
 
 def prompt_content(prompt: Any) -> str | list[dict[str, Any]]:

@@ -239,7 +239,7 @@ class Proxy:
         channel = self._sessions.by_id.get(str(params.get("sessionId")))
         if channel is not None:
             channel.enqueue(partial(self._tell_agent, channel, frame))
-        elif "sessionId" not in params:
+        elif "sessionId" not in params and not method.startswith("session/"):
             self._agent.tell(method, params)
 
     async def _tell_agent(self, channel: Channel, frame: Frame) -> None:
