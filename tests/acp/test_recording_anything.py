@@ -1,0 +1,236 @@
+"""Whatever a frame holds: nothing raises, nothing is lost, and a session takes what is recorded."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast import Holdfast
+from holdfast.apps.acp._recording import Notes, clean
+from holdfast.errors import InvalidData
+from holdfast.model import Event, Limits
+from holdfast.replay import PROVIDERS, recover, validate
+
+
+def update(**members):
+    params = {"sessionId": "theirs", "update": members}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+
+def chunk(text, kind="agent_message_chunk", **members):
+    return update(sessionUpdate=kind, content={"type": "text", "text": text}, **members)
+
+
+def prompt(*blocks):
+    given = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
+    params = {"sessionId": "theirs", "prompt": given}
+    return {"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": params}
+
+
+def nested(depth):
+    value = "core"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_what_a_session_refuses_is_made_recordable():
+    """Characters, numbers and depth are replaced; nothing is left out."""
+    data = {
+        "text": "a\0b\ud83dc",
+        "k\0": 1,
+        "k\ufffd": 2,
+        "n": [math.nan, math.inf, -math.inf, 1.5],
+        "int": 10**80,
+        "huge": 10**5000,
+        7: "seven",
+        "deep": nested(400),
+        "map": {"deep": nested(100)},
+        "odd": {1, 2}.__class__,
+        "fine": [None, True, -3, {"a": "b"}],
+    }
+    found = clean(data)
+    assert found["text"] == "a\ufffdb\ufffdc"
+    assert found["k\ufffd"] == 1
+    assert found["k\ufffd_"] == 2
+    assert found["n"] == ["NaN", "Infinity", "-Infinity", 1.5]
+    assert found["int"] == str(10**80)
+    assert found["huge"].startswith("0x")
+    assert found["7"] == "seven"
+    assert '"core"' in repr(found["deep"])
+    assert found["fine"] == data["fine"]
+    assert Event.make("frame", found).data == found
+
+
+def test_deep_values_become_their_json():
+    """The text of a part that is nested too deep can be parsed again."""
+    inner = {"a": [1, "é", None, 2.5, {}], "b": {"c": []}}
+    value = clean({"x": [[inner]]}, limits=Limits(depth_max=3))
+    assert json.loads(value["x"][0][0]) == inner
+
+
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(min_value=10**60, max_value=10**70)
+    | st.floats()
+    | st.text(st.characters(exclude_categories=()), max_size=6)
+    | st.sampled_from(["\0", "\ud800", "text", "completed", "pending", "tool_call", "plan"])
+)
+anything = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+) | st.integers(60, 300).map(nested)
+kinds = st.sampled_from(
+    [
+        "agent_message_chunk",
+        "agent_thought_chunk",
+        "user_message_chunk",
+        "tool_call",
+        "tool_call_update",
+        "plan",
+        "session_info_update",
+        "usage_update",
+        "unheard_of",
+    ]
+)
+texts = st.text(st.characters(exclude_categories=()), max_size=8)
+blocks = anything | st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "image", "resource", "audio", "content", "diff"])},
+    optional={
+        "text": anything | texts,
+        "data": anything,
+        "mimeType": anything,
+        "uri": anything,
+        "resource": anything,
+        "content": anything,
+        "path": anything,
+        "newText": anything,
+    },
+)
+members = {
+    "content": blocks | st.lists(blocks, max_size=3),
+    "messageId": anything | st.sampled_from(["m1", "m2"]),
+    "toolCallId": anything | st.sampled_from(["c1", "c2"]),
+    "status": anything | st.sampled_from(["pending", "in_progress", "completed", "failed"]),
+    "title": anything,
+    "kind": anything | st.sampled_from(["read", "other"]),
+    "rawInput": anything,
+    "rawOutput": anything,
+    "entries": st.lists(blocks, max_size=2) | anything,
+    "_meta": anything,
+}
+updates = st.fixed_dictionaries({"sessionUpdate": kinds | anything}, optional=members).map(
+    lambda given: update(**given)
+)
+words = st.tuples(texts, st.sampled_from(["agent_message_chunk", "agent_thought_chunk"])).map(
+    lambda pair: chunk(*pair)
+)
+odd = st.fixed_dictionaries(
+    {
+        "method": anything
+        | st.sampled_from(["session/update", "session/prompt", "session/request_permission"])
+    },
+    optional={"params": anything, "id": anything, "jsonrpc": anything},
+)
+prompts = st.lists(blocks, max_size=3).map(lambda given: prompt(*given)) | texts.map(prompt)
+answers = anything | st.fixed_dictionaries(
+    {},
+    optional={
+        "id": anything,
+        "result": anything
+        | st.fixed_dictionaries({}, optional={"stopReason": anything, "outcome": anything}),
+        "error": anything,
+    },
+)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("agent"), words | updates | odd | anything),
+        st.tuples(st.just("client"), prompts | odd | anything),
+        st.tuples(st.just("answer"), st.tuples(prompts | odd | anything, answers)),
+        st.tuples(st.just("interrupted"), st.none()),
+    ),
+    max_size=12,
+)
+
+
+def take(notes, step):
+    what, value = step
+    if what == "answer":
+        return notes.answer(*value, "agent")
+    return notes.interrupted() if what == "interrupted" else getattr(notes, what)(value)
+
+
+def record(session, events):
+    """As a caller does it: as they are, and made recordable if they are refused."""
+    if not events:
+        return
+    try:
+        session.extend(events)
+    except InvalidData:
+        session.extend([(type, clean(data)) for type, data in events])
+
+
+def holds(events, frame):
+    """Whether a frame is kept whole, or can be written again from what is."""
+    for type, data in events:
+        if frame in (data.get("raw"), data.get("frame")):
+            return True
+        if type == "delta" and "raw" not in data:
+            kind = f"agent_{'thought' if data.get('kind') else 'message'}_chunk"
+            given = {"messageId": data["messageId"]} if "messageId" in data else {}
+            return (
+                chunk(data["content"], kind, **given)["params"]["update"]
+                == (frame["params"]["update"])
+            )
+        if type == "user" and "raw" not in data:
+            return frame["params"]["prompt"] == [{"type": "text", "text": data["content"]}]
+        if type == "turn_end" and "raw" not in data:
+            reason = "end_turn" if data["reason"] == "completed" else data["reason"]
+            return frame["result"] == {"stopReason": reason}
+    return False
+
+
+@given(steps)
+def test_every_frame_is_kept(given):
+    """Whatever a frame holds: nothing raises, and the frame can be had again from the events."""
+    notes, count = Notes(next_seq=lambda: count), 0
+    for what, value in given:
+        taken = take(notes, (what, value))
+        count += len(taken.events)
+        frame = value[1] if what == "answer" else value
+        if what != "interrupted" and not contains_nan(frame):
+            assert holds(taken.events, frame)
+
+
+def contains_nan(value):
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, float) and math.isnan(item):
+            return True
+        waiting += item.values() if isinstance(item, dict) else []
+        waiting += item if isinstance(item, (list, tuple)) else []
+    return False
+
+
+@given(steps)
+@settings(max_examples=60)
+def test_what_is_recorded_is_a_valid_conversation_anywhere(given):
+    """A real session takes it, cut anywhere, and every provider takes the conversation."""
+    with Holdfast("memory:") as hf, hf.session() as session:
+        notes = Notes(next_seq=lambda: session.seq + 1)
+        for step in given:
+            record(session, take(notes, step).events)
+        events = list(session.events())
+    for provider in PROVIDERS:
+        assert validate(recover(events, provider).messages, provider).valid
+    for end in range(len(events)):
+        assert validate(recover(events[:end]).messages).valid
