@@ -225,6 +225,8 @@ def seaweed_server():
             *(f"-{name}.port.grpc={free_port()}" for name in others),
             "-volume.max=20",
             "-master.volumeSizeLimitMB=64",
+            # One that was killed waits for that long when it comes back, though it is alone.
+            *("-master.electionTimeout=1s", "-master.heartbeatInterval=100ms"),
         ]
 
     yield from _bucket_server("weed", arguments)

@@ -43,10 +43,6 @@ class TestSeaweed(_Bucket):
     def _place(self, seaweed_server):
         self.url = seaweed_server.url(uuid4().hex)
 
-    # Who loses a race waits for a second there: a few writers show as much as eighty do.
-    test_c41_compare_and_swap = None
-    test_c42_whole_or_not_at_all = None
-
 
 def test_a_bucket_that_ignores_preconditions_is_refused(rclone_server):
     """Such a server would let two writers overwrite each other: it is refused before any write."""

@@ -1,0 +1,84 @@
+"""A real server of buckets that is killed while sessions write."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from uuid import uuid4
+
+import pytest
+
+import holdfast
+from holdfast.errors import HoldfastError
+
+SESSIONS = 4
+# After each the server takes some seconds until it stores again.
+KILLS = 8 if os.environ.get("CRASH_CAMPAIGN") == "full" else 1
+SECONDS = 0.7
+QUICK = {"autosave_ms": 0, "snapshot_ms": 0}
+
+
+class Writers:
+    """Sessions that write and flush until they are told to stop, and note what was acknowledged."""
+
+    def __init__(self, hf):
+        self.acknowledged = {f"s{number}": [] for number in range(SESSIONS)}
+        self.errors = []
+        self._hf = hf
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._write, args=(id,)) for id in self.acknowledged
+        ]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(90)
+            assert not thread.is_alive()
+
+    def count(self):
+        return sum(map(len, self.acknowledged.values()))
+
+    def wait_for(self, more):
+        """Until so many more were acknowledged, of every session together."""
+        goal, until = self.count() + more, time.monotonic() + 60
+        while self.count() < goal and not self.errors:
+            assert time.monotonic() < until, "work does not go on"
+            time.sleep(0.02)
+
+    def _write(self, id):
+        try:
+            with self._hf.session(id, **QUICK) as session:
+                while not self._stop.is_set():
+                    text = f"{id} {len(self.acknowledged[id])}"
+                    session.user(text)
+                    session.flush()
+                    self.acknowledged[id].append(text)
+        except HoldfastError as error:
+            self.errors.append(error)
+
+
+@pytest.mark.slow
+def test_a_server_of_buckets_killed_and_started_again_under_load(seaweed_server):
+    """Killed with -9: nothing acknowledged is lost, nothing is there twice, and work goes on."""
+    url = seaweed_server.url(uuid4().hex)
+    with holdfast.open(url) as hf, Writers(hf) as writers:
+        writers.wait_for(8)
+        for _ in range(KILLS):
+            seaweed_server.stop()
+            time.sleep(SECONDS)
+            seaweed_server.start()
+            writers.wait_for(8)
+    assert writers.errors == []
+    with holdfast.open(url) as hf:
+        for id, texts in writers.acknowledged.items():
+            assert hf.verify(id).ok
+            said = [event.data["content"] for event in hf.events(id, types=["user"])]
+            assert said[: len(texts)] == texts
+            assert len(set(said)) == len(said) <= len(texts) + 1
