@@ -10,6 +10,7 @@ from uuid import uuid4
 from holdfast.errors import Conflict, StoreError
 from holdfast.storage._holders import Holder, Renewer, stale, this_holder
 from holdfast.storage._names import etag_of
+from holdfast.storage._piece_rows import read_rows
 from holdfast.storage._postgres_link import Link
 from holdfast.storage._postgres_rows import (
     HEAD,
@@ -25,8 +26,7 @@ from holdfast.storage._postgres_rows import (
     write_pieces,
 )
 from holdfast.storage._sending import Packet, Sender, SendingLog, joined
-from holdfast.storage._zstd import unpacked
-from holdfast.storage.base import CHUNK_BYTES, Documents, Lease, check_document_name
+from holdfast.storage.base import Documents, Lease, check_document_name
 from holdfast.storage.disk import forks
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "renew", "send"]
 
-# Rows grow from one reading to the next, as long as that many bytes are not reached.
-_READ_BYTES = 1 << 20
-_ROWS_FIRST = 4
-_ROWS_MAX = 256
 
 # One statement for all logs of a batch: a head that moved on, or belongs to another epoch, gives no
 # row, and then nothing of that log is stored. One key may be there twice, from a writer that lost
@@ -126,18 +122,8 @@ class PostgresLog(SendingLog):
     def stored(self, start: int) -> Iterator[bytes]:
         """Some pieces at a time."""
         head = self._head()
-        if head is None:
-            return
-        count = _ROWS_FIRST
-        while rows := self._rows(head, start, count):
-            full = sum(row["size"] for row in rows) >= _READ_BYTES
-            count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
-            for row in rows:
-                plain = unpacked(row["data"], row["size"]) if row["packed"] else row["data"]
-                part = plain[max(0, start - row["start"]) :]
-                for at in range(0, len(part), CHUNK_BYTES):
-                    yield part[at : at + CHUNK_BYTES]
-                start = row["start"] + len(plain)
+        if head is not None:
+            yield from read_rows(lambda at, count: self._rows(head, at, count), start)
 
     def stored_size(self) -> int:
         """The size as the head says."""

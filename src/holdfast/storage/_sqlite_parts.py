@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import Conflict, StoreError
 from holdfast.storage._holders import Holder, Renewer, stale, this_holder
 from holdfast.storage._names import etag_of
+from holdfast.storage._piece_rows import read_rows
 from holdfast.storage._sqlite_rows import (
     READ,
     check_free,
@@ -27,8 +28,7 @@ from holdfast.storage._sqlite_rows import (
     repack,
 )
 from holdfast.storage._sqlite_shared import SharedDatabase
-from holdfast.storage._zstd import unpacked
-from holdfast.storage.base import CHUNK_BYTES, Documents, Lease, Log, check_document_name
+from holdfast.storage.base import Documents, Lease, Log, check_document_name
 from holdfast.storage.disk import forks
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SQLiteDocuments", "SQLiteLease", "SQLiteLog"]
 
-# Rows grow from one reading to the next, as long as that many bytes are not reached.
-_READ_BYTES = 1 << 20
-_ROWS_FIRST = 8
-_ROWS_MAX = 256
 _KEPT_BYTES_MAX = 1 << 20
 
 
@@ -99,17 +95,11 @@ class SQLiteLog(Log):
         if not rows:
             return
         id, generation = rows[0]
-        count = _ROWS_FIRST
         # Once the log is replaced nothing more is found: no reader gets a mixture of two.
-        while pieces := self._database.read(READ, (id, id, start, start, id, generation, count)):
-            full = sum(size for _, size, _, _ in pieces) >= _READ_BYTES
-            count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
-            for offset, size, data, is_packed in pieces:
-                plain = unpacked(data, size) if is_packed else data
-                part = plain[max(0, start - offset) :]
-                for at in range(0, len(part), CHUNK_BYTES):
-                    yield part[at : at + CHUNK_BYTES]
-                start = offset + len(plain)
+        yield from read_rows(
+            lambda at, count: self._database.read(READ, (id, id, at, at, id, generation, count)),
+            start,
+        )
 
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
         """The last bytes."""

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import NotFound
+from holdfast.errors import Conflict, NotFound
 from holdfast.model import fold_id
 from holdfast.storage._holders import Holder, locked, stale
-from holdfast.storage._names import etag_of, folder_of
+from holdfast.storage._names import etag_of, folder_of, needs_log
 from holdfast.storage._zstd import packed, unpacked
 from holdfast.storage.base import Entry
 
@@ -23,13 +23,13 @@ __all__ = [
     "KeyRow",
     "bury",
     "check_free",
+    "check_not_taken",
     "describe",
     "entry_of",
     "fenced_row",
     "forget",
     "forget_pieces",
     "free_row",
-    "has_documents",
     "insert_frames",
     "insert_piece",
     "key_row",
@@ -137,6 +137,12 @@ def free_row(connection: Connection, key: str) -> KeyRow:
         raise NotFound(f"there is nothing at {key}")
     check_free(connection, key)
     return row
+
+
+def check_not_taken(connection: Connection, key: str, row: KeyRow) -> None:
+    """Raise Conflict if a key that has this row is more than what a crash left of a beginning."""
+    if row.generation or (not needs_log(key) and has_documents(connection, row.id)):
+        raise Conflict(f"{key} is taken")
 
 
 def has_documents(connection: Connection, id: int) -> bool:

@@ -303,13 +303,18 @@ async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
     return head
 
 
+def _check_not_taken(key: str, head: Any) -> None:
+    """Raise Conflict if a key that has this head is more than what a crash left of a beginning."""
+    if head["generation"] or (head["noted"] and not needs_log(key)):
+        raise Conflict(f"{key} is taken")
+
+
 async def _move(connection: Connection, key: str, to: str) -> None:
     async with connection.transaction():
         head = await _free(connection, key)
         other = await connection.fetchrow(_STATE, to)
         if other is not None:
-            if other["generation"] or (other["noted"] and not needs_log(to)):
-                raise Conflict(f"{to} is taken")
+            _check_not_taken(to, other)
             check_free(to, other)
             await _forget(connection, to, other["id"])
         await connection.execute(
@@ -337,8 +342,9 @@ async def _branch(connection: Connection, key: str, to: str, size: int) -> None:
         if source is None or source["size"] < size:
             raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
         target = await connection.fetchrow(_STATE, to)
-        if target is None or target["generation"]:
+        if target is None:
             raise Conflict(f"{to} is taken")
+        _check_not_taken(to, target)
         check_free(to, target)
         id = target["id"]
         await connection.execute("DELETE FROM documents WHERE id = $1", id)

@@ -20,12 +20,12 @@ from holdfast.storage._sqlite_rows import (
     SCHEMA,
     bury,
     check_free,
+    check_not_taken,
     describe,
     entry_of,
     forget,
     forget_pieces,
     free_row,
-    has_documents,
     insert_piece,
     key_row,
     made_row,
@@ -46,7 +46,6 @@ from holdfast.storage.base import (
     check_branch,
     check_key,
     check_prefix,
-    needs_log,
 )
 
 if TYPE_CHECKING:
@@ -75,11 +74,6 @@ class SQLiteStore(Store):
         self.url = f"sqlite://{self.path}"
         self.renewer = Renewer(self._renew_all)
         self._flusher = Flusher(_GATHER_S)
-
-    @property
-    def identity(self) -> str:
-        """The path of the file."""
-        return self.url
 
     def log(self, key: str) -> Log:
         """The key's log."""
@@ -159,9 +153,7 @@ class SQLiteStore(Store):
             row = free_row(connection, key)
             other = key_row(connection, to)
             if other is not None:
-                has = other.generation > 0 or (has_documents(connection, other.id))
-                if other.generation > 0 or (has and not needs_log(to)):
-                    raise Conflict(f"{to} is taken")
+                check_not_taken(connection, to, other)
                 check_free(connection, to)
                 forget(connection, other.id)
             epoch = other.epoch + 1 if other else 0
@@ -196,11 +188,8 @@ class SQLiteStore(Store):
             target = key_row(connection, to)
             if source is None or source.size < size:
                 raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
-            if target is not None and (
-                target.generation > 0
-                or (has_documents(connection, target.id) and not needs_log(to))
-            ):
-                raise Conflict(f"{to} is taken")
+            if target is not None:
+                check_not_taken(connection, to, target)
             check_free(connection, to)
             id = made_row(connection, to)
             forget_pieces(connection, id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from holdfast.errors import Conflict, InvalidId, Locked, NotFound, UsageError
 from holdfast.storage import Store
 from holdfast.testing._contract_base import ContractBase, read_all, refused
@@ -107,6 +109,11 @@ class FormContract(ContractBase):
             store.branch(self.KEY, self.KEY, len(ONE))
         assert read_all(store.log(_TO)) == TWO
         assert sorted(entry.key for entry in store.entries()) == [self.KEY, _TO]
+        kept = store.documents("agents/a")
+        kept.put("memory.json", b"kept")
+        with suppress(Conflict):
+            store.branch(self.KEY, "agents/a", len(ONE))
+        assert kept.get("memory.json") is not None
 
     def test_c63_branch_of_a_branch(self) -> None:
         """Branches of branches, at any place, twenty deep."""
