@@ -49,6 +49,8 @@ class Editor:
 
     def _read(self):
         for line in self.input:
+            if not line.endswith(b"\n"):
+                break  # cut off in the middle of it
             frame = json.loads(line)
             self.seen.append(frame)
             if self.on_frame is not None:
