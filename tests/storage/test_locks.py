@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.errors import Locked
 from holdfast.storage import FileStore, forks
+from holdfast.storage.disk import is_running
 
 KEY = "sessions/a"
 HOLDER = """
@@ -238,3 +239,17 @@ def test_damaged_card_still_locks(store):
         with pytest.raises(Locked):
             store.lease(KEY).acquire("other", 0)
         lease.release()
+
+
+@pytest.mark.parametrize("pid", [None, 0, -1, 2**31, 2**40, 2**70])
+def test_no_process_has_an_id_that_cannot_be_one(pid):
+    """A log or a lease may hold any number; asking about it neither fails nor finds anyone."""
+    assert not is_running(pid)
+
+
+def test_a_process_is_known_by_its_id():
+    """This one runs; one that has ended does not."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert is_running(os.getpid())
+    assert not is_running(ended.pid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import msgspec
 
 from holdfast.catalog._filter import Filter, Page, Place
 from holdfast.model import START, Event, Position, SessionMetadata
+from holdfast.storage.disk import is_running
 
 if TYPE_CHECKING:
     from holdfast.catalog._hits import Asked, Hit
@@ -186,7 +186,7 @@ def shown(row: Row, host: str) -> SessionMetadata:
     meta, trace = row.meta, row.trace
     if trace.is_settled:
         return meta
-    if not trace.closed and trace.host == host and _is_running(trace.pid):
+    if not trace.closed and trace.host == host and is_running(trace.pid):
         return msgspec.structs.replace(meta, open=True)
     if trace.cut_short and meta.status != "interrupted":
         return msgspec.structs.replace(meta, status="interrupted")
@@ -198,15 +198,3 @@ def make_page(rows: Sequence[SessionMetadata], limit: int | None) -> Page:
     page = Page(rows if limit is None else rows[:limit])
     page.has_more = len(rows) > len(page)
     return page
-
-
-def _is_running(pid: int | None) -> bool:
-    if pid is None:
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

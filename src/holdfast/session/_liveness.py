@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.replay import State
+from holdfast.storage.disk import is_running
 
 __all__ = ["is_alive"]
 
@@ -16,12 +17,6 @@ def is_alive(state: State) -> bool:
     machine cannot be seen from here and counts as gone: on files there is no such writer.
     """
     last = state.last_open
-    if last is None or last.closed or last.pid is None or last.host != os.uname().nodename:
+    if last is None or last.closed or last.host != os.uname().nodename:
         return False
-    try:
-        os.kill(last.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # it is there, and someone else's
-    return True
+    return is_running(last.pid)

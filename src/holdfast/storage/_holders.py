@@ -13,7 +13,7 @@ import msgspec
 from holdfast.errors import Fenced, Locked
 from holdfast.storage._worker import Worker
 from holdfast.storage.base import Lease
-from holdfast.storage.disk import Disk
+from holdfast.storage.disk import Disk, is_running
 
 __all__ = ["Holder", "Renewer", "locked", "stale", "this_holder"]
 
@@ -54,12 +54,8 @@ class Holder(msgspec.Struct, frozen=True):
         disk = Disk()
         if self.space != disk.process_space():
             return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
+        if not is_running(self.pid):
             return True
-        except PermissionError:
-            pass
         began = disk.process_start(self.pid)
         return bool(self.started and began and began != self.started)
 

@@ -18,6 +18,7 @@ import msgspec
 from holdfast.errors import HoldfastError, InvalidId
 from holdfast.storage._tree import Tree, let_go, translation
 from holdfast.storage.base import Changes, check_key, check_prefix
+from holdfast.storage.disk import is_running
 
 if TYPE_CHECKING:
     from holdfast.storage.disk import Node
@@ -255,10 +256,4 @@ def _may_live(who: str) -> bool:
     pid, _, host = who.partition("@")
     if host != _host() or not pid.isdecimal():
         return host != _host()
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+    return is_running(int(pid))

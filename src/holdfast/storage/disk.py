@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["Disk", "Node", "forks"]
+__all__ = ["Disk", "Node", "forks", "is_running"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A directory that is only passed through needs no right to list it: /home is often 0711.
@@ -50,6 +50,19 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def is_running(pid: int | None) -> bool:
+    """Whether there is a process of this id, whoever's it is. A log may hold any number."""
+    if pid is None or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class Node(NamedTuple):
