@@ -44,6 +44,7 @@ _STANDING = (
 _CALLS = frozenset({"tool_call", "tool_call_update"})
 _STANDING_KINDS = frozenset(_STANDING)
 
+_CONTENT = b'"content":[{'
 _encode = msgspec.json.Encoder().encode
 _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
@@ -96,6 +97,7 @@ class _Teller:
         self._open: dict[str, None] = {}
         self._known: set[str] = set()
         self._ended: set[str] = set()
+        self._shaped: set[str] = set()
         self._standing: dict[str, bytes] = {}
         self._title: str | None = None
         self._asked = ""
@@ -116,7 +118,7 @@ class _Teller:
 
     def finish(self) -> None:
         """Tell what stands at the end."""
-        self._end_open()
+        self._end_open(self._seq)
         self._flush()
         if self._title:
             self._stand("session_info_update", _encode({"title": self._title}))
@@ -179,6 +181,8 @@ class _Teller:
         if kind in _CALLS:
             if about.call is not None:
                 self._track(about.call, about.status)
+                if _CONTENT in update:
+                    self._shaped.add(about.call)
         elif kind in _STANDING_KINDS:
             self._stand(kind, update)
             return True
@@ -217,10 +221,10 @@ class _Teller:
             self._open[call] = None
             self._ended.discard(call)
 
-    def _end_open(self) -> None:
+    def _end_open(self, seq: int) -> None:
         if self._close_open:
             for call in self._open:
-                self._tell(_encode(result_update(call, INTERRUPTED, failed=True)), self._seq - 1)
+                self._tell(_encode(result_update(call, INTERRUPTED, failed=True)), seq)
                 self._ended.add(call)
         self._open.clear()
 
@@ -246,14 +250,18 @@ class _Teller:
         if self._cast.is_childs_task(data):
             return
         self._flush()
-        self._end_open()
         prompt = prompt_of(data.get("raw"))
         if prompt is not None:
             updates = [{"sessionUpdate": "user_message_chunk", "content": one} for one in prompt]
         else:
             updates = content_updates(data.get("content"), "user_message_chunk")
-        self._asked = text_of(updates)
-        self._tell_updates(updates, event.seq)
+        results = [one for one in updates if "toolCallId" in one]
+        said = [one for one in updates if "toolCallId" not in one]
+        self._tell_updates(results, event.seq - 1 if said else event.seq)
+        if said:  # else only what tools gave, in the form of other programs
+            self._end_open(event.seq - 1)
+            self._asked = text_of(said)
+            self._tell_updates(said, event.seq)
 
     def _on_assistant(self, event: Event) -> None:
         data = plain(event)
@@ -310,7 +318,10 @@ class _Teller:
         call = data.get("toolCallId")
         if not isinstance(call, str) or call in self._ended or call in self._cast.left_out:
             return
-        update = result_update(call, data.get("result"), failed=data.get("is_error") is True)
+        failed = data.get("is_error") is True
+        update = result_update(call, data.get("result"), failed=failed)
+        if call in self._shaped and not failed:
+            del update["content"]  # it would take the place of what a frame showed, such as a diff
         if call not in self._known and self._begin <= 0:  # an editor knows no such call
             update = {"sessionUpdate": "tool_call", "title": "tool", **update}
             update["sessionUpdate"] = "tool_call"
