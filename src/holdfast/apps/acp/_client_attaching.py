@@ -199,7 +199,7 @@ class Attaching:
         )
         if recovery.messages:
             cut = recovery.left_out is not None and bool(recovery.left_out.messages)
-            channel.told = [transcript_note(recovery.messages, cut=cut)]
+            channel.told.insert(0, transcript_note(recovery.messages, cut=cut))
 
 
 def known_agent_id(events: Iterable[Event], agent: str) -> str | None:

@@ -164,24 +164,26 @@ class AcpSession(Attaching):
         await self.close()
 
     async def _end_turns(self) -> None:
-        turn = self._turn
-        if turn is not None:
-            await turn.aclose()
+        if self._turn is not None:
+            await self._turn.aclose()
             with contextlib.suppress(TimeoutError, HoldfastError):
-                await asyncio.wait_for(asyncio.shield(turn.ended), self.config.cancel_timeout_s)
+                ended = asyncio.shield(self._turn.ended)
+                await asyncio.wait_for(ended, self.config.cancel_timeout_s)
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
-        closed = AgentError("the session was closed", session_id=self.id)
-        if turn is not None and not turn.ended.done():
+        if self._channel is not None and self._channel.turns:
             await self._cut_off("the session was closed")
+        closed = AgentError("the session was closed", session_id=self.id)
+        if self._turn is not None:
+            await self._turn.fail(closed)
         while not self._prompts.empty():
             await self._prompts.get_nowait().fail(closed)
 
     # -- turns -----------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        while True:
+        while not self._closing:
             turn = await self._prompts.get()
             if turn.cancelled.is_set():
                 await turn.end("cancelled")

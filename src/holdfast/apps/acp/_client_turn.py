@@ -92,9 +92,7 @@ class Turn:
     async def aclose(self) -> None:
         """No more updates are wanted: the rest is recorded, and the agent asked to stop."""
         self._abandoned = True
-        with contextlib.suppress(asyncio.QueueEmpty):
-            while True:
-                self._updates.get_nowait()
+        self._forget()
         self.cancel()
 
     async def put(self, update: Update) -> None:
@@ -119,5 +117,11 @@ class Turn:
             await self._close()
 
     async def _close(self) -> None:
-        if not self._abandoned:
-            await self._updates.put(None)
+        if self._abandoned:
+            self._forget()
+        await self._updates.put(None)
+
+    def _forget(self) -> None:
+        with contextlib.suppress(asyncio.QueueEmpty):
+            while True:
+                self._updates.get_nowait()
