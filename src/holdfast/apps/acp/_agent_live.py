@@ -51,6 +51,7 @@ class Live:
         self.session = session
         self.desk = desk
         self.mode = kit.mode
+        self.is_closing = False
         self._agent: Agent | None = None
         self._box = ToolBox(
             desk,
@@ -116,6 +117,7 @@ class Live:
 
     async def close(self) -> None:
         """Stop what is under way, and give the session back."""
+        self.is_closing = True
         self.cancel()
         while self._work is not None:
             await asyncio.wait([self._work])
@@ -139,9 +141,10 @@ class Live:
 
     async def _settle(self) -> None:
         """See to it that everything of a turn has been shown before its end is."""
+        end = self.session.seq
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CATCH_UP_S):
-                while self._seen < self.session.seq:
+                while self._seen < end:
                     self._told.clear()
                     await self._told.wait()
         for call in sorted(self._pending):

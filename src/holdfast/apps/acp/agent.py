@@ -221,7 +221,7 @@ class AgentServer:
 
     def _find(self, session_id: str) -> Live:
         live = self._live.get(session_id)
-        if live is None:
+        if live is None or live.is_closing:
             raise RpcError(
                 NOT_FOUND,
                 f"session {session_id[:128]!a} is not open here; load or resume it first",
@@ -230,8 +230,10 @@ class AgentServer:
         return live
 
     async def _let_go(self, live: Live) -> None:
-        self._live.pop(live.id, None)
-        await live.close()
+        try:
+            await live.close()  # what it says until then is shown
+        finally:
+            self._live.pop(live.id, None)
 
     async def _replay(self, live: Live) -> None:
         """Tell the editor all that was said and done, from the log, without holding up others."""
