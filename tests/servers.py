@@ -29,6 +29,7 @@ class PostgresServer:
         self.folder = folder
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
+        self.settings: dict[str, str] = {}
         # initdb refuses root: then the server runs as the user that owns nothing.
         self._account = {}
         if os.geteuid() == 0:
@@ -58,6 +59,7 @@ class PostgresServer:
             "port": self.port,
             "unix_socket_directories": "",
             "max_connections": 120,
+            **self.settings,
         }
         arguments = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:

@@ -229,16 +229,16 @@ def test_a_newer_schema_is_left_alone(postgres_url):
 
 
 @pytest.mark.parametrize(
-    ("change", "error"),
+    ("change", "said"),
     [
-        ("?schema=a;drop", UsageError),
-        ("?connections=0", UsageError),
-        ("?retry_s=soon", UsageError),
+        ("?schema=a;drop", "no name for a schema"),
+        ("?connections=0", "connections='0'"),
+        ("?retry_s=soon", "retry_s='soon'"),
     ],
 )
-def test_wrong_options_of_an_address(postgres_server, change, error):
-    """A wrong option is told before anything is reached."""
-    with pytest.raises(error):
+def test_wrong_options_of_an_address(postgres_server, change, said):
+    """A wrong option is told before anything is reached, and which one it is."""
+    with pytest.raises(UsageError, match=said):
         PostgresStore(postgres_server.url + change)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import random
 import socket
 import ssl
@@ -13,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from holdfast.errors import (
     Forbidden,
@@ -44,6 +45,7 @@ _AGAIN = ("08", "40", "57P", "53300", "23505")
 _UNKNOWN = ("08", "57P")
 _FULL = ("53100", "53200", "53400")
 _REFUSED = ("28", "42501", "0P")
+_FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
 
 
 class Options:
@@ -62,19 +64,20 @@ class Options:
 def read_options(url: str) -> tuple[str, Options]:
     """The address as PostgreSQL knows it, and our own options. Raises UsageError."""
     parts = urlsplit(url)
-    with contextlib.suppress(ValueError):
+    try:
         parts.port  # noqa: B018 - reading it is the check
-        return _split(parts)
-    # Not shown: what stands in the place of a port is often a part of the password.
-    raise UsageError(
-        "the port in the address of the database is not a number",
-        remedy="Write @, :, / and # in a user name or password as %40, %3A, %2F and %23.",
-    )
-
-
-def _split(parts: SplitResult) -> tuple[str, Options]:
+    except ValueError:
+        # Not shown: what stands in the place of a port is often a part of the password.
+        raise UsageError(
+            "the port in the address of the database is not a number",
+            remedy="Write @, :, / and # in a user name or password as %40, %3A, %2F and %23.",
+        ) from None
     values = dict(parse_qsl(parts.query, keep_blank_values=True))
     options = Options(values)
+    for name in _FILES & values.keys():
+        # Told here: of one that is missing the library says no more than that some file is.
+        if not os.path.isfile(values[name]):
+            raise UsageError(f"{name} in the address: there is no file {values[name]}")
     return urlunsplit(parts._replace(query=urlencode(values))), options
 
 
@@ -364,6 +367,8 @@ def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
     state = getattr(error, "sqlstate", None) or ""
     said = f"PostgreSQL: {str(error) or type(error).__name__}"
     if type(error).__name__ == "ClientConfigurationError":
+        if "root certificate" in said:
+            return UsageError(said, remedy="Name the file of your authority: sslrootcert=…")
         return UsageError("PostgreSQL: the address or an option in it is wrong")
     if isinstance(error, ssl.SSLError):
         return Unavailable(
