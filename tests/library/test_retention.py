@@ -14,6 +14,7 @@ import holdfast
 from holdfast.catalog import Policy
 from holdfast.errors import Forbidden, Locked, NotFound
 from holdfast.library import Holdfast
+from holdfast.storage import MemoryStore
 
 DAY_MS = 86_400_000
 
@@ -111,6 +112,33 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(hf):
     assert "last used 100 days ago" in plan.decisions[0].why
     assert ids(hf) == ["new", "old"]
     assert hf.trash() == []
+
+
+def test_a_store_that_cannot_archive_still_lets_go():
+    """A policy that deletes does so without the archive, and what went can be brought back."""
+    store = MemoryStore()
+    store.capabilities = msgspec.structs.replace(store.capabilities, archives=False)
+    with Holdfast(store, timers=False) as library:
+        fill(library, "old", days=100)
+        done = library.prune(policies=[Policy(keep=0, action="delete")])
+        assert ([one.session_id for one in done.decisions], done.failed) == (["old"], {})
+        assert [one.session_id for one in library.trash()] == ["old"]
+        library.undelete("old")
+        assert ids(library) == ["old"]
+
+
+def test_what_someone_else_put_into_the_trash_is_brought_back_last(hf, store_root):
+    """A folder that no deletion of ours made has no number; it is taken when no other is left."""
+    for words in (1, 2):
+        fill(hf, "a", words=words)
+        hf.delete("a")
+    os.rename(Path(store_root, "trash", "0.a"), Path(store_root, "trash", "old.a"))
+    sizes = []
+    for _ in range(2):
+        hf.undelete("a")
+        sizes.append(len(hf.recover("a").messages[-1]["content"]))
+        hf.store.drop("sessions/a")
+    assert sizes[0] > sizes[1]
 
 
 def test_what_a_policy_deletes_can_be_brought_back(hf):

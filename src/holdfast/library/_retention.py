@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import Forbidden, HoldfastError, Locked
+from holdfast.errors import HoldfastError, Locked
 from holdfast.library._ground import session_key
 from holdfast.library._trash import Trash, Trashed
 from holdfast.model import Notice, SessionMetadata
@@ -169,9 +169,9 @@ class Retention(Trash):
         return None
 
     def _archive_and_delete(self, id: str) -> None:
-        if self.info(id).held:
-            raise Forbidden(f"session {id} is under legal hold", session_id=id)
-        self.archive(id)
+        self._check_not_held(id)
+        if self._store.capabilities.archives:
+            self.archive(id)
         self.delete(id)
 
     # -- the trash ---------------------------------------------------------------------------

@@ -148,4 +148,6 @@ def _trashed_stem(key: str) -> str:
 
 
 def _trash_number(key: str) -> int:
-    return int(key.rpartition("/")[2].partition(".")[0])
+    """The higher, the later it was deleted; what someone else put there is older than all."""
+    number = key.rpartition("/")[2].partition(".")[0]
+    return int(number) if number.isdecimal() else -1
