@@ -268,6 +268,9 @@ def test_nothing_was_said(library, tool):
     document = library.export("s", tool)
     for line in _documents(document, tool):
         json.loads(line)
+    with holdfast.open("memory:") as other:
+        for id in other.import_all([document.encode()], tool).ids:
+            assert texts_and_calls(neutral(other, id)) == []
 
 
 def test_times(library):
