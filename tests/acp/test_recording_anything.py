@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast import Holdfast
 from holdfast.apps.acp._recording import Notes, clean
+from holdfast.apps.acp._replaying import replay
 from holdfast.errors import InvalidData
 from holdfast.model import Event, Limits
 from holdfast.replay import PROVIDERS, recover, validate
@@ -234,3 +235,30 @@ def test_what_is_recorded_is_a_valid_conversation_anywhere(given):
         assert validate(recover(events, provider).messages, provider).valid
     for end in range(len(events)):
         assert validate(recover(events[:end]).messages).valid
+
+
+@given(steps)
+@settings(max_examples=60)
+def test_what_is_recorded_is_told_again(given):
+    """Whatever the frames held, every word that was streamed is told again, once."""
+    with Holdfast("memory:") as hf, hf.session() as session:
+        notes = Notes(next_seq=lambda: session.seq + 1)
+        for step in given:
+            record(session, take(notes, step).events)
+        events = list(session.events())
+    told = [json.loads(line)["params"]["update"] for line in replay(events, "ours")]
+    streamed = [event.data for event in events if event.type == "delta"]
+    for kind, name in ((None, "agent_message_chunk"), ("thinking", "agent_thought_chunk")):
+        words = [one["content"].get("text", "") for one in told if is_text(one, name)]
+        spoken = [data["content"] for data in streamed if data.get("kind") == kind]
+        assert "".join(words) == "".join(spoken)
+
+
+def is_text(update, kind):
+    content = update.get("content")
+    return (
+        update["sessionUpdate"] == kind
+        and isinstance(content, dict)
+        and content.get("type") == "text"
+        and isinstance(content.get("text"), str)
+    )

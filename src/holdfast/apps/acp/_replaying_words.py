@@ -144,7 +144,7 @@ def plan_update(data: dict[str, Any]) -> dict[str, Any]:
         {
             "content": str(todo.get("content", "")),
             "priority": "medium",
-            "status": status if (status := todo.get("status")) in _STATUSES else "pending",
+            "status": status if (status := str(todo.get("status"))) in _STATUSES else "pending",
         }
         for todo in (todos if isinstance(todos, list) else ())
         if isinstance(todo, dict)
