@@ -24,13 +24,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The servers of ``servers.py`` are there for every room."""
-    place = Path(__file__).with_name("servers.py")
-    spec = importlib.util.spec_from_file_location("servers", place)
-    if place.exists() and spec is not None and spec.loader is not None:
-        servers = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(servers)
-        config.pluginmanager.register(servers, "servers")
+    """The servers of ``servers.py`` and the tools of ``peers.py`` are there for every room."""
+    for name in ("servers", "peers"):
+        place = Path(__file__).with_name(f"{name}.py")
+        spec = importlib.util.spec_from_file_location(name, place)
+        if place.exists() and spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            config.pluginmanager.register(module, name)
 
 
 @pytest.fixture(autouse=True, scope="session")

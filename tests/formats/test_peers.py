@@ -1,18 +1,15 @@
 """Real coding agents go on with what was exported, against a scripted model and without a network.
 
-Each is an npm package in an exact version, installed once into ``.cache/peers``. `make test` runs
-the quickest of them, `make test-peers` all. What cannot be had here is skipped, with the reason.
+`make test` runs the quickest of them, `make test-peers` all; see ``tests/peers.py``.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -20,80 +17,30 @@ import holdfast
 from holdfast.formats.writers import claude_code, codex, gemini_cli, opencode
 from holdfast.testing.model_server import Say, ScriptedModel
 
-HOME = os.environ.get("HOME", "")  # before the tests get one of their own: npm is set up there
-CACHE = Path(__file__).parents[2] / ".cache" / "peers"
-INSTALL_SECONDS, RUN_SECONDS = 180, 120
+RUN_SECONDS = 120
 PROMPT = "And how does it go on?"
 
 pytestmark = pytest.mark.peers
 rarely = pytest.mark.skipif(os.environ.get("PEERS") != "all", reason="run by `make test-peers`")
 
 
-class Peer(NamedTuple):
-    """A tool, its package, the command in it, and the form in which it asks a model."""
-
-    tool: str
-    package: str
-    version: str
-    command: str
-    provider: str
+CLAUDE = ("claude-code", "@anthropic-ai/claude-code", claude_code.VERSION, "claude")
+CODEX = ("codex", "@openai/codex", codex.VERSION, "codex")
+GEMINI = ("gemini-cli", "@google/gemini-cli", gemini_cli.VERSION, "gemini")
+OPENCODE = ("opencode", "opencode-ai", opencode.VERSION, "opencode")
 
 
-CLAUDE = Peer(
-    "claude-code", "@anthropic-ai/claude-code", claude_code.VERSION, "claude", "anthropic"
-)
-CODEX = Peer("codex", "@openai/codex", codex.VERSION, "codex", "openai-responses")
-GEMINI = Peer("gemini-cli", "@google/gemini-cli", gemini_cli.VERSION, "gemini", "gemini")
-OPENCODE = Peer("opencode", "opencode-ai", opencode.VERSION, "opencode", "openai")
-
-
-def installed(peer: Peer) -> Path:
+@pytest.fixture
+def installed(peers):
     """The command of a tool; the test is skipped where it cannot be had."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        pytest.skip("Node and npm are not installed here")
-    place = CACHE / f"{peer.tool}-{peer.version}"
-    command = place / "node_modules" / ".bin" / peer.command
-    if not command.exists():
-        _install(peer, place)
-    if not command.exists():
-        pytest.skip(f"{peer.package}@{peer.version} has no command {peer.command} here")
-    return command
-
-
-def _install(peer: Peer, place: Path) -> None:
-    part = place.with_suffix(f".{os.getpid()}")
-    part.mkdir(parents=True)
-    # Where there is no network, that is to be found out in seconds.
-    patience = ["--fetch-retries=1", "--fetch-retry-maxtimeout=5000", "--fetch-timeout=60000"]
-    order = ["npm", "install", "--no-audit", "--no-fund", *patience, "--prefix", str(part)]
-    try:
-        done = subprocess.run(
-            [*order, f"{peer.package}@{peer.version}"],
-            env={**os.environ, "HOME": HOME},
-            cwd=part,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_SECONDS,
-            check=False,
-        )
-        if done.returncode:
-            told = [line for line in done.stderr.splitlines() if line.startswith("npm error ")]
-            why = " ".join(line.removeprefix("npm error ") for line in told[:3])
-            pytest.skip(f"{peer.package}@{peer.version} cannot be installed here: {why[:300]}")
-        if not place.exists():
-            part.rename(place)
-    except subprocess.TimeoutExpired:
-        pytest.skip(
-            f"{peer.package}@{peer.version} took longer than {INSTALL_SECONDS} s to install"
-        )
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    return lambda peer: peers.install(peers.Peer(*peer)).command
 
 
 class Bench:
     """A home, a project, a scripted model, and a session to be moved."""
 
-    def __init__(self, root: Path, monkeypatch) -> None:
+    def __init__(self, root: Path, monkeypatch, peers) -> None:
+        self.peers = peers
         self.home, self.work = root / "home", root / "work"
         self.home.mkdir()
         self.work.mkdir()
@@ -104,10 +51,7 @@ class Bench:
 
     def run(self, *command: object, **settings: str) -> None:
         """Run a tool to its end, in a process group of its own, with nothing of ours around."""
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
-        # Nothing but loopback answers: a tool that needs the network would show it here.
-        env |= dict.fromkeys(("HTTPS_PROXY", "https_proxy"), "http://127.0.0.1:9")
-        env |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+        env = self.peers.environment(self.home, os.environ["PATH"])
         process = subprocess.Popen(
             [str(part) for part in command],
             env=env | settings,
@@ -171,13 +115,13 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch):
-    found = Bench(tmp_path, monkeypatch)
+def bench(tmp_path, monkeypatch, peers):
+    found = Bench(tmp_path, monkeypatch, peers)
     with found.model:
         yield found
 
 
-def test_claude_code(bench):
+def test_claude_code(bench, installed):
     """Claude Code resumes by the id that the export names."""
     command = installed(CLAUDE)
     done = bench.install("claude-code")
@@ -209,7 +153,7 @@ stream_max_retries = 1
 
 
 @rarely
-def test_codex(bench):
+def test_codex(bench, installed):
     """Codex resumes by the id that the export names, without an index of its own."""
     command = installed(CODEX)
     done = bench.install("codex")
@@ -224,7 +168,7 @@ def test_codex(bench):
 
 
 @rarely
-def test_opencode(bench):
+def test_opencode(bench, installed):
     """The session that opencode imports from the file goes on there."""
     command = installed(OPENCODE)
     done = bench.install("opencode", model="scripted/scripted")
@@ -252,7 +196,7 @@ def test_opencode(bench):
 
 
 @rarely
-def test_gemini_cli(bench):
+def test_gemini_cli(bench, installed):
     """Gemini CLI goes on from the file that it is given."""
     command = installed(GEMINI)
     done = bench.install("gemini-cli")
