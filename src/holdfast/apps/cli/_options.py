@@ -9,7 +9,14 @@ import click
 
 from holdfast.apps.cli._app import App
 
-__all__ = ["complete_id", "json_option", "session_argument", "sessions_argument", "store_option"]
+__all__ = [
+    "complete_id",
+    "json_option",
+    "limit_option",
+    "session_argument",
+    "sessions_argument",
+    "store_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +36,18 @@ def json_option(function: F) -> F:
     """``--json`` for programs."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(
         function
+    )
+
+
+def limit_option(default: int) -> Callable[[F], F]:
+    """``--limit``: how many are shown at the most; 0 for all."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=0),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help="At most so many; 0 for all.",
     )
 
 

@@ -13,6 +13,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, session_argument, store_option
+from holdfast.apps.cli._recovering import PROVIDERS
 from holdfast.apps.cli._screen import Span
 from holdfast.errors import UsageError
 
@@ -30,13 +31,7 @@ FORMATS = (
     "codex",
     "gemini-cli",
     "opencode",
-    "neutral",
-    "anthropic",
-    "openai",
-    "openai-responses",
-    "gemini",
-    "mistral",
-    "pydantic-ai",
+    *PROVIDERS,
 )
 _SUFFIXES = {".md": "markdown", ".html": "html", ".htm": "html", ".txt": "text", ".json": "json"}
 _SUFFIXES |= {".jsonl": "jsonl", ".holdfast": "bundle"}

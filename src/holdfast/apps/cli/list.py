@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._options import json_option, limit_option, store_option
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._tree import forest
 from holdfast.apps.cli._when import When
@@ -60,14 +60,7 @@ Examples:
   holdfast list --json | jq -r '.sessions[].session_id'
 """,
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=_LIMIT,
-    show_default=True,
-    metavar="N",
-    help="At most so many; 0 for all.",
-)
+@limit_option(_LIMIT)
 @click.option("--all", "everything", is_flag=True, help="The same as --limit 0.")
 @click.option("--after", metavar="CURSOR", help="The page after this one: `next` of --json.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only with this tag; repeatable.")

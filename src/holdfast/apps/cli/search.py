@@ -9,7 +9,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._options import json_option, limit_option, store_option
 from holdfast.apps.cli._screen import Piece, Span
 from holdfast.apps.cli._when import When
 from holdfast.apps.cli._words import ago
@@ -57,14 +57,7 @@ Examples:
     help="Only what this one said: user, assistant, tool, title, …",
 )
 @click.option("--tool", metavar="NAME", help="Only calls of this tool and their results.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=_LIMIT,
-    show_default=True,
-    metavar="N",
-    help="At most so many; 0 for all.",
-)
+@limit_option(_LIMIT)
 @json_option
 @store_option
 @click.pass_obj
