@@ -44,7 +44,7 @@ _STANDING = (
 _CALLS = frozenset({"tool_call", "tool_call_update"})
 _STANDING_KINDS = frozenset(_STANDING)
 
-_CONTENT = b'"content":[{'
+_EMPTY = (b"[]", b"null")
 _encode = msgspec.json.Encoder().encode
 _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
@@ -181,17 +181,19 @@ class _Teller:
         if kind in _CALLS:
             if about.call is not None:
                 self._track(about.call, about.status)
-                if _CONTENT in update:
+                if about.content and bytes(about.content) not in _EMPTY:
                     self._shaped.add(about.call)
         elif kind in _STANDING_KINDS:
             self._stand(kind, update)
             return True
         elif kind == "user_message_chunk" and echo_text(update) in self._asked:
             return True
-        if extra is None:
-            self._tell(update, seq)
-        else:
+        if extra is not None:
             self._tell_odd(extra, seq)
+        elif self._marks or self._texts:
+            self._tell(update, seq)
+        else:  # the same, without the call: most frames come this way
+            self.lines.append(self._head + update + b"}}\n")
         return True
 
     def _stand(self, kind: str, update: bytes) -> None:

@@ -41,6 +41,7 @@ class About(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "
     kind: str
     call: str | None = None
     status: str | None = None
+    content: msgspec.Raw = _NOTHING
 
 
 Told = tuple[bytes, About, dict[str, Any] | None]
@@ -163,5 +164,6 @@ def _decode_odd(rpc: msgspec.Raw) -> Told | None:
         update["sessionUpdate"],
         call if isinstance(call, str) else None,
         status if isinstance(status, str) else None,
+        msgspec.Raw(_encode(update.get("content"))),
     )
     return _encode(update), about, params
