@@ -187,6 +187,10 @@ def test_an_echo_of_the_prompt_is_not_told_twice():
     assert words(told(recorded(prompt("say hi"), echo, other)), "user_message_chunk") == (
         "say hi(expanded)"
     )
+    picture = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    shown = update(sessionUpdate="user_message_chunk", content=picture)
+    assert len(told(recorded(prompt("x", picture), shown))) == 2
+    assert told(recorded(prompt("x"), shown))[1] == shown["params"]["update"]
 
 
 def test_frames_of_others_are_not_told():

@@ -17,11 +17,10 @@ from holdfast.apps.acp._replaying_shapes import Finder, Told, decode_delta, plai
 from holdfast.apps.acp._replaying_words import (
     call_update,
     content_updates,
-    echo_text,
+    is_echo,
     plan_update,
     prompt_of,
     result_update,
-    text_of,
 )
 from holdfast.model import Event
 
@@ -100,7 +99,7 @@ class _Teller:
         self._shaped: set[str] = set()
         self._standing: dict[str, bytes] = {}
         self._title: str | None = None
-        self._asked = ""
+        self._asked: list[dict[str, Any]] = []
 
     def take(self, event: Event) -> None:
         """Tell of one event, if it is one to tell of."""
@@ -186,7 +185,7 @@ class _Teller:
         elif kind in _STANDING_KINDS:
             self._stand(kind, update)
             return True
-        elif kind == "user_message_chunk" and echo_text(update) in self._asked:
+        elif kind == "user_message_chunk" and is_echo(update, self._asked):
             return True
         if extra is not None:
             self._tell_odd(extra, seq)
@@ -262,7 +261,7 @@ class _Teller:
         self._tell_updates(results, event.seq - 1 if said else event.seq)
         if said:  # else only what tools gave, in the form of other programs
             self._end_open(event.seq - 1)
-            self._asked = text_of(said)
+            self._asked = said
             self._tell_updates(said, event.seq)
 
     def _on_assistant(self, event: Event) -> None:

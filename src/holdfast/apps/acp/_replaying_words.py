@@ -10,11 +10,10 @@ import msgspec
 __all__ = [
     "call_update",
     "content_updates",
-    "echo_text",
+    "is_echo",
     "plan_update",
     "prompt_of",
     "result_update",
-    "text_of",
 ]
 
 _TITLE_CHARS_MAX = 80
@@ -163,15 +162,12 @@ def prompt_of(raw: Any) -> list[Any] | None:
     return [block for block in prompt if isinstance(block, dict)]
 
 
-def text_of(updates: list[dict[str, Any]]) -> str:
-    """The words of some chunks."""
-    texts = [update["content"].get("text") for update in updates if "content" in update]
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def echo_text(update: Any) -> str:
-    """The words of one encoded chunk."""
-    told = msgspec.json.decode(update)
-    content = told.get("content")
+def is_echo(update: bytes, asked: list[dict[str, Any]]) -> bool:
+    """Whether an encoded chunk in the user's name repeats what the user was told to have said."""
+    content = msgspec.json.decode(update).get("content")
+    blocks = [one["content"] for one in asked]
     text = content.get("text") if isinstance(content, dict) else None
-    return text.strip() if isinstance(text, str) else ""
+    if not isinstance(text, str):
+        return content in blocks
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    return text.strip() in "\n".join(texts)
