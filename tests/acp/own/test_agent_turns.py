@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import ModelFailed
+from holdfast.errors import ModelFailed, UsageError
 
 
 async def test_what_is_advertised_is_true(serve):
@@ -221,3 +221,19 @@ async def test_a_run_that_never_ends_stops_with_its_reason(serve, tmp_path, monk
     editor = await serve([("recall", {})])
     answer = await editor.prompt(await editor.new(tmp_path), "loop")
     assert answer["stopReason"] == "max_turn_requests"
+
+
+async def test_a_model_that_cannot_be_had_is_told_with_the_prompt(serve, tmp_path):
+    """Sessions are opened and listed without it; a prompt says what is missing, and what to do."""
+
+    def missing():
+        raise UsageError("the model needs an API key", remedy="Set ANTHROPIC_API_KEY.")
+
+    editor = await serve()
+    object.__setattr__(editor.server._kit, "make_model", missing)
+    id = await editor.new(tmp_path)
+    error = await editor.fail(
+        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "x"}]
+    )
+    assert error.message == "the model needs an API key. Set ANTHROPIC_API_KEY."
+    assert len((await editor.call("session/list"))["sessions"]) == 1

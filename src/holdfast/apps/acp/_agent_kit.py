@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import Agent, Tool
 from holdfast.apps.acp._agent_modes import ASK
 from holdfast.library import Holdfast
 from holdfast.session import Session
+
+if TYPE_CHECKING:
+    from holdfast.agent import Agent, Tool
 
 __all__ = ["AGENT_TYPE", "Kit", "window_of"]
 
@@ -66,6 +68,8 @@ class Kit:
         permission: Callable[[Any], Any],
     ) -> Agent:
         """An agent for one session."""
+        from holdfast.agent import Agent
+
         instructions = self.instructions
         if instructions is None and not session.live_state.instructions:
             instructions = INSTRUCTIONS

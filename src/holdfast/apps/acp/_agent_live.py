@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import Agent, Decision, PermissionRequest, RunResult
 from holdfast.agent._results import plain_result
 from holdfast.agent._talk import is_child
 from holdfast.apps.acp._agent_desk import Desk
 from holdfast.apps.acp._agent_kit import Kit, window_of
 from holdfast.apps.acp._agent_modes import AUTO, MODES, OPTIONS, READ_ONLY
-from holdfast.apps.acp._agent_tools import ToolBox
 from holdfast.apps.acp._frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from holdfast.apps.acp._recording_values import clean
 from holdfast.apps.acp._replaying_words import (
@@ -27,6 +25,11 @@ from holdfast.errors import Forbidden, HoldfastError, TooManyIterations
 from holdfast.library import Holdfast
 from holdfast.model import Event
 from holdfast.session import Session, resolve_blobs
+
+# The model's engine is slow to load, and an editor waits for its first answer: see `_make_agent`.
+if TYPE_CHECKING:
+    from holdfast.agent import Agent, Decision, PermissionRequest, RunResult
+    from holdfast.apps.acp._agent_tools import ToolBox
 
 __all__ = ["Live"]
 
@@ -53,12 +56,7 @@ class Live:
         self.mode = kit.mode
         self.is_closing = False
         self._agent: Agent | None = None
-        self._box = ToolBox(
-            desk,
-            check=self._check_may_change,
-            show_diff=self._show_diff,
-            show_terminal=self._show_terminal,
-        )
+        self._box: ToolBox | None = None
         self._work: asyncio.Task[dict[str, Any]] | None = None
         self._stopping = False
         self._pending: set[str] = set()
@@ -128,9 +126,7 @@ class Live:
 
     async def _turn(self, prompt: str | list[dict[str, Any]] | None) -> dict[str, Any]:
         if self._agent is None:
-            self._agent = await asyncio.to_thread(
-                self.kit.agent, self._hf, self.session, self._box.tools, self._permit
-            )
+            self._agent = await asyncio.to_thread(self._make_agent)
         try:
             async with self._agent.run_stream(prompt, session=self.session) as stream:
                 async for _ in stream:
@@ -138,6 +134,17 @@ class Live:
         except TooManyIterations:
             return {"stopReason": "max_turn_requests"}
         return _end_of(stream.result)
+
+    def _make_agent(self) -> Agent:
+        from holdfast.apps.acp._agent_tools import ToolBox
+
+        self._box = ToolBox(
+            self.desk,
+            check=self._check_may_change,
+            show_diff=self._show_diff,
+            show_terminal=self._show_terminal,
+        )
+        return self.kit.agent(self._hf, self.session, self._box.tools, self._permit)
 
     async def _settle(self) -> None:
         """See to it that everything of a turn has been shown before its end is."""
@@ -171,6 +178,8 @@ class Live:
             raise Forbidden("the session is in the mode read-only", remedy="Only read.")
 
     async def _permit(self, request: PermissionRequest) -> Decision:
+        from holdfast.agent import Decision
+
         if self.mode == AUTO:
             return Decision(allow=True, approved_by="mode auto")
         if self.mode == READ_ONLY:
@@ -179,7 +188,7 @@ class Live:
             )
         call = self._call(request.call_id, request.tool, plain_result(request.args))
         call |= {"status": "pending"}
-        shown = await self._box.preview(request.tool, request.args)
+        shown = [] if self._box is None else await self._box.preview(request.tool, request.args)
         call |= {"content": shown} if shown else {}
         options = [{"optionId": id, "name": OPTIONS[id][0], "kind": id} for id in OPTIONS]
         params = {"toolCall": call, "options": options}
@@ -195,6 +204,8 @@ class Live:
         return self._decision(request.tool, answer.get("outcome"))
 
     def _decision(self, tool: str, outcome: Any) -> Decision:
+        from holdfast.agent import Decision
+
         outcome = outcome if isinstance(outcome, dict) else {}
         if outcome.get("outcome") == "cancelled":
             self.session.append("permission", {"tool": tool, "decision": "cancelled"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import click
 
 from holdfast.apps.cli._app import App
@@ -12,6 +14,7 @@ from holdfast.apps.cli._talk_options import needs_agent
 __all__ = ["command"]
 
 _AGENT = "assistant"
+_ENGINE = "pydantic_ai"
 
 
 @click.command(
@@ -43,6 +46,8 @@ def command(app: App, *, model: str | None, agent: str | None, mode: str) -> int
     editor, as far as that offers it. The model: as for `holdfast chat`.
     """
     with needs_agent():
+        if find_spec(_ENGINE) is None:  # it is loaded with the first prompt, which is too late
+            raise ModuleNotFoundError(name=_ENGINE)
         from holdfast._config import configuration
         from holdfast.agent._local import CONTEXT_TOKENS
         from holdfast.agent._models import choose_model
