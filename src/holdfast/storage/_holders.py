@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.errors import Fenced, Locked
+from holdfast.errors import Fenced, Locked, StoreError
 from holdfast.storage._worker import Worker
 from holdfast.storage.base import Lease
-from holdfast.storage.disk import Disk, is_running
+from holdfast.storage.disk import Disk, forks, is_running
 
-__all__ = ["Holder", "Renewer", "locked", "stale", "this_holder"]
+__all__ = ["Holder", "RenewedLease", "Renewer", "locked", "stale", "this_holder"]
 
 _RENEWALS_PER_TERM = 3
 
@@ -154,3 +156,38 @@ class Renewer(Worker):
                 if left <= 0:
                     return True
                 self._condition.wait(left)
+
+
+class RenewedLease(Lease):
+    """A lease that its store's renewer keeps for as long as it is held."""
+
+    def __init__(self, renewer: Renewer, key: str) -> None:
+        self._renewer = renewer
+        self._key = key
+        self._holder: Holder | None = None
+        self._epoch = 0
+        self._forks = forks.count
+
+    def release(self) -> None:
+        """Give it back; nothing happens if another one has it by now."""
+        was_held, self._holder = self._is_held, None
+        if was_held:
+            self._renewer.let_go(self)
+            with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
+                self._give_back()
+
+    @property
+    def _is_held(self) -> bool:
+        # In a forked child it is the parent's, which goes on writing.
+        return self._holder is not None and self._forks == forks.count
+
+    def _hold(self, holder: Holder, epoch: int, ttl_ms: int) -> int:
+        """Note that it was taken, and have it renewed; the epoch."""
+        self._holder, self._epoch, self._forks = holder, epoch, forks.count
+        if ttl_ms > 0:
+            self._renewer.keep(self, self._key, epoch, ttl_ms)
+        return epoch
+
+    @abstractmethod
+    def _give_back(self) -> None:
+        """Say in the store that nobody has it, if it is still this one's."""

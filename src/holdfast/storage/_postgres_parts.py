@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from holdfast.errors import Conflict, StoreError
-from holdfast.storage._holders import Holder, Renewer, stale, this_holder
+from holdfast.storage._holders import Holder, RenewedLease, Renewer, stale, this_holder
 from holdfast.storage._names import etag_of
 from holdfast.storage._piece_rows import read_rows
 from holdfast.storage._postgres_link import Link
@@ -26,8 +25,7 @@ from holdfast.storage._postgres_rows import (
     write_pieces,
 )
 from holdfast.storage._sending import Packet, Sender, SendingLog, joined
-from holdfast.storage.base import Documents, Lease, check_document_name
-from holdfast.storage.disk import forks
+from holdfast.storage.base import Documents, check_document_name
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -259,29 +257,22 @@ class PostgresDocuments(Documents):
         return bool(done != "DELETE 0")
 
 
-class PostgresLease(Lease):
+class PostgresLease(RenewedLease):
     """The holder in the key's head, by the server's clock."""
 
     def __init__(self, link: Link, renewer: Renewer, key: str) -> None:
+        super().__init__(renewer, key)
         self._link = link
-        self._renewer = renewer
-        self._key = key
-        self._holder: Holder | None = None
-        self._forks = forks.count
-        self._epoch = 0
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
         """Take it, also from a holder whose time ran out or whose process here is gone."""
-        if self._holder is not None and self._forks == forks.count:
+        if self._is_held:
             self.renew(ttl_ms)
             return self._epoch
         # A mark of its own, so that a second try knows what the first one did.
         holder = this_holder(f"{owner[:60]} {uuid4().hex}")
-        self._epoch = self._link.run(lambda connection: self._take(connection, holder, ttl_ms))
-        self._holder, self._forks = holder, forks.count
-        if ttl_ms > 0:
-            self._renewer.keep(self, self._key, self._epoch, ttl_ms)
-        return self._epoch
+        epoch = self._link.run(lambda connection: self._take(connection, holder, ttl_ms))
+        return self._hold(holder, epoch, ttl_ms)
 
     def renew(self, ttl_ms: int) -> None:
         """Put off its end."""
@@ -289,22 +280,14 @@ class PostgresLease(Lease):
         if lost:
             raise stale(self._key)
 
-    def release(self) -> None:
-        """Give it back; nothing happens if another one has it by now."""
-        held, self._holder = self._holder, None
-        # In a forked child it is the parent's, which goes on writing.
-        if held is None or self._forks != forks.count:
-            return
-        self._renewer.let_go(self)
-        with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
-            self._link.run(self._give_back)
-
-    async def _give_back(self, connection: Connection) -> None:
-        await connection.execute(
-            "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
-            " AND h.epoch = $2",
-            self._key,
-            self._epoch,
+    def _give_back(self) -> None:
+        self._link.run(
+            lambda connection: connection.execute(
+                "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
+                " AND h.epoch = $2",
+                self._key,
+                self._epoch,
+            )
         )
 
     async def _take(self, connection: Connection, holder: Holder, ttl_ms: int) -> int:

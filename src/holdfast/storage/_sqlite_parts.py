@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Conflict, StoreError
-from holdfast.storage._holders import Holder, Renewer, stale, this_holder
+from holdfast.errors import Conflict
+from holdfast.storage._holders import Holder, RenewedLease, Renewer, stale, this_holder
 from holdfast.storage._names import etag_of
 from holdfast.storage._piece_rows import read_rows
 from holdfast.storage._sqlite_rows import (
@@ -28,8 +27,7 @@ from holdfast.storage._sqlite_rows import (
     repack,
 )
 from holdfast.storage._sqlite_shared import SharedDatabase
-from holdfast.storage.base import Documents, Lease, Log, check_document_name
-from holdfast.storage.disk import forks
+from holdfast.storage.base import Documents, Log, check_document_name
 
 if TYPE_CHECKING:
     from holdfast.storage._sqlite import Connection
@@ -242,30 +240,21 @@ class SQLiteDocuments(Documents):
         return gone
 
 
-class SQLiteLease(Lease):
+class SQLiteLease(RenewedLease):
     """The holder in the key's row. It runs out when nobody renews it, or with its process."""
 
     def __init__(self, database: SharedDatabase, renewer: Renewer, key: str) -> None:
+        super().__init__(renewer, key)
         self._database = database
-        self._renewer = renewer
-        self._key = key
-        self._holder: Holder | None = None
-        self._forks = forks.count
-        self._epoch = 0
 
     def acquire(self, owner: str, ttl_ms: int) -> int:
         """Take it, also from a holder whose time ran out or whose process is gone."""
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection) -> tuple[Holder, int]:
             id = made_row(connection, self._key)
             row = key_row(connection, self._key)
             assert row is not None
-            mine = (
-                self._holder is not None
-                and self._forks == forks.count
-                and row.epoch == self._epoch
-                and bool(row.holder)
-            )
+            mine = self._is_held and row.epoch == self._epoch and bool(row.holder)
             if not mine:
                 check_free(connection, self._key)
             holder = self._holder if mine and self._holder else this_holder(owner)
@@ -274,14 +263,11 @@ class SQLiteLease(Lease):
                 "UPDATE keys SET epoch = ?, holder = ?, expires = ? WHERE id = ?",
                 (epoch, holder.to_bytes(), now_ms() + ttl_ms, id),
             )
-            self._holder, self._forks = holder, forks.count
-            return epoch
+            return holder, epoch
 
         # By its key: a flush then covers what a writer that is gone had not synced.
-        self._epoch = self._database.write(work, self._key)
-        if ttl_ms > 0:
-            self._renewer.keep(self, self._key, self._epoch, ttl_ms)
-        return self._epoch
+        holder, epoch = self._database.write(work, self._key)
+        return self._hold(holder, epoch, ttl_ms)
 
     def renew(self, ttl_ms: int) -> None:
         """Put off its end."""
@@ -296,19 +282,11 @@ class SQLiteLease(Lease):
         if self._holder is None or not self._database.write(work):
             raise stale(self._key)
 
-    def release(self) -> None:
-        """Give it back; nothing happens if another one has it by now."""
-        held, self._holder = self._holder, None
-        # In a forked child it is the parent's, which goes on writing.
-        if held is None or self._forks != forks.count:
-            return
-        self._renewer.let_go(self)
-
+    def _give_back(self) -> None:
         def work(connection: Connection) -> None:
             connection.execute(
                 "UPDATE keys SET holder = NULL WHERE key = ? AND epoch = ?",
                 (self._key, self._epoch),
             )
 
-        with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
-            self._database.write(work)
+        self._database.write(work)
