@@ -14,6 +14,7 @@ from holdfast.apps.acp._replaying import replay
 from holdfast.errors import InvalidData
 from holdfast.model import Event, Limits
 from holdfast.replay import PROVIDERS, recover, validate
+from holdfast.session import resolve_blobs
 
 
 def update(**members):
@@ -262,3 +263,29 @@ def is_text(update, kind):
         and content.get("type") == "text"
         and isinstance(content.get("text"), str)
     )
+
+
+def test_big_frames_are_told_again_whole():
+    """Payloads that are kept beside the log come back into the frames they came in."""
+    big = "x" * 300_000
+    noted = {"type": "text", "text": "n", "annotations": {"_meta": {"$blob": big}}}
+    link = {"type": "resource", "resource": {"uri": "file:///a", "text": big}}
+    output = update(sessionUpdate="tool_call_update", toolCallId="c", rawOutput=big)
+    frames = [
+        update(sessionUpdate="tool_call", toolCallId="c", title="T", status="in_progress"),
+        output,
+        update(sessionUpdate="tool_call_update", toolCallId="c", status="failed", rawOutput=big),
+        update(sessionUpdate="agent_message_chunk", content=noted),
+        chunk(big, messageId="m"),
+    ]
+    with Holdfast("memory:") as hf, hf.session() as session:
+        notes = Notes(next_seq=lambda: session.seq + 1)
+        session.extend(notes.client(prompt("see", link)).events)
+        for frame in frames:
+            session.extend(notes.agent(frame).events)
+        documents = hf.store.documents(session.key)
+        events = list(resolve_blobs(session.events(), documents))
+        told = [json.loads(line)["params"]["update"] for line in replay(events, "ours")]
+    assert [one["content"] for one in told[:2]] == [{"type": "text", "text": "see"}, link]
+    assert told[2:6] == [frame["params"]["update"] for frame in frames[:4]]
+    assert "".join(one["content"]["text"] for one in told[6:]) == big

@@ -76,7 +76,10 @@ def plain(event: Event) -> dict[str, Any]:
 def decode_delta(event: Event) -> DeltaData:
     """A piece of text; members of other types than usual count as missing."""
     try:
-        return _decode_delta(event.raw)
+        found = _decode_delta(event.raw)
+        if found.raw and _ESCAPED in bytes(found.raw):
+            found.raw = msgspec.Raw(_encode(plain(event).get("raw")))
+        return found
     except msgspec.ValidationError:
         data = plain(event)
         texts = {key: each for key, each in data.items() if isinstance(each, str)}
