@@ -116,14 +116,16 @@ async def test_a_cancelled_turn_says_so_and_keeps_its_words(serve, hf, tmp_path)
     assert "Once upon a time" in told
 
 
-async def test_a_cancel_right_behind_its_prompt_counts(serve, tmp_path):
-    """Sent in one breath, the second stops the first."""
+async def test_a_cancel_right_behind_its_prompt_counts(serve, hf, tmp_path):
+    """Sent in one breath, the second stops the first, and what the user said is kept."""
     editor = await serve(("a", asyncio.Event(), "b"))
     id = await editor.new(tmp_path)
     turn = asyncio.ensure_future(editor.prompt(id, "go"))
     await asyncio.sleep(0)
     editor.peer.notify("session/cancel", {"sessionId": id})
     assert (await turn)["stopReason"] == "cancelled"
+    assert [e.data["content"] for e in hf.events(id, types=("user",))] == ["go"]
+    assert [e.data["reason"] for e in hf.events(id, types=("turn_end",))] == ["cancelled"]
 
 
 async def test_a_second_prompt_is_refused_while_one_runs(serve, tmp_path):
@@ -223,8 +225,8 @@ async def test_a_run_that_never_ends_stops_with_its_reason(serve, tmp_path, monk
     assert answer["stopReason"] == "max_turn_requests"
 
 
-async def test_a_model_that_cannot_be_had_is_told_with_the_prompt(serve, tmp_path):
-    """Sessions are opened and listed without it; a prompt says what is missing, and what to do."""
+async def test_a_model_that_cannot_be_had_is_told_with_the_prompt(serve, hf, tmp_path):
+    """Sessions are opened and listed without it; a prompt is kept, and says what is missing."""
 
     def missing():
         raise UsageError("the model needs an API key", remedy="Set ANTHROPIC_API_KEY.")
@@ -237,3 +239,4 @@ async def test_a_model_that_cannot_be_had_is_told_with_the_prompt(serve, tmp_pat
     )
     assert error.message == "the model needs an API key. Set ANTHROPIC_API_KEY."
     assert len((await editor.call("session/list"))["sessions"]) == 1
+    assert [e.data["content"] for e in hf.events(id, types=("user",))] == ["x"]

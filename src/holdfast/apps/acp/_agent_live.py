@@ -81,20 +81,41 @@ class Live:
     # -- turns -------------------------------------------------------------------------------
 
     async def answer(self, prompt: str | list[dict[str, Any]] | None) -> dict[str, Any]:
-        """Answer a prompt, or go on with what was interrupted; how the turn ended."""
-        return await self.occupy(self._turn(prompt))
+        """Answer a prompt, or go on with what was interrupted; how the turn ended.
+
+        Raises RpcError while another is answered, and what ends the turn.
+        """
+        self._check_free()
+        before, reason = self.session.seq, "failed"
+        try:
+            ended = await self.occupy(self._turn(prompt))
+            reason = str(ended["stopReason"])
+            return ended
+        except asyncio.CancelledError:
+            reason = "cancelled"
+            raise
+        finally:
+            if prompt is not None and self.session.seq == before:
+                self._keep(prompt, reason)
+
+    def _keep(self, prompt: str | list[dict[str, Any]], reason: str) -> None:
+        """Record a prompt that nothing was done about: stopped at once, or there is no model."""
+        said = {"role": "user", "content": prompt}
+        with contextlib.suppress(HoldfastError):  # it may be what cannot be recorded
+            self.session.extend(
+                [("turn_start", {}), ("user", said), ("turn_end", {"reason": reason})]
+            )
 
     async def occupy(self, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
         """Do something that only one can do at a time. Raises RpcError while another is at it.
 
         What is stopped by ``cancel`` gives the stop reason "cancelled".
         """
-        if self._work is not None:
-            work.close()
-            raise RpcError(
-                INVALID_REQUEST,
-                f"session {self.id} is answering a prompt already; wait for it, or cancel it",
-            )
+        try:
+            self._check_free()
+        except RpcError:
+            work.close()  # it will not be awaited
+            raise
         self._stopping = False
         self._work = asyncio.ensure_future(work)
         try:
@@ -106,6 +127,13 @@ class Live:
         finally:
             self._work = None
             await self._settle()
+
+    def _check_free(self) -> None:
+        if self._work is not None:
+            raise RpcError(
+                INVALID_REQUEST,
+                f"session {self.id} is answering a prompt already; wait for it, or cancel it",
+            )
 
     def cancel(self) -> None:
         """Stop what is under way; it is on record then that it was stopped."""

@@ -205,7 +205,7 @@ class AgentServer:
         owner = self._kit.agent_id
         if session_id is not None:
             check_id(session_id)
-            owner = self._hf.state(session_id).agent_id or owner
+            owner = self._hf.info(session_id).agent_id or owner
         home = AgentHome(self._hf, owner, AGENT_TYPE)
         return home.open_session(session_id, resume="auto" if session_id is None else "always")
 
