@@ -289,3 +289,36 @@ def test_big_frames_are_told_again_whole():
     assert [one["content"] for one in told[:2]] == [{"type": "text", "text": "see"}, link]
     assert told[2:6] == [frame["params"]["update"] for frame in frames[:4]]
     assert "".join(one["content"]["text"] for one in told[6:]) == big
+
+
+def test_a_long_log_is_told_in_order():
+    """However many lines there are, none is lost or moved on the way."""
+    frames = [
+        update(sessionUpdate="tool_call_update", toolCallId="c", title=str(number))
+        for number in range(300)
+    ]
+    log = [("frame", {"direction": "agent", "frame": frame}) for frame in frames]
+    events = [Event.make(type, data, seq=seq) for seq, (type, data) in enumerate(log)]
+    lines = [json.loads(line) for line in replay(events, "ours", close_open=False)]
+    assert [line["params"]["update"]["title"] for line in lines] == [str(n) for n in range(300)]
+
+
+def test_events_that_are_no_objects_are_passed_over():
+    """A damaged or foreign log may hold anything as data; the rest is told."""
+    types = ["agent_start", "delegation", "user", "assistant", "delta", "frame", "tool_call"]
+    events = [Event(type, seq, raw=b"[1]") for seq, type in enumerate(types)]
+    final = Event.make("assistant", {"content": "end", "messageId": "m"}, seq=9)
+    [line] = [json.loads(line) for line in replay([*events, final], "ours")]
+    assert line["params"]["update"] == chunk("end", messageId="m")["params"]["update"]
+
+
+def test_a_huge_answer_to_a_question_is_kept_beside_the_decision():
+    """What is kept whole in memory stays small; the frame is recorded all the same."""
+    request = {"id": 1, "method": "session/request_permission", "params": {}}
+    outcome = {"outcome": "selected", "optionId": "allow"}
+    answer = {"id": 1, "result": {"outcome": outcome, "_meta": "x" * 100_000}}
+    taken = Notes(next_seq=lambda: 0).answer(request, answer, "client")
+    assert taken.events == [
+        ("permission", {"tool": "tool", "decision": "allow", "scope": "once", "option": "allow"}),
+        ("frame", {"direction": "client", "frame": answer}),
+    ]
