@@ -14,7 +14,7 @@ from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_requests import Requests
 from holdfast.apps.acp._frames import Frame, RpcError
 from holdfast.apps.acp._pipes import AgentProcess
-from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
+from holdfast.apps.acp._proxy_agent import AgentLink
 from holdfast.apps.acp._proxy_channel import Channel
 from holdfast.apps.acp._recording import mask_servers
 from holdfast.apps.acp._telling import transcript_note
@@ -110,7 +110,7 @@ class Attaching:
             raise AgentError("the agent did not answer in time") from error
 
     def _failed(self, error: RpcError) -> AgentError:
-        if not isinstance(error, AgentGone):
+        if self._link.alive:  # a death counts by itself
             self.breaker.failed()
         remedy = "The session is intact; ask again to start the agent once more."
         if self.breaker.wait_s:
