@@ -19,6 +19,9 @@ from holdfast.session import Session, Timers, resolve_blobs
 __all__ = ["SnapshotStats", "SnapshotStore", "Snapshotter"]
 
 
+Draft = Event | tuple[str, dict[str, Any]]
+
+
 class SnapshotStore:
     """Sessions as single values. What is saved becomes events; what is loaded is folded from them.
 
@@ -73,7 +76,7 @@ def view_of(library: Holdfast, session: Session) -> SessionSnapshot:
     return fold_snapshot(session.id, fold(events), events)
 
 
-def _missing(known: SessionSnapshot, wanted: SessionSnapshot) -> list[tuple[str, dict[str, Any]]]:
+def _missing(known: SessionSnapshot, wanted: SessionSnapshot) -> list[Draft]:
     """What has to be recorded so that the log says what the snapshot says."""
     said = [_key(message) for message in known.messages]
     told = [_key(message) for message in wanted.messages]
@@ -83,20 +86,20 @@ def _missing(known: SessionSnapshot, wanted: SessionSnapshot) -> list[tuple[str,
             remedy="Load it again, or save it under another id.",
             session_id=wanted.session_id,
         )
-    drafts: list[tuple[str, dict[str, Any]]] = []
+    drafts: list[Draft] = []
     if wanted.config and wanted.config != known.config:
         drafts.append(("config", wanted.config))
     if wanted.metadata and wanted.metadata != known.metadata:
         drafts.append(("metadata", wanted.metadata))
     if wanted.acp_session_id and wanted.acp_session_id != known.acp_session_id:
         drafts.append(("link", {"kind": "acp", "id": wanted.acp_session_id}))
-    drafts += [_draft(message) for message in wanted.messages[len(said) :]]
+    drafts += [_event(message) for message in wanted.messages[len(said) :]]
     if wanted.current_task != known.current_task:
         drafts.append(("task", {"task": wanted.current_task}))
     return drafts + _used(known, wanted)
 
 
-def _used(known: SessionSnapshot, wanted: SessionSnapshot) -> list[tuple[str, dict[str, Any]]]:
+def _used(known: SessionSnapshot, wanted: SessionSnapshot) -> list[Draft]:
     more = {
         "input_tokens": wanted.metrics.tokens_in - known.metrics.tokens_in,
         "output_tokens": wanted.metrics.tokens_out - known.metrics.tokens_out,
@@ -110,10 +113,12 @@ def _key(message: SnapshotMessage) -> tuple[str, bytes]:
     return message.role, msgspec.json.encode(message.content)
 
 
-def _draft(message: SnapshotMessage) -> tuple[str, dict[str, Any]]:
+def _event(message: SnapshotMessage) -> Event:
+    """A message as it was said, and when."""
     if message.role not in ("user", "assistant"):
         raise UsageError(f"{message.role!r} is no role of a message: user or assistant")
-    return message.role, {"role": message.role, "content": message.content}
+    data = {"role": message.role, "content": message.content}
+    return Event.make(message.role, data, timestamp=message.timestamp)
 
 
 class SnapshotStats(msgspec.Struct):

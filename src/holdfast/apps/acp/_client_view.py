@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import Damaged, TooNew
+from holdfast.errors import Damaged, DataError, TooNew
 from holdfast.model import Event
 from holdfast.replay import State
 
@@ -85,7 +85,9 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
             raise _damaged("it is no object")
         try:
             return msgspec.convert(_migrated(document), cls)
-        except (ValueError, TypeError) as error:
+        except DataError:
+            raise
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise _damaged(str(error)) from error
 
 
