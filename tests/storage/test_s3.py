@@ -72,6 +72,18 @@ def content(store, key=KEY):
     return b"".join(store.log(key).read())
 
 
+def test_what_a_writer_knew_is_forgotten_with_its_lease(stores):
+    """A process that writes one session after the other does not remember their objects."""
+    one, _ = stores
+    for number in range(3):
+        key = f"sessions/{number}"
+        _, _, lease = written(one, b"1\n", key=key)
+        assert list(one._writing) == [key]
+        lease.release()
+    assert one._writing == {}
+    assert content(one, "sessions/2") == b"1\n"
+
+
 def just_before(store, call, needle, action):
     """Do something once, right before a call for such a path leaves this store."""
     real = getattr(store.objects, call)

@@ -23,7 +23,7 @@ from holdfast.errors import (
     TooNew,
     UsageError,
 )
-from holdfast.storage import Disk, open_store
+from holdfast.storage import Disk, _sqlite_shared, open_store
 from holdfast.storage._sqlite_shared import SharedDatabase
 from holdfast.storage.sqlite import SQLiteStore
 
@@ -420,6 +420,7 @@ def test_a_forked_child_can_sync_while_its_parent_does(path):
     """The child does not wait for a lock that a thread of its parent had."""
     program = f"""
 import os
+from holdfast.storage import _sqlite_shared
 from holdfast.storage.sqlite import SQLiteStore
 store = SQLiteStore({path!r})
 log, epoch = store.log("sessions/a"), store.lease("sessions/a").acquire("me", 60_000)
@@ -467,6 +468,27 @@ def test_sessions_that_go_on_meanwhile_cause_no_sync_of_their_own(path):
     for thread in threads:
         thread.join()
     assert disk.syncs / (64 * rounds) <= 0.1
+    store.close()
+
+
+def test_what_is_known_of_many_sessions_is_forgotten_once_it_is_safe(path, monkeypatch):
+    """A process that writes one session after the other does not remember them all."""
+    monkeypatch.setattr(_sqlite_shared, "_KEYS_KEPT_MAX", 4)
+    store = SQLiteStore(path)
+    disk = store.database._disk = CountingDisk()
+    logs = {}
+    for number in range(20):
+        key = f"sessions/s{number}"
+        epoch = store.lease(key).acquire("me", 0)
+        logs[key] = store.log(key)
+        logs[key].append(b"1\n", 0, 1, epoch)
+        if number % 5:  # the others wait for whoever syncs them later
+            logs[key].sync()
+    assert len(store.database._last) < 10
+    logs["sessions/s19"].append(b"2\n", 1, 1, epoch)
+    before = disk.syncs
+    logs["sessions/s0"].sync()  # it is not known any more
+    assert disk.syncs == before + 1
     store.close()
 
 

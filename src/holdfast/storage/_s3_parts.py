@@ -270,6 +270,7 @@ class ObjectLease(Lease):
         if mine is None or self._forks != forks.count:
             return
         self._store.renewer.let_go(self)
+        self._store.forget_writing(self._key)
         objects = self._store.objects
         with contextlib.suppress(HoldfastError):  # out of reach, it runs out by itself
             for _ in range(_TRIES):

@@ -29,6 +29,7 @@ T = TypeVar("T")
 _APPLICATION_ID = 0x486F6C64  # "Hold"
 _IDENTITY_BYTES = 16
 _CHECKPOINT_BYTES = 4 << 20
+_KEYS_KEPT_MAX = 10_000
 
 
 class SharedDatabase:
@@ -83,6 +84,10 @@ class SharedDatabase:
                 raise
             self._written += 1
             self._last[key] = self._written
+            if len(self._last) > _KEYS_KEPT_MAX:
+                # A key that is not known is synced with all others: never too little.
+                done = self._synced
+                self._last = {one: last for one, last in self._last.items() if last > done}
         return result
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
