@@ -143,3 +143,18 @@ def test_a_missing_extra_tells_how_to_get_it(monkeypatch):
     assert not made_up.installed
     assert made_up.missing == ("no-such-package-anywhere",)
     assert made_up.install == "pip install 'holdfast[made-up]'"
+
+
+def test_what_would_make_searches_faster_is_told(run, trip, monkeypatch):
+    """A database without pg_trgm works, and the doctor says what would help."""
+    from holdfast.catalog._catalog import Health
+    from holdfast.catalog._postgres_index import _NO_TRIGRAMS
+    from holdfast.library import Holdfast
+
+    health = Health("PostgreSQL, schema holdfast", 1, 0, _NO_TRIGRAMS)
+    monkeypatch.setattr(Holdfast, "catalog_health", lambda _: health)
+    outcome = run("doctor", "--json")
+    assert outcome.code == 0
+    found = checks(outcome)["catalogue"]
+    assert found["state"] == "warning"
+    assert "CREATE EXTENSION pg_trgm" in found["finding"]

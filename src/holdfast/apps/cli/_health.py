@@ -142,6 +142,8 @@ def _check_catalogue(library: Holdfast) -> Check:
             "Lists and searches are right, and slower. Mend the rights, or close what locks it.",
         )
     where = "in memory" if health.place is None else os.path.basename(health.place)
+    if health.trouble and not health.mended and health.place is not None:
+        return Check("catalogue", WARNING, f"{known}, {where}; {health.trouble}")
     mended = ", made anew just now" if health.mended else ""
     return Check("catalogue", GOOD, f"{known}, {where}{mended}")
 
