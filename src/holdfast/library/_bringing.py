@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import TooLarge
 from holdfast.formats import Draft, Foreign, fit_drafts, fit_value, session_id_of
-from holdfast.library._import_report import ImportedSession
+from holdfast.library._import_report import ImportedSession, Outcome
 from holdfast.library._revising import returns, revisions
 from holdfast.model import VERSION
 from holdfast.session import Draft as EventDraft
@@ -78,7 +78,7 @@ def bring(
         fresh = [draft for draft in drafts if draft.key not in known.keys]
         fresh = [*revisions(drafts, known, library.events, id), *fresh]
         fresh += returns(drafts, known, library.events, id)
-    outcome = "imported" if known is None else "updated" if fresh else "unchanged"
+    outcome: Outcome = "imported" if known is None else "updated" if fresh else "unchanged"
     if fresh and not dry_run:
         _fit_size(library, fresh, foreign)
         _record(library, id, [_imported(foreign, origin), *fresh], foreign, origin)
@@ -86,7 +86,7 @@ def bring(
         session_id=id,
         tool=foreign.tool,
         foreign_id=fit_value(foreign.foreign_id),
-        outcome=outcome,  # type: ignore[arg-type]
+        outcome=outcome,
         source=origin.name,
         title=fit_value(foreign.title),
         events=len(fresh),

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["ImportReport", "ImportedSession", "Skipped"]
+__all__ = ["ImportReport", "ImportedSession", "Outcome", "Skipped"]
 
 Outcome = Literal["imported", "updated", "unchanged", "failed"]
 

@@ -114,7 +114,7 @@ class ImportRun:
                     session_id=one.session_id,
                     tool="holdfast",
                     foreign_id=one.session_id,
-                    outcome=one.outcome,  # type: ignore[arg-type]
+                    outcome=one.outcome,
                     source=source.name,
                     events=one.events,
                     problems=one.problems,

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from holdfast.errors import Damaged, InvalidData
 from holdfast.library._ground import LEASE_MS, session_key
+from holdfast.library._import_report import Outcome
 from holdfast.model import Event, LineReader, is_id
 from holdfast.replay import Fold, check_format
 from holdfast.session import Snapshots
@@ -31,7 +32,7 @@ class Unpacked(NamedTuple):
     """A session of a bundle: under which id it is here now, what became of it, and what not."""
 
     session_id: str
-    outcome: str
+    outcome: Outcome
     """imported, updated or unchanged."""
     events: int
     problems: tuple[str, ...] = ()
@@ -130,7 +131,7 @@ def _bring(library: Holdfast, session: _Checked, *, dry_run: bool) -> Unpacked:
     id, begun = _place(store, session)
     if begun == len(session.log) or begun < 0:
         return Unpacked(id, "unchanged", 0, tuple(session.problems))
-    outcome = "updated" if begun else "imported"
+    outcome: Outcome = "updated" if begun else "imported"
     if not dry_run:
         _write(store, id, session, begun)
         if session.approves:
