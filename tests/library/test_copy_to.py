@@ -110,6 +110,18 @@ def test_another_session_of_the_same_id_is_left_alone(hf, target):
     assert lines(target, "small") == before
 
 
+def test_a_session_that_went_on_over_there_is_left_alone(hf, target):
+    """What was added over there is not taken for another session, and stays."""
+    hf.copy_to(target)
+    with target.session("small") as s:
+        s.user("further")
+    before = lines(target, "small")
+    done = hf.copy_to(target)
+    assert list(done.failed) == ["small"]
+    assert "went on" in done.failed["small"]
+    assert lines(target, "small") == before
+
+
 def remembered(library, agent_id="bot"):
     with library.session("looking", agent_id=agent_id) as s:
         return s.memory.get("prefs")

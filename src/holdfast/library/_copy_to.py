@@ -147,9 +147,12 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
 
 def _compared(key: str, log: Log, other: Log) -> int:
     """How much of a session is in the other store already. Raises Conflict if it differs."""
-    there = other.size()
-    if there > _whole_size(log) or _checksum(log, there) != _checksum(other, there):
+    here, there = _whole_size(log), other.size()
+    common = min(here, there)
+    if _checksum(log, common) != _checksum(other, common):
         raise Conflict(f"{key.rpartition('/')[2]} is another session in the other store")
+    if there > here:
+        raise Conflict(f"{key.rpartition('/')[2]} went on in the other store")
     return there
 
 
