@@ -86,6 +86,7 @@ async def test_nothing_outside_of_the_project_is_read(serve, hf, tmp_path, path,
 async def test_writing_asks_with_a_diff_and_goes_through_the_editor(serve, hf, tmp_path):
     """The user sees old and new text before and after, and the editor writes the file."""
     path = str(tmp_path / "a.txt")
+    (tmp_path / "a.txt").write_text("older")
     call = ("write_file", {"path": "a.txt", "content": "new\n"}, "call-w")
     editor = await serve([call], "Written.", lends=("read", "write"))
     editor.files[path] = "old\n"
@@ -107,11 +108,12 @@ async def test_writing_asks_with_a_diff_and_goes_through_the_editor(serve, hf, t
 
 
 async def test_a_new_file_has_no_old_text(serve, tmp_path):
-    """The diff of a file that was not there says so by leaving it out."""
+    """The diff of a file that was not there says so by leaving it out; nobody reads it in vain."""
     call = ("write_file", {"path": "b.txt", "content": "x"})
-    editor = await serve([call], "Written.", lends=("write",))
+    editor = await serve([call], "Written.", lends=("read", "write"))
     await editor.prompt(await editor.new(tmp_path), "write it")
-    [diff] = editor.requests[0]["toolCall"]["content"]
+    [asked] = editor.requests
+    [diff] = asked["toolCall"]["content"]
     assert "oldText" not in diff
     assert editor.files == {str(tmp_path / "b.txt"): "x"}
 
@@ -291,3 +293,44 @@ async def test_a_new_session_tells_its_modes(serve, tmp_path):
     made = await editor.call("session/new", cwd=str(tmp_path), mcpServers=[])
     assert made["modes"]["currentModeId"] == "read-only"
     assert [mode["id"] for mode in made["modes"]["availableModes"]] == ["ask", "read-only", "auto"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ((("read_file", {"path": "binary"}), ()), "not text"),
+        ((("read_file", {"path": "odd"}), ("read",)), "no text"),
+        ((("read_file", {"path": "huge"}), ("read",)), "more than"),
+        ((("read_file", {"path": "missing"}), ("read",)), "no such file"),
+        ((("run_command", {"command": "x", "timeout_s": 0}), ("terminal",)), "seconds"),
+        ((("run_command", {"command": "x", "directory": ".."}), ("terminal",)), "outside"),
+        (
+            ("edit_file", {"path": "missing", "old_text": "a", "new_text": "b"}),
+            ("write",),
+            "no file",
+        ),
+    ],
+)
+async def test_what_cannot_be_done_is_told_to_the_model(serve, hf, tmp_path, wish, says):
+    """The call fails with a reason, is shown as failed, and the turn goes on."""
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    call, lends = wish
+    editor = await serve([call], "I see.", lends=lends, mode="auto")
+    editor.files = {str(tmp_path / "odd"): 5, str(tmp_path / "huge"): "x" * 1_100_000}
+    id = await editor.new(tmp_path)
+    assert (await editor.prompt(id, "go"))["stopReason"] == "end_turn"
+    assert says in results(hf, id)[0]["message"]
+    shown = editor.of("tool_call_update")[-1]
+    assert shown["status"] == "failed"
+    assert says in shown["content"][0]["content"]["text"]
+
+
+async def test_an_editor_that_opens_no_terminal_is_told_on(serve, hf, tmp_path):
+    """An answer without a terminal is a failure of the call, and nothing else."""
+    editor = await serve(
+        [("run_command", {"command": "x"})], "So.", lends=("terminal",), mode="auto"
+    )
+    editor.peer._methods["terminal/create"] = editor._note({})
+    id = await editor.new(tmp_path)
+    assert (await editor.prompt(id, "go"))["stopReason"] == "end_turn"
+    assert "opened no terminal" in results(hf, id)[0]["message"]

@@ -89,15 +89,15 @@ async def test_a_context_of_unknown_size_is_not_told(serve, script, tmp_path):
 async def test_todos_are_shown_as_a_plan(serve, tmp_path):
     """The list that the agent writes is the editor's plan."""
     todos = [
-        {"content": "look", "status": "completed", "activeForm": "looking"},
+        {"content": "look", "status": "completed", "activeForm": "looking", "priority": "high"},
         {"content": "act", "status": "in_progress", "activeForm": "acting"},
     ]
     editor = await serve([("TodoWrite", {"todos": todos})], "Done.")
     await editor.prompt(await editor.new(tmp_path), "go")
     [plan] = editor.of("plan")
-    assert [(e["content"], e["status"]) for e in plan["entries"]] == [
-        ("look", "completed"),
-        ("act", "in_progress"),
+    assert [(e["content"], e["status"], e["priority"]) for e in plan["entries"]] == [
+        ("look", "completed", "high"),
+        ("act", "in_progress", "medium"),
     ]
 
 
@@ -240,3 +240,40 @@ async def test_a_model_that_cannot_be_had_is_told_with_the_prompt(serve, hf, tmp
     assert error.message == "the model needs an API key. Set ANTHROPIC_API_KEY."
     assert len((await editor.call("session/list"))["sessions"]) == 1
     assert [e.data["content"] for e in hf.events(id, types=("user",))] == ["x"]
+
+
+async def test_a_long_result_is_shown_whole(serve, hf, tmp_path):
+    """Also if it is kept beside the log."""
+    text = "x" * 300_000
+    (tmp_path / "long.txt").write_text(text)
+    editor = await serve([("read_file", {"path": "long.txt"})], "Long.")
+    id = await editor.new(tmp_path)
+    await editor.prompt(id, "read it")
+    assert any(b"$blob" in bytes(event.raw) for event in hf.events(id))
+    assert editor.of("tool_call_update")[-1]["content"][0]["content"]["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"{nonsense\n", -32700),
+        (b"[]\n", -32600),
+        (b'{"jsonrpc":"2.0","id":"q","method":"session/unheard"}\n', -32601),
+        (b'{"jsonrpc":"2.0","id":"q","method":"session/list","params":[1]}\n', -32602),
+    ],
+)
+async def test_malformed_frames_are_answered(serve, line, code):
+    """As JSON-RPC demands, and the next request is served."""
+    editor = await serve()
+    heard = asyncio.get_running_loop().create_future()
+
+    def note(way, frame):
+        if way == "in" and "error" in frame and not heard.done():
+            heard.set_result(frame["error"]["code"])
+
+    editor.peer._observer = note
+    editor.pipe.write(line)
+    assert await heard == code
+    editor.peer.notify("session/cancel", {"sessionId": ["no id"]})
+    editor.peer.notify("session/cancel", {"sessionId": "nobody"})
+    assert (await editor.call("session/list"))["sessions"] == []

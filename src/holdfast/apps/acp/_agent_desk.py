@@ -66,9 +66,10 @@ class Desk:
         return plain_text(content)
 
     async def read_if_there(self, given: str) -> str | None:
-        """The same; None if it cannot be read, for whatever reason."""
+        """The same; None if it is not there, or cannot be read, for whatever reason."""
         try:
-            return await self.read(given)
+            # Editors show their users what fails, so nothing is asked for that is not there.
+            return await self.read(given) if self._is_there(given) else None
         except (HoldfastError, RpcError):
             return None
 
@@ -136,6 +137,9 @@ class Desk:
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         answer = await self._peer.request(method, {"sessionId": self._session_id, **params})
         return answer if isinstance(answer, dict) else {}
+
+    def _is_there(self, given: str) -> bool:
+        return os.path.exists(self.path(given))
 
     def _relative(self, path: str) -> str:
         return os.path.relpath(path, self.root)

@@ -30,6 +30,7 @@ _KINDS = (
     ("think", ("think", "task", "plan", "todo", "agent")),
 )
 _STATUSES = frozenset({"pending", "in_progress", "completed"})
+_PRIORITIES = frozenset({"high", "medium", "low"})
 
 
 def content_updates(content: Any, kind: str) -> list[dict[str, Any]]:
@@ -132,6 +133,8 @@ def _result_part(part: Any) -> dict[str, Any]:
         if isinstance(part.get("path"), str) and isinstance(part.get("newText"), str):
             return {"type": "diff", **part}
         block = _as_block(part) if "type" in part else None
+        if part.get("error") is True and isinstance(part.get("message"), str):
+            block = _text(part["message"])  # how an agent of ours records what went wrong
         return {"type": "content", "content": block or _text(json.dumps(part, ensure_ascii=False))}
     return {"type": "content", "content": _text(part)}
 
@@ -142,7 +145,7 @@ def plan_update(data: dict[str, Any]) -> dict[str, Any]:
     entries = [
         {
             "content": str(todo.get("content", "")),
-            "priority": "medium",
+            "priority": rank if (rank := str(todo.get("priority"))) in _PRIORITIES else "medium",
             "status": status if (status := str(todo.get("status"))) in _STATUSES else "pending",
         }
         for todo in (todos if isinstance(todos, list) else ())
