@@ -304,11 +304,7 @@ async def test_a_new_session_tells_its_modes(serve, tmp_path):
         ((("read_file", {"path": "missing"}), ("read",)), "no such file"),
         ((("run_command", {"command": "x", "timeout_s": 0}), ("terminal",)), "seconds"),
         ((("run_command", {"command": "x", "directory": ".."}), ("terminal",)), "outside"),
-        (
-            ("edit_file", {"path": "missing", "old_text": "a", "new_text": "b"}),
-            ("write",),
-            "no file",
-        ),
+        ((("edit_file", {"path": "no", "old_text": "a", "new_text": "b"}), ("write",)), "no file"),
     ],
 )
 async def test_what_cannot_be_done_is_told_to_the_model(serve, hf, tmp_path, wish, says):
