@@ -19,6 +19,7 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -43,6 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--delay", type=float, default=0.05, help="seconds before a late replay")
     parser.add_argument("--noise", action="store_true", help="write what is no JSON, too")
     parser.add_argument("--usage", action="store_true", help="tell tokens with each answer")
+    parser.add_argument("--deaf", action="store_true", help="go on when asked to end")
     parser.add_argument("--nameless", action="store_true", help="give no agentInfo")
     return parser.parse_args()
 
@@ -72,8 +74,12 @@ class Scripted:
 
     def run(self) -> None:
         """Serve until the input ends."""
+        if self.wishes.deaf:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         while (frame := self.read()) is not None:
             self.handle(frame)
+        while self.wishes.deaf:
+            time.sleep(60)
 
     def read(self) -> dict[str, Any] | None:
         line = sys.stdin.readline()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -18,6 +19,14 @@ __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 
 _READ_BYTES = 256 * 1024
 _GRACE_S = 2.0
+# Some agents go on for ever when their input ends, and with them what they are doing. So a watch
+# in the agent's own process group, and nobody's child, waits for the end of a pipe of which only
+# this process has the other side; the agent takes the shell's place and knows nothing of it.
+_SHELL = "/bin/sh"
+_WATCH = (
+    "( ( trap '' TERM HUP INT; exec 3</dev/fd/{} || exit; read -r _ <&3; kill -TERM 0; sleep 2;"
+    ' kill -KILL 0 ) </dev/null >/dev/null 2>&1 & ); exec "$@"'
+)
 
 
 class Writer:
@@ -117,10 +126,14 @@ def _read_file(
 
 
 class AgentProcess:
-    """A running agent, in a process group of its own, since some start themselves again."""
+    """A running agent, in a process group of its own, since some start themselves again.
 
-    def __init__(self, process: asyncio.subprocess.Process, pipe: Pipe) -> None:
+    The whole group ends with this process, however that ends.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, pipe: Pipe, lifeline: int) -> None:
         self._process = process
+        self._lifeline: int | None = lifeline
         self.pipe = pipe
 
     @classmethod
@@ -133,25 +146,30 @@ class AgentProcess:
         line_bytes_max: int | None = None,
     ) -> AgentProcess:
         """Start a command; ``env`` is added to this process's own. Raises AgentError."""
+        watched, lifeline = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
-                *command,
+                *_watched(command, cwd, env, watched),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 cwd=cwd,
                 env={**os.environ, **env} if env else None,
                 limit=_READ_BYTES,
                 start_new_session=True,
+                pass_fds=(watched,),
             )
         except (OSError, ValueError) as error:
+            os.close(lifeline)
             raise AgentError(
                 f"the agent could not be started: {error}",
                 remedy=f"Check the command: {' '.join(command)}",
             ) from error
+        finally:
+            os.close(watched)
         reader, stdin = process.stdout, process.stdin
         if reader is None or stdin is None:  # pragma: no cover - both were asked for
             raise AgentError("the agent has no pipes")
-        return cls(process, Pipe(reader, Writer(stdin), line_bytes_max=line_bytes_max))
+        return cls(process, Pipe(reader, Writer(stdin), line_bytes_max=line_bytes_max), lifeline)
 
     @property
     def pid(self) -> int:
@@ -177,12 +195,30 @@ class AgentProcess:
             self._kill(signal_number)
         status = await self._process.wait()
         self._kill(signal.SIGKILL)  # what it left behind
+        self._let_go()
         return status
 
     def kill(self) -> None:
         """End it at once, with everything that it started."""
         self._kill(signal.SIGKILL)
 
+    def _let_go(self) -> None:
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
     def _kill(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+def _watched(
+    command: Sequence[str], cwd: str | None, env: Mapping[str, str] | None, watched: int
+) -> list[str]:
+    """The command with the watch; alone if it cannot be found, for the system to say why."""
+    path = {**os.environ, **(env or {})}.get("PATH")
+    name = command[0] if command else ""
+    place = os.path.join(cwd or "", name) if os.sep in name else name
+    if shutil.which(place, path=path) is None or not os.access(_SHELL, os.X_OK):
+        return list(command)
+    return [_SHELL, "-c", _WATCH.format(watched), "sh", *command]
