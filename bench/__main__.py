@@ -9,6 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from typing import Any
 
+from bench.acp import Loaded, Proxied
 from bench.branching import Archive, Fork
 from bench.catalogue import Feeding, Lists, Search
 from bench.child import SCRATCH
@@ -34,6 +35,8 @@ CASES = (
     Archive,
     SQLite,
     Postgres,
+    Proxied,
+    Loaded,
 )
 
 

@@ -1,0 +1,31 @@
+"""The least that can stand between an editor and an agent: every line is copied, one by one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import IO
+
+
+def copy(source: IO[bytes], target: IO[bytes]) -> None:
+    """Line by line, as they come."""
+    for line in source:
+        target.write(line)
+        target.flush()
+
+
+def main() -> None:
+    """Start the command that was given, and copy both ways."""
+    agent = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    back = threading.Thread(target=copy, args=(agent.stdout, sys.stdout.buffer))
+    back.start()
+    copy(sys.stdin.buffer, agent.stdin)
+    agent.stdin.close()
+    back.join()
+
+
+if __name__ == "__main__":
+    main()
