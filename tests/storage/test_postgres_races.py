@@ -342,3 +342,22 @@ def test_following_many_keys_keeps_no_ear_for_each_for_ever(store, monkeypatch):
         store.wait(key, 0.01)
     assert len(store._ears) == 3
     assert len(store.link._changed) == 3
+
+
+def test_a_short_log_of_many_pieces_is_read_with_one_question(store, monkeypatch):
+    """Who reads many sessions waits for few answers of the server."""
+    epoch = store.lease(KEY).acquire("me", 60_000)
+    log = store.log(KEY)
+    lines = [b"%d\n" % number for number in range(30)]
+    for number, line in enumerate(lines):
+        log.append(line, number, 1, epoch)
+        log.sync()
+    counts = []
+    real = type(log)._rows
+    monkeypatch.setattr(
+        type(log),
+        "_rows",
+        lambda self, head, start, n: counts.append(n) or real(self, head, start, n),
+    )
+    assert b"".join(log.read()) == b"".join(lines)
+    assert len(counts) == 1

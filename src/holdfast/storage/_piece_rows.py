@@ -16,14 +16,16 @@ _ROWS_FIRST = 4
 _ROWS_MAX = 256
 
 
-def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int) -> Iterator[bytes]:
+def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) -> Iterator[bytes]:
     """The bytes of a log from an offset on, some rows at a time: no writer waits for a reader.
+
+    ``end`` is how long the log is. What is short comes with one question.
 
     ``fetch`` is given an offset and a number and gives so many rows from there on at the most, in
     order: their start, size, bytes, and whether these are packed.
     """
-    count = _ROWS_FIRST
-    while rows := fetch(start, count):
+    count = _ROWS_MAX if end - start <= _READ_BYTES else _ROWS_FIRST
+    while start < end and (rows := fetch(start, count)):
         full = sum(size for _, size, _, _ in rows) >= _READ_BYTES
         count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
         for offset, size, data, is_packed in rows:

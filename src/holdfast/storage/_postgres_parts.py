@@ -121,7 +121,7 @@ class PostgresLog(SendingLog):
         """Some pieces at a time."""
         head = self._head()
         if head is not None:
-            yield from read_rows(lambda at, count: self._rows(head, at, count), start)
+            yield from read_rows(lambda at, count: self._rows(head, at, count), start, head["size"])
 
     def stored_size(self) -> int:
         """The size as the head says."""

@@ -88,15 +88,16 @@ class SQLiteLog(Log):
     def read(self, start: int = 0) -> Iterator[bytes]:
         """Some pieces at a time, so that no writer has to wait for a reader."""
         rows = self._database.read(
-            "SELECT id, generation FROM keys WHERE key = ? AND generation > 0", (self._key,)
+            "SELECT id, generation, size FROM keys WHERE key = ? AND generation > 0", (self._key,)
         )
         if not rows:
             return
-        id, generation = rows[0]
+        id, generation, end = rows[0]
         # Once the log is replaced nothing more is found: no reader gets a mixture of two.
         yield from read_rows(
             lambda at, count: self._database.read(READ, (id, id, at, at, id, generation, count)),
             start,
+            end,
         )
 
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
