@@ -95,6 +95,14 @@ def test_a_conversation_that_breaks_a_rule_is_refused_with_400(provider):
         assert "fine" in ask(model, path, body(HELLO[provider]))[1]
 
 
+def test_a_lenient_model_answers_and_tells_what_is_wrong():
+    """Not strict: the conversation is answered, and the request names the rules that it broke."""
+    path, body = ASKS["openai"]
+    with ScriptedModel([Say("fine")], strict=False) as model:
+        assert "fine" in ask(model, path, body(CUT_SHORT["openai"]))[1]
+    assert model.refused[0].refused
+
+
 @pytest.mark.parametrize("provider", ASKS)
 def test_answers_are_streamed_in_words(provider):
     """A streamed answer comes in pieces that together are the text and the calls."""
