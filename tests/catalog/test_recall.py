@@ -153,3 +153,15 @@ def test_long_lines_and_short_ones_together(tmp_path):
         assert {(hit.session_id, hit.seq) for hit in hits} == {
             (f"s{number:02d}", seq) for number in range(30) for seq in (2, 4)
         }
+
+
+@pytest.mark.parametrize("change", ["role = 99", "role = -1", "tool = tool + 1", "role = 'x'"])
+def test_a_row_that_cannot_be(tmp_path, change):
+    """A row that nobody can have written makes the index anew, and the answer is the same."""
+    with many(tmp_path) as hf:
+        hits = {(hit.session_id, hit.seq) for hit in hf.search("quokka in", limit=None)}
+        index = hf._catalog._opened()
+        index.connection.execute(f"UPDATE said SET {change}")
+        found = hf.search("quokka in", limit=None)
+        assert {(hit.session_id, hit.seq) for hit in found} == hits
+        assert hf.catalog_health().mended == 1
