@@ -58,6 +58,8 @@ class Live:
         self._agent: Agent | None = None
         self._box: ToolBox | None = None
         self._work: asyncio.Task[dict[str, Any]] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._stopping = False
         self._pending: set[str] = set()
         """Calls that the editor was shown and that have not ended."""
@@ -76,7 +78,7 @@ class Live:
     @property
     def is_busy(self) -> bool:
         """Whether a turn or a command is under way."""
-        return self._work is not None
+        return not self._idle.is_set()
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -117,19 +119,26 @@ class Live:
             work.close()  # it will not be awaited
             raise
         self._stopping = False
+        self._idle.clear()
         self._work = asyncio.ensure_future(work)
         try:
-            return await self._work
+            return await self._finish(self._work)
+        finally:
+            self._work = None
+            self._idle.set()
+
+    async def _finish(self, work: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return await work
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
             return {"stopReason": "cancelled"}
         finally:
-            self._work = None
             await self._settle()
 
     def _check_free(self) -> None:
-        if self._work is not None:
+        if self.is_busy:
             raise RpcError(
                 INVALID_REQUEST,
                 f"session {self.id} is answering a prompt already; wait for it, or cancel it",
@@ -145,9 +154,7 @@ class Live:
         """Stop what is under way, and give the session back."""
         self.is_closing = True
         self.cancel()
-        while self._work is not None:
-            await asyncio.wait([self._work])
-            await asyncio.sleep(0)
+        await self._idle.wait()
         if self._agent is not None:
             await self._agent.aclose()
         await self.session.aclose()

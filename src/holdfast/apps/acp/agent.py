@@ -125,14 +125,18 @@ class AgentServer:
 
     async def _new(self, params: Params) -> Any:
         wish = read_params(params, NewSession)
-        session = await asyncio.to_thread(self._open_session, None)
+        return await self._begin(await asyncio.to_thread(self._open_session, None), wish.cwd)
+
+    async def _begin(self, session: Session, cwd: str) -> Any:
+        """A session that is new to the editor: it works in ``cwd``, and that is on record."""
         try:
-            session.append("metadata", {"cwd": wish.cwd})
+            if session.live_state.metadata.get("cwd") != cwd:
+                session.append("metadata", {"cwd": cwd})
             await session.abarrier()
         except BaseException:
             await session.aclose()
             raise
-        live = self._take(session, wish.cwd)
+        live = self._take(session, cwd)
         return {"sessionId": session.id, "modes": mode_state(live.mode)}
 
     async def _open(self, params: Params, *, replays: bool) -> Any:
@@ -149,11 +153,7 @@ class AgentServer:
     async def _fork(self, params: Params) -> Any:
         wish = read_params(params, Opened)
         made = await asyncio.to_thread(self._hf.fork, check_id(wish.session_id))
-        session = await asyncio.to_thread(self._open_session, made)
-        if session.live_state.metadata.get("cwd") != wish.cwd:
-            session.append("metadata", {"cwd": wish.cwd})
-        live = self._take(session, wish.cwd)
-        return {"sessionId": made, "modes": mode_state(live.mode)}
+        return await self._begin(await asyncio.to_thread(self._open_session, made), wish.cwd)
 
     async def _list(self, params: Params) -> Any:
         read_params(params, ListWish)
