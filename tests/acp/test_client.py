@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast.apps.acp._client_requests import Requests
+from holdfast.apps.acp._frames import RpcError
 from holdfast.apps.acp.client import (
     AgentWarning,
     ClientConfig,
@@ -17,7 +20,7 @@ from holdfast.apps.acp.client import (
     Provider,
     create_or_resume,
 )
-from holdfast.errors import AgentError, AgentNoLoadSupport, NotFound, UsageError
+from holdfast.errors import AgentError, AgentNoLoadSupport, Forbidden, NotFound, UsageError
 
 AGENTS = Path(__file__).with_name("agents")
 
@@ -531,3 +534,83 @@ async def test_terminals_go_to_their_handler(client, agent):
 
     async with await client(agent(), terminal=Terminal()) as session:
         assert "create-ls" in (await session.ask("run ls")).text
+
+
+async def test_what_comes_before_the_session_is_kept_or_refused(client, agent, library):
+    """Commands told before the answer are recorded; a question too early is answered with no."""
+    async with await client(agent("--commands", "--rude")) as session:
+        assert session.capabilities["loadSession"] is False
+        await session.ask("hello")
+    frames = [event.data["frame"] for event in library.events("talk", types={"frame"})]
+    kinds = [frame["params"]["update"]["sessionUpdate"] for frame in frames]
+    assert kinds == ["available_commands_update"]
+    assert types(library)[:5] == ["session_start", "opened", "metadata", "config", "link"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "content"),
+    [
+        ({}, "1\n2\n3\n"),
+        ({"line": 2}, "2\n3\n"),
+        ({"line": 2, "limit": 1}, "2\n"),
+        ({"limit": 2}, "1\n2\n"),
+        ({"line": 9}, ""),
+        ({"line": -1, "limit": -1}, ""),
+    ],
+)
+async def test_a_part_of_a_file(tmp_path, wish, content):
+    """Lines count from 1."""
+    (tmp_path / "a.txt").write_text("1\n2\n3\n")
+    requests = Requests(ClientConfig(files=Files(str(tmp_path))))
+    params = {"path": str(tmp_path / "a.txt"), **wish}
+    found = await requests.answer("fs/read_text_file", params, asyncio.Event())
+    assert found == {"content": content}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("fs/read_text_file", None),
+        ("fs/read_text_file", {}),
+        ("fs/read_text_file", {"path": "relative"}),
+        ("fs/read_text_file", {"path": "/a\0b"}),
+        ("fs/write_text_file", {"path": "/x"}),
+        ("session/request_permission", {"options": None}),
+        ("session/unknown", {}),
+        ("terminal/create", {}),
+    ],
+)
+async def test_wrong_questions_are_answered(tmp_path, method, params):
+    """With the error that JSON-RPC has for them."""
+    requests = Requests(ClientConfig(files=Files(str(tmp_path), writes=True)))
+    with pytest.raises(RpcError):
+        await requests.answer(method, params, asyncio.Event())
+
+
+async def test_a_function_may_give_an_awaitable(client, agent, library):
+    """And a request without options that fit is cancelled."""
+
+    async def later():
+        return "yes"
+
+    async with await client(agent(), permission=lambda request: later()) as session:
+        await session.ask("use tool")
+    (event,) = library.events("talk", types={"permission"})
+    assert event.data["decision"] == "allow"
+    strange = {"toolCall": None, "options": [{"optionId": "x", "kind": "perhaps"}]}
+    found = await Requests(ClientConfig()).answer(
+        "session/request_permission", strange, asyncio.Event()
+    )
+    assert found == {"outcome": {"outcome": "cancelled"}}
+
+
+def test_a_read_only_handler_writes_nothing(tmp_path):
+    """Even if it is asked to."""
+    with pytest.raises(Forbidden):
+        Files(str(tmp_path)).write(str(tmp_path / "x"), "text")
+
+
+async def test_a_command_line_is_read_as_a_shell_does(client, agent):
+    """A provider may be given as one text."""
+    async with await client(shlex.join(agent())) as session:
+        assert session.provider.command == tuple(agent())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -178,7 +179,7 @@ async def test_closing_does_not_wait_for_ever(client, tmp_path, library):
 
 def _wait_for(path):
     while not (path.exists() and path.read_text()):
-        pass
+        time.sleep(0.01)
 
 
 async def test_what_cannot_be_recorded_is_not_shown(client, agent, library, monkeypatch):
@@ -236,3 +237,36 @@ async def test_a_host_that_dies_loses_nothing_that_was_seen(agent, library, stor
         answer = await session.ask("go on")
         assert out.decode()[:20] in answer.text.partition("I was told")[2].replace("\\\\", "")
     assert library.state("talk").status == "idle"
+
+
+async def test_an_answer_that_cannot_be_recorded_is_not_given(client, agent, library, monkeypatch):
+    """A permission that is not on record is none: the turn fails, and the tool is not used."""
+    session = await client(agent(), permission=lambda request: _break(session, monkeypatch))
+    async with session:
+        with pytest.raises(StoreFull):
+            await session.ask("use tool")
+        monkeypatch.undo()
+    assert list(library.events("talk", types={"tool_result"})) == []
+
+
+def _break(session, monkeypatch):
+    def full(events):
+        raise StoreFull
+
+    monkeypatch.setattr(session.session, "extend", full)
+    return "yes"
+
+
+async def test_an_agent_that_never_answers(client, agent, tmp_path):
+    """A session that is not made in time is an error, and the agent is ended."""
+    script = tmp_path / "mute.py"
+    script.write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    frame = json.loads(line)\n"
+        "    if frame['method'] == 'initialize':\n"
+        "        answer = {'jsonrpc': '2.0', 'id': frame['id'], 'result': {}}\n"
+        "        print(json.dumps(answer), flush=True)\n"
+    )
+    with pytest.raises(AgentError, match="did not answer in time"):
+        await client([sys.executable, str(script)], attach_timeout_s=0.2)

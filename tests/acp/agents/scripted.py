@@ -45,6 +45,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--noise", action="store_true", help="write what is no JSON, too")
     parser.add_argument("--usage", action="store_true", help="tell tokens with each answer")
     parser.add_argument("--deaf", action="store_true", help="go on when asked to end")
+    parser.add_argument("--commands", action="store_true", help="tell commands of new sessions")
+    parser.add_argument("--rude", action="store_true", help="ask before anyone greeted it")
     parser.add_argument("--nameless", action="store_true", help="give no agentInfo")
     return parser.parse_args()
 
@@ -154,7 +156,11 @@ class Scripted:
             return self.initialize()
         if method == "session/new":
             self.die("new")
-            return {"sessionId": self.make(params, [])}
+            id = self.make(params, [])
+            if self.wishes.commands:
+                # Some agents tell this before they answer.
+                self.update(id, "available_commands_update", availableCommands=[])
+            return {"sessionId": id}
         if method == "session/prompt":
             return self.prompt(params)
         name = method.removeprefix("session/")

@@ -26,6 +26,7 @@ from holdfast.session import Session
 __all__ = ["AgentWarning", "Attaching", "known_agent_id"]
 
 _PROTOCOL = 1
+_EARLY_MAX = 1000
 _TURNING = frozenset({"link", "forked", "merged", "imported", "user", "opened"})
 
 
@@ -64,6 +65,7 @@ class Attaching:
             config.quiet_timeout_s,
         )
         self._channel: Channel | None = None
+        self._early: list[Frame] = []
         self._link: AgentLink
 
     @property
@@ -146,11 +148,23 @@ class Attaching:
         self._describe(channel)
         link = {"kind": "acp", "id": taken.agent_id, "agent": self._link.name, "how": taken.how}
         channel.note(("link", link))
+        self._take_early(channel)
         await channel.settle()
         self.attached = taken.how
         if taken.how == "new" and has_past:
             self.attached = "primed"
             await self._prime(channel)
+
+    def _keep_early(self, frame: Frame) -> None:
+        """Some agents tell of their commands before we know how they call the session."""
+        if len(self._early) < _EARLY_MAX:
+            self._early.append(frame)
+
+    def _take_early(self, channel: Channel) -> None:
+        early, self._early = self._early, []
+        for frame in early:
+            if frame["params"].get("sessionId") == channel.agent_id:
+                channel.hold(channel.notes.agent(frame))
 
     def _can_go_on(self) -> bool:
         return bool(self._link.can.get("loadSession")) or self._link.advertises("resume")

@@ -88,9 +88,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     input_buffer: int = INPUT_BUFFER
     event_buffer: int = EVENT_BUFFER
-    start_timeout_s: float = 60.0
     attach_timeout_s: float = 60.0
-    """For ``session/resume`` and ``session/load``."""
+    """For ``session/resume``, ``session/load`` and ``session/new``."""
     quiet_s: float = 0.3
     """A replay is over when nothing came for so long: some agents replay after their answer."""
     quiet_timeout_s: float = 30.0

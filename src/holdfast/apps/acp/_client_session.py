@@ -15,7 +15,14 @@ from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_store import Snapshotter
 from holdfast.apps.acp._client_turn import Answer, Turn, Update
 from holdfast.apps.acp._client_view import SessionMetrics, SessionSnapshot, metrics_of
-from holdfast.apps.acp._frames import Frame, RpcError, error_frame, request, response
+from holdfast.apps.acp._frames import (
+    METHOD_NOT_FOUND,
+    Frame,
+    RpcError,
+    error_frame,
+    request,
+    response,
+)
 from holdfast.apps.acp._peer import as_rpc_error
 from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
 from holdfast.apps.acp._proxy_channel import Channel
@@ -244,6 +251,7 @@ class AcpSession(Attaching):
         """One frame, in wire order. What is to be recorded is held until the batch is read."""
         channel = self._channel
         if channel is None:
+            self._refuse(frame)
             return
         if frame["method"] == "session/update" and "id" not in frame:
             self._hear_update(channel, frame)
@@ -252,6 +260,12 @@ class AcpSession(Attaching):
         if "id" in frame:
             self._asked.append(frame)
 
+    def _refuse(self, frame: Frame) -> None:
+        """Before there is a session, an agent has nothing to ask for."""
+        if "id" in frame:
+            error = RpcError(METHOD_NOT_FOUND, f"no such method: {frame['method']}")
+            self._link.send(error_frame(frame["id"], error))
+
     def _hear_update(self, channel: Channel, frame: Frame) -> None:
         params = frame.get("params")
         update = params.get("update") if isinstance(params, dict) else None
@@ -259,7 +273,11 @@ class AcpSession(Attaching):
         if not isinstance(update, dict) or not isinstance(kind, str):
             channel.hold(channel.notes.agent(frame))
             return
-        if params and params.get("sessionId") != (channel.agent_id or channel.known_id):
+        id = params.get("sessionId") if isinstance(params, dict) else None
+        if channel.agent_id is None and id != channel.known_id:
+            self._keep_early(frame)
+            return
+        if channel.agent_id is not None and id != channel.agent_id:
             return  # of a session that is not ours
         if channel.swallowing and kind in CONVERSATION:
             channel.swallowed += 1
