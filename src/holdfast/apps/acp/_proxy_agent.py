@@ -39,8 +39,9 @@ class AgentGone(RpcError):
 class AgentLink:
     """One agent that the proxy drives, whichever process it is at the moment.
 
-    ``on_frames`` gets what the agent says on its own, batch by batch and in wire order; answers go
-    to whoever asked, at their place in that order. ``on_death`` is called when it has died.
+    What the agent says on its own goes to ``on_line``, and if that does not take it, as a frame to
+    ``on_frame``; answers go to whoever asked: all in wire order. ``on_batch`` is called after what
+    came at once, ``on_death`` when it has died, ``on_noise`` with what is no frame.
     """
 
     def __init__(
@@ -51,9 +52,11 @@ class AgentLink:
         on_batch: Callable[[], Awaitable[None]],
         on_death: Callable[[str], Awaitable[None]],
         on_noise: Callable[[bytes], None],
+        on_line: Callable[[bytes], bool] = lambda _: False,
         breaker: Breaker | None = None,
     ) -> None:
         self._launch = launch
+        self._on_line = on_line
         self._on_frame = on_frame
         self._on_batch = on_batch
         self._on_death = on_death
@@ -231,6 +234,8 @@ class AgentLink:
             self.send(
                 {"jsonrpc": "2.0", "id": None, "error": {"code": error.code, "message": str(error)}}
             )
+            return
+        if self._on_line(line):
             return
         try:
             frame = parse(line)

@@ -24,6 +24,7 @@ Work = Callable[[], Awaitable[None]]
 _GIB = 1024**3
 # The agent decides how long its words are, and a recorder that refuses them loses them.
 _LONG = {"message_bytes_max": _GIB, "blob_bytes_max": _GIB, "session_bytes_max": 64 * _GIB}
+_HEAD_BYTES = 256
 _TURNING = frozenset({"link", "forked", "merged", "imported", "user"})
 
 
@@ -59,8 +60,9 @@ class Channel:
         self.params = params
         """The working directory and the servers that the editor named, as the agent wants them."""
         self.notes = Notes(agent, next_seq=self._next_seq, limits=session.limits)
-        self.agent_id: str | None = None
-        """The agent's own id; None while the agent does not have the session."""
+        self._agent_id: str | None = None
+        self._own_mark = msgspec.json.encode(self.id)
+        self._agent_mark = b"\0"
         self.known_id: str | None = None
         """Under which id the agent had it last."""
         self.attaching = asyncio.Lock()
@@ -84,7 +86,27 @@ class Channel:
         self._worker: asyncio.Task[None] | None = None
         self._note_interruption()
 
+    @property
+    def agent_id(self) -> str | None:
+        """The agent's own id; None while the agent does not have the session."""
+        return self._agent_id
+
+    @agent_id.setter
+    def agent_id(self, id: str | None) -> None:
+        self._agent_id = id
+        self._agent_mark = b"\0" if id is None else msgspec.json.encode(id)
+
     # -- recording -------------------------------------------------------------------------------
+
+    def addressed(self, line: bytes) -> bytes | None:
+        """A line of the agent as a line for the editor; None if its id is not where it mostly is.
+
+        Only for lines that are known to hold an update and nothing else.
+        """
+        at = line.find(self._agent_mark, 0, _HEAD_BYTES)
+        if at < 0 or not line[:at].rstrip().endswith(b'"sessionId":'):
+            return None
+        return b"%b%b%b\n" % (line[:at], self._own_mark, line[at + len(self._agent_mark) :])
 
     def _next_seq(self) -> int:
         return self.session.seq + 1 + len(self._held)
@@ -93,6 +115,11 @@ class Channel:
         """Keep what is to be recorded with the rest of the batch."""
         self._held += taken.events
         self._barrier = self._barrier or taken.barrier
+
+    def say(self, text: str, kind: str, message_id: str | None) -> None:
+        """The same for a piece of a message: pieces that came together are recorded as one."""
+        before = self._held[-1] if self._held else None
+        self._held += self.notes.words(text, kind, message_id, before=before)
 
     def note(self, *drafts: Draft) -> None:
         """The same for single events."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
@@ -28,7 +28,7 @@ from holdfast.session import Session, resolve_blobs
 
 __all__ = ["Editor", "Sessions"]
 
-_LINES_AT_ONCE = 512
+_BYTES_AT_ONCE = 256 * 1024
 _OWN = frozenset({"sessionId", "_meta"})
 
 
@@ -248,10 +248,12 @@ class Sessions:
 
     async def _send_past(self, channel: Channel, first: int, stop: int, *, marks: bool) -> None:
         documents = self._hf.store.documents(f"sessions/{channel.id}")
-        events = resolve_blobs(self._hf.events(channel.id, first, stop), documents)
+        events = self._hf.events(channel.id, first, stop)
+        if await asyncio.to_thread(documents.names, "blobs/"):
+            events = resolve_blobs(events, documents)
         # A turn that is running has its tool calls open for good reason.
         lines = replay(events, channel.id, close_open=not channel.turns, marks=marks)
-        while batch := await asyncio.to_thread(lambda: b"".join(islice(lines, _LINES_AT_ONCE))):
+        while batch := await asyncio.to_thread(_some_of, lines):
             self._editor.write(batch)
             await self._editor.drain()
 
@@ -325,6 +327,18 @@ class Sessions:
         self.by_agent.clear()
         for channel in self.by_id.values():
             channel.agent_id = None
+
+
+def _some_of(lines: Iterator[bytes]) -> bytes:
+    """The next lines, as many as are worth a write; nothing at the end."""
+    found: list[bytes] = []
+    size = 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if size >= _BYTES_AT_ONCE:
+            break
+    return b"".join(found)
 
 
 def session_id_of(params: Frame) -> str:

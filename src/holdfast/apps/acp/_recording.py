@@ -32,7 +32,8 @@ __all__ = ["Notes", "Taken", "clean", "mask_servers"]
 Draft = tuple[str, dict[str, Any]]
 
 _LIMITS = Limits()
-_MESSAGE_PARTS = 2  # a message is closed when it has this part of what one may have
+_MESSAGE_CHARS = 128 * 1024  # a message that is longer goes on in another
+_PIECE_CHARS = 4 * 1024
 _STATE_CHARS_MAX = 64 * 1024
 _ENDS = frozenset({"completed", "failed"})
 _MEDIA = frozenset({"image", "audio", "resource", "resource_link"})
@@ -68,6 +69,7 @@ class Notes:
         self._kind = ""
         self._message_id: str | None = None
         self._first = 0
+        self._delta: dict[str, Any] | None = None
         self._calls: dict[str, dict[str, Any]] = {}
         self._started: set[str] = set()
         self._ended: set[str] = set()
@@ -179,9 +181,26 @@ class Notes:
             return _as_frame(frame)
         given = update.get("messageId")
         message_id = given if isinstance(given, str) else None
-        events: list[Draft] = []
-        if self._parts and (kind != self._kind or message_id != self._message_id or self._full()):
-            events = self._close()
+        events = self.words(text, kind, message_id)
+        if not is_plain_chunk(frame, update, content, message_id):
+            events[-1][1].update(direction="agent", raw=frame)
+        return Taken(events, barrier=False)
+
+    def words(
+        self, text: str, kind: str, message_id: str | None, *, before: Draft | None = None
+    ) -> list[Draft]:
+        """Text of a message as it came, ``kind`` being "text" or "thinking".
+
+        ``before`` is the draft before it, if that is not recorded yet: words of the same message
+        are added to it, and nothing is given back.
+        """
+        goes_on = bool(self._parts) and kind == self._kind and message_id == self._message_id
+        if goes_on and before is not None and self._takes_more(before[1]):
+            before[1]["content"] += text
+            self._parts.append(text)
+            self._size += len(text)
+            return []
+        events = [] if goes_on and not self._full() else self._close()
         if not self._parts:
             self._kind, self._message_id = kind, message_id
             self._first = self._next_seq() + len(events)
@@ -192,10 +211,13 @@ class Notes:
             data["kind"] = kind
         if message_id is not None:
             data["messageId"] = message_id
-        if not is_plain_chunk(frame, update, content, message_id):
-            data |= {"direction": "agent", "raw": frame}
+        self._delta = data
         events.append(("delta", data))
-        return Taken(events, barrier=False)
+        return events
+
+    def _takes_more(self, data: dict[str, Any]) -> bool:
+        """Whether it is the last piece of this message, with nothing else in it, and not long."""
+        return data is self._delta and "raw" not in data and len(data["content"]) < _PIECE_CHARS
 
     def _message_chunk(self, frame: Any, update: Any) -> Taken:
         return self._chunk(frame, update, "text")
@@ -212,7 +234,7 @@ class Notes:
         return Taken([*self._close(), ("assistant", data)], barrier=False)
 
     def _full(self) -> bool:
-        return self._size > self._limits.message_bytes_max // (4 * _MESSAGE_PARTS)
+        return self._size > min(self._limits.message_bytes_max // 8, _MESSAGE_CHARS)
 
     def _is_long(self, size: int) -> bool:
         return size > self._limits.message_bytes_max

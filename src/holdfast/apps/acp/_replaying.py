@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.apps.acp._replaying_runs import Cast
-from holdfast.apps.acp._replaying_shapes import Finder, Told, decode_delta, plain
+from holdfast.apps.acp._replaying_shapes import Finder, Told, decode_delta, decode_final, plain
 from holdfast.apps.acp._replaying_words import (
     call_update,
     content_updates,
@@ -265,6 +265,8 @@ class _Teller:
             self._tell_updates(said, event.seq)
 
     def _on_assistant(self, event: Event) -> None:
+        if self._is_told_by_its_pieces(event):
+            return
         data = plain(event)
         self._flush()
         if self._cast.is_child(data.get("agent")) or self._told_raw(event):
@@ -278,6 +280,18 @@ class _Teller:
                 if update["sessionUpdate"] == "agent_message_chunk":
                     update["messageId"] = message_id
         self._tell_updates(updates, event.seq)
+
+    def _is_told_by_its_pieces(self, event: Event) -> bool:
+        """Text that was streamed before, as nearly all of it is: seen without reading the text."""
+        try:
+            final = decode_final(event.raw)
+        except msgspec.DecodeError:
+            return False
+        first = final.covers_from
+        if first is None or self._streamed["text"] < first or not final.is_bare_text:
+            return False
+        self._flush()
+        return True
 
     def _on_thinking(self, event: Event) -> None:
         data = plain(event)

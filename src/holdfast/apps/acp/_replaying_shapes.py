@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model import Event
 
-__all__ = ["DeltaData", "Finder", "Told", "decode_delta", "plain"]
+__all__ = ["DeltaData", "FinalData", "Finder", "Told", "decode_delta", "decode_final", "plain"]
 
 _ESCAPED = b'$blob":'  # keys that hold it are escaped in the log
 _NOTHING = msgspec.Raw()
@@ -22,6 +22,20 @@ class DeltaData(msgspec.Struct, gc=False):
     messageId: str | None = None  # noqa: N815 - the name on the wire
     agent: str | None = None
     raw: msgspec.Raw = _NOTHING
+
+
+class FinalData(msgspec.Struct, gc=False):
+    """A whole message, after its pieces."""
+
+    covers_from: int | None = None
+    content: msgspec.Raw = _NOTHING
+    agent: str | None = None
+    raw: msgspec.Raw = _NOTHING
+
+    @property
+    def is_bare_text(self) -> bool:
+        """Whether there is nothing in it but text of the session's own agent."""
+        return self.agent is None and not self.raw and bytes(self.content).startswith(b'"')
 
 
 class _Params(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,6 +72,7 @@ class _RawData(msgspec.Struct):
 
 
 _decode_delta = msgspec.json.Decoder(DeltaData).decode
+decode_final = msgspec.json.Decoder(FinalData).decode
 _decode_frame = msgspec.json.Decoder(_FrameData).decode
 _decode_raw = msgspec.json.Decoder(_RawData).decode
 _decode_notification = msgspec.json.Decoder(_Notification).decode

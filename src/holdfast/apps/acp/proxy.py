@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.apps.acp._attaching import CONVERSATION, Waits
+from holdfast.apps.acp._chunks import read_chunk
 from holdfast.apps.acp._frames import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -65,6 +66,7 @@ class Proxy:
         self._say = say
         self._agent = AgentLink(
             launch,
+            on_line=self._words_of_agent,
             on_frame=self._from_agent,
             on_batch=self._settle,
             on_death=self._agent_died,
@@ -270,6 +272,22 @@ class Proxy:
         self._agent.send(answer)
 
     # -- the agent's frames ----------------------------------------------------------------------
+
+    def _words_of_agent(self, line: bytes) -> bool:
+        """Take a line that is nothing but a piece of a message: nearly all are, so it is quick."""
+        chunk = read_chunk(line)
+        if chunk is None:
+            return False
+        channel = self._sessions.by_agent.get(chunk.session_id)
+        if channel is None or channel.swallowing:
+            return False
+        addressed = channel.addressed(line)
+        if addressed is None:
+            return False
+        channel.say(chunk.text, chunk.kind, chunk.message_id)
+        self._touched[channel] = None
+        self._out.append((channel, addressed))
+        return True
 
     def _from_agent(self, frame: Frame) -> None:
         params = frame.get("params")
