@@ -358,3 +358,31 @@ def test_closed_logs_hold_nothing_open(store_root):
     lease.release()
     store.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("name", ["EMLINK", "EXDEV", "EPERM", "EOPNOTSUPP"])
+def test_replaced_where_files_have_no_second_name(name):
+    """A repair works there too: the old bytes go to quarantine as a copy, whole or made again."""
+    disk = FaultyDisk(SimDisk(), call="link", nth=1, errno=getattr(errno, name), persistent=True)
+    store, log = opened(disk)
+    for number in (1, 2):
+        log.append(LINES[number], number, 1, 1)
+    log.sync()
+    log.replace([b"new\n"], 1)
+    assert content(store) == b"new\n"
+    kept = store.documents(KEY)
+    [aside] = kept.names("quarantine/")
+    assert kept.get(aside)[0] == b"".join(LINES[:3])
+
+
+def test_a_copy_in_quarantine_that_broke_off_is_made_again():
+    """What a crash left of it is not taken for the whole."""
+    disk = FaultyDisk(SimDisk(), call="link", nth=1, errno=errno.EPERM, persistent=True)
+    store, log = opened(disk)
+    with store._tree.opened(("sessions", "a")) as directory:
+        node = disk.node_at("events.jsonl", directory)
+    kept = store.documents(KEY)
+    kept.put(f"quarantine/generation-{node.inode}-{node.size}", LINES[0][:1])
+    log.replace([b"new\n"], 1)
+    [aside] = kept.names("quarantine/")
+    assert kept.get(aside)[0] == LINES[0]

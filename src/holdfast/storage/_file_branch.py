@@ -7,7 +7,6 @@ one rename. What a crash left there goes with the next branch.
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +14,7 @@ import msgspec
 
 from holdfast.errors import Conflict, HoldfastError, Locked, NotFound, StoreError
 from holdfast.storage._branch_copy import first_bytes
-from holdfast.storage._file_forms import write_file
+from holdfast.storage._file_forms import CANNOT_LINK, write_file
 from holdfast.storage._file_lease import FileLease
 from holdfast.storage._file_parts import (
     BASE_NAME,
@@ -36,8 +35,6 @@ __all__ = ["inherit", "making"]
 _HIDDEN = ".branches"
 _BLOBS = BLOBS.rstrip("/")
 _TRIES_MAX = 100
-# A file system without second names, one that allows no more of them, or another one.
-_CANNOT_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextmanager
@@ -133,7 +130,7 @@ class _Heir:
         except FileNotFoundError:
             return False
         except OSError as error:
-            if error.errno not in _CANNOT_LINK:
+            if error.errno not in CANNOT_LINK:
                 raise
             chunks = read_file_part(self._disk, descriptor, 0, count)
             write_file(self._disk, new_name, self._below, chunks)

@@ -7,6 +7,7 @@ place; what it takes the place of goes after that.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -24,11 +25,15 @@ from holdfast.storage._file_parts import (
     look,
     open_archive,
     open_parts,
+    read_file_part,
 )
 from holdfast.storage._tree import Tree, let_go
 from holdfast.storage.disk import Disk
 
-__all__ = ["FileForms", "write_all", "write_file"]
+__all__ = ["CANNOT_LINK", "FileForms", "write_all", "write_file"]
+
+# A file system without second names, one that allows no more of them, or another one.
+CANNOT_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
 _NEW_LOG_NAME = "events.jsonl.new"
 _NEW_ARCHIVE_NAME = "events.jsonl.zst.new"
@@ -166,7 +171,7 @@ class FileForms:
             raise
 
     def _quarantine(self, name: str, what: str, directory: int) -> None:
-        """A second name for a file, safe when this returns."""
+        """A second name for a file, or a copy, safe when this returns."""
         old = self._disk.node_at(name, directory)
         if old is None:
             return
@@ -174,10 +179,28 @@ class FileForms:
         with self._tree.opened(folder, create=True) as quarantine:
             assert quarantine is not None
             second = f"{what}-{old.inode}-{old.size}"
-            if self._disk.node_at(second, quarantine) is None:
-                self._disk.link(name, directory, second, quarantine)
+            made = self._disk.node_at(second, quarantine)
+            if made is None:
+                self._link_or_copy(name, directory, second, quarantine)
+            elif made.inode != old.inode:  # a copy, and perhaps not all of it
+                self._copy(name, directory, second, quarantine)
         # The whole way, and before the rename: the old bytes must have their second name first.
         self._tree.sync(folder)
+
+    def _link_or_copy(self, name: str, directory: int, second: str, other: int) -> None:
+        try:
+            self._disk.link(name, directory, second, other)
+        except OSError as error:
+            if error.errno not in CANNOT_LINK:
+                raise
+            self._copy(name, directory, second, other)
+
+    def _copy(self, name: str, directory: int, second: str, other: int) -> None:
+        descriptor = self._disk.open_read(name, directory)
+        try:
+            write_file(self._disk, second, other, read_file_part(self._disk, descriptor, 0, None))
+        finally:
+            let_go(self._disk, descriptor)
 
     def _has_leftovers(self, directory: int) -> bool:
         names = (ARCHIVE_NAME, BASE_NAME)
