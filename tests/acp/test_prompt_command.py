@@ -181,8 +181,8 @@ def test_a_person_is_asked_at_a_terminal(agent, store_root, tmp_path):
         )
         os.close(slave)
         err = b""
-        while b"[y/N]" not in err:
-            err += process.stderr.readline()
+        while b"[y/N]" not in err and (line := process.stderr.readline()):
+            err += line
         os.write(master, b"y\n")
         process.communicate(timeout=30)
     assert process.returncode == 0
