@@ -159,7 +159,7 @@ class Raw:
 STORY = " ".join(f"word-{number}" for number in range(400))
 
 
-@pytest.mark.req("B-35")
+@pytest.mark.req("C14")
 async def test_after_kill_9_every_word_that_was_shown_is_replayed(environment, tmp_path):
     """Killed while it streams; another process loads the session, and the model has it."""
     with ScriptedModel([Say(STORY, pause_s=0.02), Say("I remember.")]) as model:

@@ -35,6 +35,7 @@ async def load(editor, id, cwd, method="session/load"):
     return [update for _, update in editor.updates[before:]]
 
 
+@pytest.mark.req("C14")
 async def test_a_session_is_loaded_by_another_process_whole_and_in_order(
     serve, store_root, tmp_path
 ):

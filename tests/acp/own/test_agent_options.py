@@ -1,0 +1,76 @@
+"""The options of ``holdfast acp agent``."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.apps.acp import agent
+from holdfast.apps.cli import _acp_agent, cli
+from holdfast.apps.cli._failure import EXIT_FINE
+
+_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, store_root):
+    """Runs the command without serving; what it would have served with."""
+    served = []
+    monkeypatch.setattr(agent, "serve_agent", lambda *given: served.append(given))
+    monkeypatch.chdir(tmp_path)
+    for name in (*_KEYS, "OPENAI_BASE_URL", "OLLAMA_HOST", "OLLAMA_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*options, **env):
+        order = ["acp", "agent", "--store", str(store_root), *options]
+        done = CliRunner(env=env).invoke(cli, order)
+        run.errors, run.code = done.stderr, done.exit_code
+        return served[-1] if served else None
+
+    return run
+
+
+def test_without_options_it_is_the_embedded_model_that_asks(run, store_root):
+    """No key, no setting: the small model, its context, and the mode that asks first."""
+    place, kit = run()
+    assert run.code == EXIT_FINE
+    assert place == str(store_root)
+    assert kit.is_small
+    assert kit.small_window == 4096
+    assert kit.mode == "ask"
+    assert kit.agent_id == "assistant"
+    assert "embedded" in kit.about
+
+
+def test_model_agent_and_mode_are_taken(run):
+    """Nothing of the model is loaded before it is needed."""
+    _, kit = run("--model", "openai:gpt-5", "--agent", "planner", "--mode", "read-only")
+    assert not kit.is_small
+    assert kit.mode == "read-only"
+    assert kit.agent_id == "planner"
+    assert "openai:gpt-5" in kit.about
+    assert kit._made == []
+
+
+def test_settings_are_taken_where_no_option_says_more(run, tmp_path):
+    """Instructions and agent of the configuration, and the model of the environment."""
+    (tmp_path / "holdfast.toml").write_text('agent = "mine"\ninstructions = "Be brief."\n')
+    _, kit = run(HOLDFAST_MODEL="openai:gpt-4o")
+    assert kit.agent_id == "mine"
+    assert kit.instructions == "Be brief."
+    assert agent.Kit(make_model=list).instructions is None
+    assert "gpt-4o" in kit.about
+
+
+def test_a_mode_that_there_is_not_is_wrong_usage(run):
+    """Exit code 2, and nothing is served."""
+    assert run("--mode", "yolo") is None
+    assert run.code == 2
+
+
+def test_without_the_engine_it_says_what_to_install(run, monkeypatch):
+    """Before anything is served: an editor would only see a prompt fail."""
+    monkeypatch.setattr(_acp_agent, "find_spec", lambda _: None)
+    assert run() is None
+    assert run.code == 2
+    assert "pip install" in run.errors
