@@ -60,7 +60,7 @@ def plan(editor: str, command: list[str], *, name: str, path: str | None = None)
     if editor not in EDITORS:
         raise UsageError(
             f"{editor!r} is no editor whose settings can be written",
-            remedy=f"One of {', '.join(EDITORS)}; docs/guides/acp.md has others.",
+            remedy=f"One of {', '.join(EDITORS)}; the page on the ACP proxy has others.",
         )
     found = EDITORS[editor]
     place = os.path.realpath(os.path.expanduser(path or found.settings))
