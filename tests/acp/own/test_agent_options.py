@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.acp import agent
+from holdfast.apps.acp import agent, serving
 from holdfast.apps.cli import _acp_agent, cli
 from holdfast.apps.cli._failure import EXIT_FINE
 
@@ -74,3 +77,17 @@ def test_without_the_engine_it_says_what_to_install(run, monkeypatch):
     assert run() is None
     assert run.code == 2
     assert "pip install" in run.errors
+
+
+def test_what_a_library_prints_stays_out_of_the_frames(store_root, monkeypatch, capsys):
+    """Standard output is for the protocol; anything else goes to standard error."""
+
+    async def noisy(_):
+        sys.stdout.write("a greeting\n")
+
+    monkeypatch.setattr(agent.AgentServer, "run", noisy)
+    monkeypatch.setattr(serving, "serve", lambda work: asyncio.run(work(None)))
+    agent.serve_agent(str(store_root), agent.Kit(make_model=list))
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "a greeting\n"

@@ -277,3 +277,47 @@ async def test_malformed_frames_are_answered(serve, line, code):
     editor.peer.notify("session/cancel", {"sessionId": ["no id"]})
     editor.peer.notify("session/cancel", {"sessionId": "nobody"})
     assert (await editor.call("session/list"))["sessions"] == []
+
+
+async def test_what_others_record_is_shown_too(serve, tmp_path):
+    """A message, a thought and a plan that no turn of ours made."""
+    editor = await serve()
+    session = editor.server._live[await editor.new(tmp_path)].session
+    await asyncio.to_thread(session.assistant, "from elsewhere")
+    session.thinking("hm")
+    session.todos.write([{"content": "act", "status": "pending", "activeForm": "acting"}])
+    await editor.shown("plan")
+    assert editor.text() == "from elsewhere"
+    assert editor.text("agent_thought_chunk") == "hm"
+
+
+async def test_cost_and_cached_tokens_are_told(serve, tmp_path, monkeypatch):
+    """As far as the provider and the prices say."""
+    from pydantic_ai.usage import RequestUsage
+
+    from holdfast.agent import _messages
+
+    figures = RequestUsage(
+        input_tokens=900, output_tokens=50, cache_read_tokens=400, cache_write_tokens=30
+    )
+    read = _messages.read_reply
+
+    def priced(response):
+        response.usage = figures
+        response.model_name = "claude-sonnet-4-5"
+        return read(response)
+
+    monkeypatch.setattr("holdfast.agent._engine.read_reply", priced)
+    editor = await serve("Fine.")
+    answer = await editor.prompt(await editor.new(tmp_path), "Hi")
+    assert answer["usage"] == {
+        "inputTokens": 900,
+        "outputTokens": 50,
+        "totalTokens": 950,
+        "cachedReadTokens": 400,
+        "cachedWriteTokens": 30,
+    }
+    [usage] = editor.of("usage_update")
+    assert usage["used"] == 950
+    assert usage["cost"]["amount"] > 0
+    assert usage["cost"]["currency"] == "USD"

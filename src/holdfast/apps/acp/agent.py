@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -297,5 +298,10 @@ def serve_agent(place: str | None, kit: Kit) -> None:
     """Be an agent on standard input and output. Raises as ``holdfast.open``."""
     from holdfast.apps.acp.serving import serve
 
+    async def work(pipe: Pipe) -> None:
+        # What a library prints must not come between the frames.
+        with contextlib.redirect_stdout(sys.stderr):
+            await AgentServer(hf, kit, pipe).run()
+
     with Holdfast(place) as hf:
-        serve(lambda pipe: AgentServer(hf, kit, pipe).run())
+        serve(work)
