@@ -78,6 +78,8 @@ class Scripted:
         """Serve until the input ends."""
         if self.wishes.deaf:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if self.wishes.rude:
+            self.ask("fs/read_text_file", {"path": "/etc/passwd"})
         while (frame := self.read()) is not None:
             self.handle(frame)
         while self.wishes.deaf:
