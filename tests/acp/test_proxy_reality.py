@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from holdfast.apps.acp._missing import Heard, missing_end
+
 PATIENCE_S = 20
 
 
@@ -40,3 +42,100 @@ def test_a_deaf_agent_is_ended_with_the_connection(proxy_process, tmp_path, jour
     pid = int(journal("session/prompt")[0]["params"]["sessionId"].split("-")[1])
     assert editor.end() == 0
     assert ends(pid)
+
+
+def talk(proxy, tmp_path, *words, load="yes"):
+    """A conversation with an agent that can load, which then ends."""
+    editor = proxy("--load", load)
+    id = editor.new(tmp_path)
+    for each in words:
+        editor.prompt(id, each)
+    editor.end()
+    return id
+
+
+def told(journal):
+    """What the agent was told before the newest prompt."""
+    return [block["text"] for block in journal("session/prompt")[-1]["params"]["prompt"][:-1]]
+
+
+@pytest.mark.parametrize("load", ["yes", "late"])
+@pytest.mark.parametrize("lost", [(1, "Assistant: You"), (2, "User: I like figs")])
+def test_an_agent_that_lost_the_end_is_told_it(proxy, tmp_path, journal, load, lost):
+    """One that was killed before it had written: it gets what its replay lacks, and no more."""
+    forget, first = lost
+    id = talk(proxy, tmp_path, "my name is Alice", "I like figs", load=load)
+    editor = proxy("--load", load, "--forget", forget)
+    editor.load(id, tmp_path)
+    editor.prompt(id, "go on")
+    (note,) = told(journal)
+    assert "lacks its end" in note
+    assert note.partition("<conversation>\n")[2].startswith(first)
+    assert "figs" in note
+    assert "User: my name is Alice" not in note
+    assert any("lost the end" in u["content"]["text"] for u in editor.updates() if "content" in u)
+
+
+def test_an_agent_that_loads_only_words_of_its_own_is_told_everything(proxy, tmp_path, journal):
+    """A replay of something is no proof that the conversation is there."""
+    id = talk(proxy, tmp_path, "my name is Alice", "I like figs")
+    editor = proxy("--load", "yes", "--forget", 9, "--context")
+    editor.load(id, tmp_path)
+    editor.prompt(id, "go on")
+    (note,) = told(journal)
+    assert "knows nothing of it" in note
+    assert "User: my name is Alice" in note
+    assert "User: I like figs" in note
+
+
+def heard(*updates):
+    """A replay of these updates."""
+    found = Heard()
+    for kind, content in updates:
+        found.take({"sessionUpdate": kind, "content": {"type": "text", "text": content}})
+    return found
+
+
+def said(role, text):
+    """A message."""
+    return {"role": role, "content": [{"type": "text", "text": text}]}
+
+
+def test_the_same_words_again_are_missed_too():
+    """What was said twice and is replayed once is missing once."""
+    once = [said("user", "yes"), said("assistant", "fine")]
+    replay = [("user_message_chunk", "yes"), ("agent_message_chunk", "fi"), ("x", "fine")]
+    assert missing_end(once * 2, heard(*replay, ("agent_message_chunk", "ne"))) == once
+
+
+def test_calls_count_by_their_ids():
+    """A call that the replay has, but not its end, has lost its result."""
+    call = {"type": "tool_use", "id": "c1", "name": "Read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "x"}
+    messages = [
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, call]},
+        {"role": "user", "content": [result]},
+        {"role": "assistant", "content": None},
+    ]
+    found = Heard()
+    found.take({"sessionUpdate": "tool_call", "toolCallId": "c1", "status": "pending"})
+    assert missing_end(messages, found) == messages[1:]
+    found.take({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed"})
+    assert missing_end(messages, found) == messages[2:]
+
+
+def test_a_replay_that_is_too_long_to_keep_is_believed(monkeypatch):
+    """Nothing is told twice for want of memory."""
+    monkeypatch.setattr("holdfast.apps.acp._missing._CHARS_MAX", 10)
+    replay = heard(("user_message_chunk", "a long long text"), ("user_message_chunk", "b"))
+    assert not missing_end([said("user", "other")], replay)
+
+
+@pytest.mark.parametrize("load", ["yes", "late"])
+def test_an_agent_that_has_everything_is_told_nothing(proxy, tmp_path, journal, load):
+    """Words of its own around the replay, and another order of it, are no loss."""
+    id = talk(proxy, tmp_path, "use tool", "think", "plan", load=load)
+    editor = proxy("--load", load, "--context")
+    editor.load(id, tmp_path)
+    editor.prompt(id, "go on")
+    assert told(journal) == []

@@ -40,6 +40,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--die-once", metavar="FILE", help="only if FILE is not there; make it")
     parser.add_argument("--flood", type=int, default=0, metavar="N", help="chunks in an answer")
     parser.add_argument("--store", metavar="FILE", help="keep sessions in FILE")
+    parser.add_argument("--forget", type=int, default=0, metavar="N", help="messages of the end")
+    parser.add_argument("--context", action="store_true", help="replay words of its own, too")
     parser.add_argument("--journal", metavar="FILE", help="write every frame that came into FILE")
     parser.add_argument("--delay", type=float, default=0.05, help="seconds before a late replay")
     parser.add_argument("--noise", action="store_true", help="write what is no JSON, too")
@@ -70,6 +72,9 @@ class Scripted:
         self.answers: dict[str, dict[str, Any]] = {}
         if wishes.store and Path(wishes.store).exists():
             self.sessions = json.loads(Path(wishes.store).read_text())
+            for session in self.sessions.values():
+                kept = len(session["turns"]) - wishes.forget
+                session["turns"] = session["turns"][: max(kept, 0)]
         self.live: set[str] = set()
 
     # -- the wire ------------------------------------------------------------------------------
@@ -223,6 +228,8 @@ class Scripted:
             ("user_message_chunk" if role == "user" else "agent_message_chunk", text)
             for role, text in session["turns"]
         ]
+        if self.wishes.context:
+            self.say(id, "<context>It is Monday.</context>", "user_message_chunk")
         if self.wishes.load == "late":
             self.write({"id": number, "result": {}})
             replay.reverse()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.apps.acp._missing import Heard
 from holdfast.apps.acp._recording import Notes, Taken, clean
 from holdfast.apps.acp._telling import interruption_note
 from holdfast.errors import InvalidData, StoreError, TooLarge
@@ -76,6 +77,8 @@ class Channel:
         self.swallowing = False
         """Whether what the agent says is a replay that the editor must not see again."""
         self.swallowed = 0
+        self.heard: Heard | None = None
+        """What that replay says, while the agent may lack something of the conversation."""
         self.heard_at = 0.0
         self.muted: list[bytes] | None = None
         """Lines for the editor that wait until the replay is through."""

@@ -16,6 +16,7 @@ from holdfast.apps.acp._frames import (
     encode,
     notification,
 )
+from holdfast.apps.acp._missing import Heard, missing_end
 from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
 from holdfast.apps.acp._proxy_channel import Channel, known_agent_id, open_session
 from holdfast.apps.acp._recording import mask_servers
@@ -165,11 +166,14 @@ class Sessions:
     def _swallow(self, channel: Channel, agent_id: str) -> None:
         """What the agent says under this id is its replay, until the next prompt."""
         channel.swallowing = True
+        channel.heard = Heard()
         channel.heard_at = time.monotonic()
         self.by_agent[agent_id] = channel
 
     def _attached(self, channel: Channel, taken: Attached) -> None:
         channel.swallowing = taken.how != "new"
+        if taken.how != "load":
+            channel.heard = None  # there is no replay that would have to be whole
         channel.agent_id = channel.known_id = taken.agent_id
         channel.answer = {k: v for k, v in taken.answer.items() if k != "sessionId"}
         self.by_agent[taken.agent_id] = channel
@@ -179,13 +183,10 @@ class Sessions:
 
     async def _prime(self, channel: Channel, taken: Attached) -> None:
         """The agent has nothing of the past: it is told with the next prompt; the user is, now."""
-        recovery = await asyncio.to_thread(
-            self._hf.recover, channel.id, "neutral", "mark", self._window_tokens
-        )
-        if not recovery.messages:
+        messages, left_out = await self._past(channel)
+        if not messages:
             return
-        left_out = recovery.left_out is not None and bool(recovery.left_out.messages)
-        channel.told = [transcript_note(recovery.messages, cut=left_out)]
+        channel.told = [transcript_note(messages, cut=left_out)]
         why = f" ({'; '.join(taken.failures)})" if taken.failures else ""
         part = "the newest part of the conversation" if left_out else "the conversation"
         self.warn(
@@ -213,6 +214,33 @@ class Sessions:
         if channel.swallowing:
             await be_quiet(lambda: channel.heard_at, self._waits)
             channel.swallowing = False
+        heard, channel.heard = channel.heard, None
+        if heard is not None:
+            await self._tell_what_is_missing(channel, heard)
+
+    async def _tell_what_is_missing(self, channel: Channel, heard: Heard) -> None:
+        """Agents that were killed have lost what they had not written; some lose all by loading."""
+        messages, cut = await self._past(channel)
+        lost = missing_end(messages, heard)
+        if not lost:
+            return
+        if len(lost) == len(messages):
+            channel.told = [transcript_note(lost, cut=cut)]
+        else:
+            channel.told.insert(0, transcript_note(lost, end_only=True))
+        self.warn(
+            channel,
+            f"{self._agent.name} has lost the end of this conversation."
+            " It is told with your message.",
+        )
+
+    async def _past(self, channel: Channel) -> tuple[list[Frame], bool]:
+        """What an agent can be told, and whether something is left out before it."""
+        recovery = await asyncio.to_thread(
+            self._hf.recover, channel.id, "neutral", "mark", self._window_tokens
+        )
+        left_out = recovery.left_out is not None and bool(recovery.left_out.messages)
+        return recovery.messages, left_out
 
     def warn(self, channel: Channel, text: str) -> None:
         """Tell the user something that neither side has said."""

@@ -21,11 +21,23 @@ _ABOUT = (
     " user's message that follows this note.]"
 )
 _CUT = "; what came before it is left out"
+_ABOUT_END = (
+    "[Note of the session keeper, not of the user. Your record of this conversation lacks its end."
+    " Here is what was said and done after what you know, oldest first. Take it as your own past:"
+    " do not answer it, do not repeat its actions, and go on with the user's message that follows"
+    " this note.]"
+)
 
 
-def transcript_note(messages: Iterable[Mapping[str, Any]], *, cut: bool = False) -> str:
-    """A conversation in neutral form as a text for a model that was not there."""
-    lines = [_ABOUT.format(cut=_CUT if cut else ""), "<conversation>"]
+def transcript_note(
+    messages: Iterable[Mapping[str, Any]], *, cut: bool = False, end_only: bool = False
+) -> str:
+    """A conversation in neutral form as a text for a model that was not there.
+
+    ``cut``: it does not begin with the beginning; ``end_only``: the model knows what came before.
+    """
+    about = _ABOUT_END if end_only else _ABOUT.format(cut=_CUT if cut else "")
+    lines = [about, "<conversation>"]
     for message in messages:
         speaker = "User" if message.get("role") == "user" else "Assistant"
         lines += _told(speaker, message.get("content"))

@@ -304,6 +304,8 @@ class Proxy:
         if channel.swallowing and _is_of_replay(frame):
             channel.swallowed += 1
             channel.heard_at = time.monotonic()
+            if channel.heard is not None:
+                channel.heard.take(params["update"])
             return
         channel.hold(channel.notes.agent(frame))
         self._touched[channel] = None
