@@ -408,13 +408,17 @@ def test_postgres_behaves_as_the_model(postgres_server):
     )
 
 
-def test_a_bucket_behaves_as_the_model(moto_server):
-    """The store in a bucket behaves as the model, whatever is done to it."""
+@pytest.mark.parametrize(
+    ("kind", "examples"), [("moto", 4), pytest.param("seaweed", 2, marks=pytest.mark.slow)]
+)
+def test_a_bucket_behaves_as_the_model(request, kind, examples):
+    """The store in a bucket behaves as the model, whatever is done to it, on either server."""
+    server = request.getfixturevalue(f"{kind}_server")
 
     class BucketMachine(RemoteMachine):
         def make(self):
-            return open_store(moto_server.url(uuid4().hex))
+            return open_store(server.url(uuid4().hex))
 
     run_state_machine_as_test(
-        BucketMachine, settings=settings(max_examples=4, stateful_step_count=20)
+        BucketMachine, settings=settings(max_examples=examples, stateful_step_count=20)
     )
