@@ -9,6 +9,7 @@ import time
 import pytest
 
 from holdfast.apps.acp._missing import Heard, missing_end
+from holdfast.apps.acp._recording import Notes
 
 PATIENCE_S = 20
 
@@ -139,3 +140,46 @@ def test_an_agent_that_has_everything_is_told_nothing(proxy, tmp_path, journal, 
     editor.load(id, tmp_path)
     editor.prompt(id, "go on")
     assert told(journal) == []
+
+
+def events_of(*updates):
+    """What is recorded of updates about a tool call."""
+    notes, found = Notes("agent", next_seq=lambda: 0), []
+    for number, members in enumerate(updates):
+        kind = "tool_call_update" if number else "tool_call"
+        update = {"sessionUpdate": kind, "toolCallId": "c1", **members}
+        params = {"sessionId": "s", "update": update}
+        found += notes.agent(
+            {"jsonrpc": "2.0", "method": "session/update", "params": params}
+        ).events
+    return {type: data for type, data in found if type != "frame"}
+
+
+def test_a_call_of_which_only_its_places_are_told_is_recorded_with_them():
+    """Gemini sends neither parameters nor results: the paths are what can be known of a call."""
+    places = {"kind": "read", "locations": [{"path": "/a.txt", "line": 1}, {"path": ""}, 7]}
+    found = events_of({"status": "in_progress", **places}, {"status": "completed", "content": []})
+    assert found["tool_call"]["params"] == {"paths": ["/a.txt"]}
+    assert found["tool_result"]["result"] == ""
+    assert events_of({"status": "in_progress", "locations": {}})["tool_call"]["params"] == {}
+
+
+def test_what_a_command_printed_beside_the_protocol_is_its_result():
+    """Codex sends the output piece by piece as an extension, and the exit code as the result."""
+    found = events_of(
+        {
+            "status": "in_progress",
+            "name": "exec_command",
+            "kind": "read",
+            "rawInput": {"cmd": "ls"},
+        },
+        {"_meta": {"terminal_output_delta": {"data": "a.txt\n", "terminal_id": "c1"}}},
+        {"_meta": {"terminal_output_delta": {"data": "b.txt\n", "terminal_id": "c1"}}},
+        {
+            "_meta": {"terminal_output": "no object"},
+            "status": "completed",
+            "rawOutput": {"exit": 0},
+        },
+    )
+    assert found["tool_call"]["tool"] == "exec_command"
+    assert found["tool_result"]["result"] == "a.txt\nb.txt\n"

@@ -20,6 +20,8 @@ from holdfast.apps.acp._recording_values import (
     mask_servers,
     message,
     neutral_block,
+    places,
+    printed_in,
     prompt_content,
     todo,
     tool_name,
@@ -34,10 +36,11 @@ Draft = tuple[str, dict[str, Any]]
 _LIMITS = Limits()
 _MESSAGE_CHARS = 128 * 1024  # a message that is longer goes on in another
 _PIECE_CHARS = 4 * 1024
+_PRINTED_CHARS = 256 * 1024
 _STATE_CHARS_MAX = 64 * 1024
 _ENDS = frozenset({"completed", "failed"})
 _MEDIA = frozenset({"image", "audio", "resource", "resource_link"})
-_MERGED = ("title", "kind", "rawInput", "rawOutput", "content", "_meta")
+_MERGED = ("title", "kind", "name", "locations", "rawInput", "rawOutput", "content", "_meta")
 
 
 class Taken(NamedTuple):
@@ -264,7 +267,10 @@ class Notes:
         if call is None or call in self._ended:
             return {}
         known = self._calls.setdefault(call, {})
+        printed = str(known.get("printed", "")) + printed_in(update.get("_meta"))
         known |= {key: update[key] for key in _MERGED if update.get(key) is not None}
+        if printed:
+            known["printed"] = printed[:_PRINTED_CHARS]
         return known
 
     def _tool(self, frame: Any, update: Any) -> Taken:
@@ -364,7 +370,7 @@ def _call_data(call: str, known: dict[str, Any], frame: Any) -> dict[str, Any]:
     data: dict[str, Any] = {
         "id": call,
         "tool": tool_name(known),
-        "params": known.get("rawInput") or {},
+        "params": known.get("rawInput") or places(known.get("locations")),
     }
     if isinstance(known.get("title"), str):
         data["title"] = known["title"]

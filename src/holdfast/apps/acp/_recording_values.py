@@ -20,6 +20,8 @@ __all__ = [
     "mask_servers",
     "message",
     "neutral_block",
+    "places",
+    "printed_in",
     "prompt_content",
     "todo",
     "tool_name",
@@ -211,6 +213,8 @@ def tool_name(call: dict[str, Any]) -> str:
             return name
     if isinstance(meta, dict) and _text(meta.get("toolName")):
         return _text(meta["toolName"])
+    if _text(call.get("name")):  # a draft of the protocol has it
+        return _text(call["name"])
     kind = _text(call.get("kind"))
     return (kind if kind != "other" else "") or _text(call.get("title")) or "tool"
 
@@ -224,12 +228,30 @@ def tool_output(call: dict[str, Any]) -> Any:
         return "\n".join(part["text"] for part in parts)
     if parts:
         return parts[0] if len(parts) == 1 and "path" in parts[0] else parts
+    if call.get("printed"):
+        return call["printed"]
     output = call.get("rawOutput")
     if output is not None:
         return output
     return "\n".join(
         f"[terminal: {_text(each.get('terminalId'))}]" for each in given if isinstance(each, dict)
     )
+
+
+def printed_in(meta: Any) -> str:
+    """What a command printed, where an agent tells it beside the protocol (Codex, Claude)."""
+    found = ""
+    for key in ("terminal_output", "terminal_output_delta"):
+        output = meta.get(key) if isinstance(meta, dict) else None
+        found += _text(output.get("data")) if isinstance(output, dict) else ""
+    return found
+
+
+def places(locations: Any) -> dict[str, Any]:
+    """What a call is about, if that is all that its agent tells of its parameters (Gemini)."""
+    given = locations if isinstance(locations, list) else []
+    paths = [path for each in given if isinstance(each, dict) and (path := _text(each.get("path")))]
+    return {"paths": paths} if paths else {}
 
 
 def _output_part(part: Any) -> dict[str, Any] | None:
