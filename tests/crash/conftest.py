@@ -1,4 +1,4 @@
-"""What the crash tests share is in crash_campaign.py, beside this file."""
+"""What the crash tests share is in crash_campaign.py and crash_checker.py, beside this file."""
 
 from __future__ import annotations
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from crash_campaign import OPERATIONS, Checker, changes_count, recovery, repeatable, run_workload
+from crash_campaign import OPERATIONS, changes_count, recovery, repeatable, run_workload
+from crash_checker import FULL, Checker
 
-FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
 SCANTY = 4  # states of a workload whose recovery is crashed in its turn, on a push
 
 

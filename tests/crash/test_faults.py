@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
 
 import pytest
 from crash_campaign import (
     OPERATIONS,
-    Checker,
     Run,
     World,
     damaged_image,
@@ -18,11 +16,11 @@ from crash_campaign import (
     repeatable,
     tear,
 )
+from crash_checker import FULL, Checker
 
 from holdfast.errors import HoldfastError
 from holdfast.testing import DISK_CALLS, FaultyDisk, SimDisk
 
-FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
 STEPS = (
     *("append", "flush", "blob", "batch", "snapshot", "tool", "title", "reopen", "append"),
     *("delete", "undelete", "append", "repair", "append", "flush", "killed", "tear", "append"),
@@ -104,7 +102,7 @@ def run_with(checker, expected=HoldfastError, *, mending=False, **fault):
         run = FaultyRun(image, known, **fault)
         run.go(MENDING if mending else STEPS, expected)
         told = f"{fault}: {run.errors!r}"
-        for state, all_blobs in zip(run.disk.end_states(), (True, False), strict=False):
+        for all_blobs, state in zip((True, False), run.disk.end_states(), strict=False):
             assert checker.violations(run, state, all_blobs=all_blobs) == [], told
     run_with.count += run.faulty.fired > 0
     return run.faulty.fired

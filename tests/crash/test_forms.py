@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import errno
-import os
 
 import pytest
 from crash_campaign import (
     FORMS,
     OPERATIONS,
-    Checker,
     empty_image,
     existing_image,
     recovery,
     repeatable,
     run_workload,
 )
+from crash_checker import FULL, Checker
 from test_faults import WRITING_CALLS, FaultyRun
 
 from holdfast.errors import HoldfastError
 
-FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
 WORKLOADS = (
     *(("fork",), ("fork", "fork"), ("fork", "detach"), ("fork", "archive"), ("fork", "go_on")),
     *(("fork", "delete"), ("fork", "killed"), ("blob", "fork"), ("archive", "fork")),
@@ -98,7 +96,7 @@ def run_with(checker, expected=HoldfastError, **fault):
         run = FormRun(empty_image(), **fault)
         run.go(STEPS, expected)
         told = f"{fault}: {run.errors!r}"
-        for state, all_blobs in zip(run.disk.end_states(), (True, False), strict=False):
+        for all_blobs, state in zip((True, False), run.disk.end_states(), strict=False):
             assert checker.violations(run, state, all_blobs=all_blobs) == [], told
     return run.faulty.fired
 

@@ -6,7 +6,8 @@ from contextlib import ExitStack, nullcontext
 from unittest.mock import patch
 
 import pytest
-from crash_campaign import Checker, repeatable, run_workload
+from crash_campaign import repeatable, run_workload
+from crash_checker import Checker
 
 from holdfast.model import LineReader
 from holdfast.session._writer import Writer
