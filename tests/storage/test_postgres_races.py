@@ -310,6 +310,18 @@ def test_a_follower_hears_again_after_its_connection_broke(store, postgres_url):
         assert heard.is_set()
 
 
+def test_a_log_replaced_by_the_same_bytes_is_another_generation(store):
+    """Followers begin again, and the old bytes are set aside, whatever the new ones are."""
+    epoch = store.lease(KEY).acquire("me", 60_000)
+    log = store.log(KEY)
+    marks = []
+    for _ in range(3):
+        log.replace([b"1\n"], epoch)
+        marks.append(log.generation())
+    assert len(set(marks)) == 3
+    assert len(store.documents(KEY).names("quarantine/")) == 2
+
+
 def test_followers_hear_of_a_store_that_was_closed_before_it_had_spoken(
     store, postgres_url, monkeypatch
 ):
