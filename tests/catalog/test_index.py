@@ -103,6 +103,7 @@ def test_lists_use_table_indexes():
         Filter(agent_id="a"),
         Filter(model="m"),
         Filter(parent="p"),
+        Filter(cwd="/p"),
         Filter(since=1, until=2),
     ):
         query, values = selection(wanted, (5, "x"))
@@ -182,6 +183,7 @@ def test_rows_keep_every_member(store_root):
         "model": "m",
         "agent_id": "x",
         "parent": "p",
+        "cwd": "/p",
         "pinned": True,
         "held": True,
         "archived": True,

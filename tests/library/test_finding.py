@@ -139,14 +139,17 @@ def test_since_and_until(hf):
 
 
 def test_filters_together(hf):
-    """Agent, model, parent and status narrow a list, with a limit and without."""
+    """Agent, model, parent, folder and status narrow a list, with a limit and without."""
     make(hf, "a", at=1, agent_id="x")
     make(hf, "b", at=2, agent_id="y")
     with hf.session("c", agent_id="x", clock=lambda: 3) as session:
         session.assistant("Yes.", model="m'1", usage={"input_tokens": 1, "output_tokens": 2})
+        session.append("metadata", {"cwd": "/there"})
     fork = hf.fork("a")
     for limit in (None, 10):
         assert ids(hf.list(limit, agent_id="y")) == ["b"]
+        assert ids(hf.list(limit, cwd="/there")) == ["c"]
+        assert hf.list(limit, cwd="/the") == []
         assert ids(hf.list(limit, agent_id="x", model="m'1")) == ["c"]
         assert ids(hf.list(limit, parent="a")) == [fork]
         assert hf.list(limit, model="m") == []

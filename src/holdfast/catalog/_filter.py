@@ -31,6 +31,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     status: str | None = None
     parent: str | None = None
+    cwd: str | None = None
     archived: bool | None = None
     auto_tags: bool = True
     """Whether automatic tags count for ``tags``."""
@@ -45,6 +46,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             and self.model in (None, row.model)
             and self.status in (None, row.status)
             and self.parent in (None, row.parent)
+            and self.cwd in (None, row.cwd)
             and self.archived in (None, row.archived)
         )
 

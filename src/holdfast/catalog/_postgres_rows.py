@@ -34,13 +34,13 @@ _unpack = msgspec.msgpack.Decoder(Listener).decode
 _members = msgspec.structs.asdict
 
 _COLUMNS = (
-    "id, folded, updated, agent, model, parent, status, archived, settled, etag, folder,"
+    "id, folded, updated, agent, model, parent, cwd, status, archived, settled, etag, folder,"
     " priced, data, crc, trace, trace_crc"
 )
 _ARRAYS = (
-    "$1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::text[],"
-    " $8::boolean[], $9::boolean[], $10::text[], $11::text[], $12::text[], $13::bytea[],"
-    " $14::bigint[], $15::bytea[], $16::bigint[]"
+    "$1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[],"
+    " $8::text[], $9::boolean[], $10::boolean[], $11::text[], $12::text[], $13::text[],"
+    " $14::bytea[], $15::bigint[], $16::bytea[], $17::bigint[]"
 )
 _INSERT = (
     f"INSERT INTO catalog_sessions ({_COLUMNS}) SELECT * FROM unnest({_ARRAYS})"  # noqa: S608
@@ -150,6 +150,7 @@ def _columns(update: Update, priced: str) -> tuple[Any, ...]:
         _optional(meta.agent_id),
         _optional(meta.model),
         _optional(meta.parent),
+        _optional(meta.cwd),
         meta.status,
         meta.archived,
         trace.is_settled,

@@ -75,6 +75,7 @@ def select_sessions(wanted: Filter, after: Place | None, statement: Statement, c
         ("agent", wanted.agent_id),
         ("model", wanted.model),
         ("parent", wanted.parent),
+        ("cwd", wanted.cwd),
     ):
         if value is not None:
             statement.demand(f"s.{column} = {{}}", key_of(value))

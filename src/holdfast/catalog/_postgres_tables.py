@@ -31,6 +31,7 @@ CREATE TABLE catalog_sessions (
     agent bytea,
     model bytea,
     parent bytea,
+    cwd bytea,
     status text NOT NULL,
     archived boolean NOT NULL,
     settled boolean NOT NULL,
@@ -46,6 +47,7 @@ CREATE INDEX catalog_by_time ON catalog_sessions (updated, id);
 CREATE INDEX catalog_by_agent ON catalog_sessions (agent, updated, id);
 CREATE INDEX catalog_by_model ON catalog_sessions (model, updated, id);
 CREATE INDEX catalog_by_parent ON catalog_sessions (parent, updated, id);
+CREATE INDEX catalog_by_cwd ON catalog_sessions (cwd, updated, id);
 CREATE INDEX catalog_by_status ON catalog_sessions (status, updated, id);
 CREATE INDEX catalog_by_folded ON catalog_sessions (folded);
 CREATE TABLE catalog_labels (

@@ -11,7 +11,7 @@ __all__ = ["create_schema", "drop_schema", "has_schema"]
 
 # Raise it with every change of a table or of what a row holds: an index of another version is made
 # anew.
-_VERSION = 3
+_VERSION = 4
 _APPLICATION = 0x486F6C64  # "Hold"
 
 _TABLES = (
@@ -26,6 +26,7 @@ _TABLES = (
         agent BLOB,
         model BLOB,
         parent BLOB,
+        cwd BLOB,
         status TEXT NOT NULL,
         archived INTEGER NOT NULL,
         settled INTEGER NOT NULL,
@@ -42,6 +43,7 @@ _TABLES = (
     "CREATE INDEX by_agent ON sessions (agent, updated, id)",
     "CREATE INDEX by_model ON sessions (model, updated, id)",
     "CREATE INDEX by_parent ON sessions (parent, updated, id)",
+    "CREATE INDEX by_cwd ON sessions (cwd, updated, id)",
     "CREATE INDEX by_status ON sessions (status, updated, id)",
     "CREATE INDEX by_folded ON sessions (folded)",
     """

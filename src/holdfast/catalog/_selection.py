@@ -44,6 +44,7 @@ def selection(
         ("agent", wanted.agent_id),
         ("model", wanted.model),
         ("parent", wanted.parent),
+        ("cwd", wanted.cwd),
     ):
         if value is not None:
             demand(f"s.{column} = ?", _key(value))

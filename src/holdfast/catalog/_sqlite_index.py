@@ -228,6 +228,7 @@ class SqliteIndex(Index):
             ("agent", wanted.agent_id),
             ("model", wanted.model),
             ("parent", wanted.parent),
+            ("cwd", wanted.cwd),
         )
         orders += [(name, key_of(value)) for name, value in given if value is not None]
         if wanted.status is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Total", "Writing", "clamped", "fold_crc", "key_of", "reprice", "stored", "version_of"]
 
 _INT64_MAX = (1 << 63) - 1
-_ORDERS = ("agent", "model", "parent", "status")
+_ORDERS = ("agent", "model", "parent", "cwd", "status")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(SessionMetadata).decode
@@ -65,6 +65,7 @@ class Writing:
             key_of(meta.agent_id),
             key_of(meta.model),
             key_of(meta.parent),
+            key_of(meta.cwd),
             meta.status,
             meta.archived,
             row.trace.folder,
@@ -76,9 +77,9 @@ class Writing:
         )
         if number is None:
             added = execute(
-                "INSERT INTO sessions (id, folded, updated, agent, model, parent, status, archived,"
-                " folder, settled, data, crc, trace, trace_crc)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO sessions (id, folded, updated, agent, model, parent, cwd, status,"
+                " archived, folder, settled, data, crc, trace, trace_crc)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (meta.session_id, fold_id(meta.session_id), *columns),
             )
             number = added.lastrowid or 0
@@ -86,15 +87,15 @@ class Writing:
         else:
             self._count_places(number, -1)
             execute(
-                "UPDATE sessions SET updated = ?, agent = ?, model = ?, parent = ?, status = ?,"
-                " archived = ?, folder = ?, settled = ?, data = ?, crc = ?, trace = ?,"
+                "UPDATE sessions SET updated = ?, agent = ?, model = ?, parent = ?, cwd = ?,"
+                " status = ?, archived = ?, folder = ?, settled = ?, data = ?, crc = ?, trace = ?,"
                 " trace_crc = ? WHERE row = ?",
                 (*columns, number),
             )
             execute("DELETE FROM labels WHERE row = ?", (number,))
         self.total.crc ^= version ^ version_of(crc32(data), crc32(trace))
         tags = [key_of(tag) or b"" for tag in {*meta.tags, *meta.auto_tags}]
-        self._add_places(number, columns[:5], tags, 1)
+        self._add_places(number, columns[: 1 + len(_ORDERS)], tags, 1)
         self._put_rest(number, update, tags)
         return True
 
@@ -143,7 +144,7 @@ class Writing:
             self._has_words = True
 
     def _count_places(self, number: int, sign: int) -> None:
-        query = "SELECT updated, agent, model, parent, status FROM sessions WHERE row = ?"
+        query = "SELECT updated, agent, model, parent, cwd, status FROM sessions WHERE row = ?"
         columns = self._connection.execute(query, (number,)).fetchone()
         query = "SELECT tag FROM labels WHERE row = ?"
         tags = [tag for (tag,) in self._connection.execute(query, (number,))]

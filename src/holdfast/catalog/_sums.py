@@ -65,7 +65,7 @@ _BY = {
     "tag": f"SELECT sum({_WEIGHT}) FROM labels WHERE tag = ?",  # noqa: S608
     **{
         name: f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_{name} WHERE {name} = ?"  # noqa: S608
-        for name in ("agent", "model", "parent", "status")
+        for name in ("agent", "model", "parent", "cwd", "status")
     },
 }
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "filter_of"]
 
-_NOTHING = (None,) * 7
+_NOTHING = (None,) * 8
 _STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
@@ -59,13 +59,15 @@ class Finding(Reading):
         model: str | None = None,
         status: str | None = None,
         parent: str | None = None,
+        cwd: str | None = None,
         archived: bool | None = None,
         after: str | None = None,
     ) -> Page:
         """The sessions that fit, newest first: at most ``limit``, or all for None.
 
         ``tags`` must all be there, whether people or the catalogue gave them; ``since`` and
-        ``until`` are datetimes or Unix seconds and speak of the last change. ``next`` of the page
+        ``until`` are datetimes or Unix seconds and speak of the last change; ``cwd`` is where the
+        agent worked. ``next`` of the page
         is a cursor: as ``after`` it gives the page that follows, also if sessions were added
         meanwhile. Raises UsageError for a limit, status, time or cursor that is none.
         """
@@ -77,6 +79,7 @@ class Finding(Reading):
             model=model,
             status=status,
             parent=parent,
+            cwd=cwd,
             archived=archived,
         )
         if limit is not None and limit < 0:
@@ -128,12 +131,13 @@ def filter_of(
     model: str | None = None,
     status: str | None = None,
     parent: str | None = None,
+    cwd: str | None = None,
     archived: bool | None = None,
 ) -> Filter:
     """What a list is asked for. Raises UsageError for what no session can be."""
     from holdfast.catalog import EVERYTHING, Filter
 
-    if not tags and (since, until, agent_id, model, status, parent, archived) == _NOTHING:
+    if not tags and (since, until, agent_id, model, status, parent, cwd, archived) == _NOTHING:
         return EVERYTHING
     if isinstance(tags, str):
         raise UsageError("tags are a list of texts, not one text", remedy=f"Give [{tags!r}].")
@@ -147,6 +151,7 @@ def filter_of(
         model=model,
         status=status,
         parent=parent,
+        cwd=cwd,
         archived=archived,
     )
 

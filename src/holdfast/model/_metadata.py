@@ -28,6 +28,8 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None = None
     """In US dollars; None where the price of a model is not known."""
     parent: str | None = None
+    cwd: str | None = None
+    """Where its agent worked, if that was recorded."""
     pinned: bool = False
     held: bool = False
     """Under legal hold: neither a policy nor a person can let it go."""

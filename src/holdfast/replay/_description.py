@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.model import SessionMetadata
 from holdfast.replay._state import State
 
@@ -22,7 +24,12 @@ def describe(state: State, session_id: str, size_bytes: int) -> SessionMetadata:
         size_bytes=size_bytes,
         agent_id=state.agent_id,
         parent=state.parent.session if state.parent else None,
+        cwd=_text(state.metadata.get("cwd")),
         pinned=state.metadata.get("pinned") is True,
         held=bool(state.metadata.get("legal_hold")),
         status=state.status,
     )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

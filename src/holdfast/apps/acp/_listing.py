@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from holdfast.apps.acp._frames import INVALID_PARAMS, RpcError
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import UsageError
 from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata
 
@@ -23,44 +23,24 @@ def list_sessions(hf: Holdfast, params: dict[str, Any]) -> dict[str, Any]:
         raise RpcError(INVALID_PARAMS, "a cursor is a text")
     if cwd is not None and not isinstance(cwd, str):
         raise RpcError(INVALID_PARAMS, "cwd is a text")
-    found: list[dict[str, Any]] = []
-    while True:
-        try:
-            page = hf.list(PAGE, after=cursor)
-        except UsageError as error:
-            raise RpcError(INVALID_PARAMS, error.message) from error
-        cursor = page.next
-        for row in page:
-            where = _cwd_of(hf, row.session_id)
-            if cwd is None or (where is not None and _same(where, cwd)):
-                found.append(_entry(row, where or cwd or os.getcwd()))
-        if cursor is None or len(found) >= PAGE:
-            break
-    answer: dict[str, Any] = {"sessions": found}
-    if cursor is not None:
-        answer["nextCursor"] = cursor
+    try:
+        page = hf.list(PAGE, cwd=None if cwd is None else os.path.normpath(cwd), after=cursor)
+    except UsageError as error:
+        raise RpcError(INVALID_PARAMS, error.message) from error
+    here = os.getcwd()  # of sessions that worked nowhere in particular
+    answer: dict[str, Any] = {"sessions": [_entry(row, row.cwd or here) for row in page]}
+    if page.next is not None:
+        answer["nextCursor"] = page.next
     return answer
 
 
-def _cwd_of(hf: Holdfast, id: str) -> str | None:
-    try:
-        found = hf.state(id).metadata.get("cwd")
-    except HoldfastError:
-        return None  # gone meanwhile, or unreadable
-    return found if isinstance(found, str) else None
-
-
-def _same(a: str, b: str) -> bool:
-    return os.path.normpath(a) == os.path.normpath(b)
-
-
 def _entry(row: SessionMetadata, cwd: str) -> dict[str, Any]:
-    changed = dt.datetime.fromtimestamp(row.updated_at / 1000, dt.UTC)
-    entry = {
-        "sessionId": row.session_id,
-        "cwd": cwd,
-        "updatedAt": changed.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-    }
+    entry = {"sessionId": row.session_id, "cwd": cwd}
     if row.title:
         entry["title"] = row.title
+    try:
+        changed = dt.datetime.fromtimestamp(row.updated_at / 1000, dt.UTC)
+        entry["updatedAt"] = changed.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        pass  # of a clock that was wrong by thousands of years
     return entry

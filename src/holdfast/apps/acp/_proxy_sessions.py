@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -131,7 +132,7 @@ class Sessions:
             about["additionalDirectories"] = params["additionalDirectories"]
         if params.get("mcpServers"):
             about["mcpServers"] = mask_servers(params["mcpServers"])
-        channel.note(("metadata", {"cwd": params.get("cwd"), "acp": about}))
+        channel.note(("metadata", {"cwd": os.path.normpath(params["cwd"]), "acp": about}))
 
     # -- the agent's side ------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,12 @@ Examples:
 @click.option("--model", metavar="NAME", help="Only sessions that this model answered last.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Only sessions of this status.")
 @click.option("--parent", metavar="ID", help="Only forks of this session.")
+@click.option(
+    "--cwd",
+    metavar="DIR",
+    callback=lambda _ctx, _parameter, place: None if place is None else os.path.abspath(place),
+    help="Only sessions whose agent worked in this folder.",
+)
 @click.option(
     "--archived/--not-archived",
     default=None,
