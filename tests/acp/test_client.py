@@ -222,6 +222,21 @@ async def test_an_agent_that_cannot_is_told_the_conversation(
     assert [len(frame["params"]["prompt"]) for frame in sent("session/prompt")] == [1, 2, 1]
 
 
+@pytest.mark.req("S4-3", "S4-43", "B-34")
+async def test_an_agent_that_lost_the_end_is_told_it(client, agent, told):
+    """What its replay lacks comes with the next prompt, and a warning says so."""
+    async with await client(agent("--load", "yes")) as session:
+        await session.ask("my name is Ada")
+        await session.ask("I live in Rome")
+    async with await client(agent("--load", "yes", "--forget", "2")) as session:
+        assert session.attached == "load"
+        answer = await session.ask("who am I")
+        repeated = answer.text.partition("I was told")[2]
+        assert "I live in Rome" in repeated
+        assert "User: my name is Ada" not in repeated
+    assert ["has lost the end" in str(warning) for warning in told] == [True]
+
+
 @pytest.mark.req("S4-46")
 @pytest.mark.parametrize("way", ["no", "fails"])
 async def test_no_load_support_can_be_an_error(client, agent, library, way):

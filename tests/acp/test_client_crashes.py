@@ -230,12 +230,14 @@ async def test_a_host_that_dies_loses_nothing_that_was_seen(agent, library, stor
     out, _ = await process.communicate()
     assert process.returncode == -9
     assert text_of(library).startswith(out.decode())
-    config = ClientConfig(cwd=str(tmp_path), quiet_s=0.1)
+    warned = []
+    config = ClientConfig(cwd=str(tmp_path), quiet_s=0.1, on_warning=warned.append)
     command = Provider.of(agent("--load", "yes"))
     async with await create_or_resume(command, "talk", config, library=library) as session:
         assert session.attached == "load"
         answer = await session.ask("go on")
         assert out.decode()[:20] in answer.text.partition("I was told")[2].replace("\\\\", "")
+    assert ["has lost the end" in str(warning) for warning in warned] == [True]
     assert library.state("talk").status == "idle"
 
 
@@ -270,3 +272,17 @@ async def test_an_agent_that_never_answers(client, agent, tmp_path):
     )
     with pytest.raises(AgentError, match="did not answer in time"):
         await client([sys.executable, str(script)], attach_timeout_s=0.2)
+
+
+async def test_a_defect_in_a_turn_is_told_to_whoever_waits(client, agent, monkeypatch):
+    """Nobody waits for ever, and the next prompt is answered."""
+
+    async def broken(channel):
+        raise RuntimeError("boom")
+
+    async with await client(agent()) as session:
+        monkeypatch.setattr(session, "_end_replay", broken)
+        with pytest.raises(AgentError, match="RuntimeError: boom"):
+            await session.ask("hello")
+        monkeypatch.undo()
+        assert (await session.ask("hello")).stop_reason == "end_turn"

@@ -8,11 +8,12 @@ import warnings as python_warnings
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.apps.acp._attaching import Waits, attach
+from holdfast.apps.acp._attaching import Waits, attach, be_quiet
 from holdfast.apps.acp._breaker import Breaker
 from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_requests import Requests
 from holdfast.apps.acp._frames import Frame, RpcError
+from holdfast.apps.acp._missing import Heard, missing_end
 from holdfast.apps.acp._pipes import AgentProcess
 from holdfast.apps.acp._proxy_agent import AgentLink
 from holdfast.apps.acp._proxy_channel import Channel
@@ -66,6 +67,7 @@ class Attaching:
         )
         self._channel: Channel | None = None
         self._early: list[Frame] = []
+        self._heard: Heard | None = None
         self._link: AgentLink
 
     @property
@@ -130,6 +132,7 @@ class Attaching:
     async def _attach(self, channel: Channel) -> None:
         known, has_past = channel.known_id, bool(self._session.live_state.message_count)
         channel.swallowing, channel.heard_at = known is not None, time.monotonic()
+        self._heard = Heard()
         if has_past and not self._can_go_on():
             self._complain(channel, "it does not say that it can", ())
         taken = await attach(
@@ -144,6 +147,8 @@ class Attaching:
             why = "it has no session of its own for this one" if known is None else "it failed"
             self._complain(channel, why, taken.failures)
         channel.swallowing = taken.how == "load"
+        if taken.how != "load":
+            self._heard = None  # there is no replay that would have to be whole
         channel.agent_id = channel.known_id = taken.agent_id
         self._describe(channel)
         link = {"kind": "acp", "id": taken.agent_id, "agent": self._link.name, "how": taken.how}
@@ -208,12 +213,40 @@ class Attaching:
             channel.note(("config", config))
 
     async def _prime(self, channel: Channel) -> None:
+        messages, cut = await self._past()
+        if messages:
+            channel.told.insert(0, transcript_note(messages, cut=cut))
+
+    async def _end_replay(self, channel: Channel) -> None:
+        """Wait until the agent's replay is through; what it lacks is told with the prompt."""
+        if channel.swallowing:
+            await be_quiet(lambda: channel.heard_at, self._waits)
+            channel.swallowing = False
+        heard, self._heard = self._heard, None
+        if heard is None:
+            return
+        messages, cut = await self._past()
+        lost = missing_end(messages, heard)
+        if lost:
+            whole = len(lost) == len(messages)
+            note = transcript_note(lost, cut=whole and cut, end_only=not whole)
+            channel.told.insert(0, note)
+            part = "this conversation" if whole else "the end of this conversation"
+            self.warn(
+                AgentError(
+                    f"{self._link.name} has lost {part}",
+                    remedy="It is told with the prompt.",
+                    session_id=self.id,
+                )
+            )
+
+    async def _past(self) -> tuple[list[Frame], bool]:
+        """What an agent can be told, and whether something is left out before it."""
         recovery = await asyncio.to_thread(
             self._library.recover, self.id, "neutral", "mark", self.config.window_tokens
         )
-        if recovery.messages:
-            cut = recovery.left_out is not None and bool(recovery.left_out.messages)
-            channel.told.insert(0, transcript_note(recovery.messages, cut=cut))
+        cut = recovery.left_out is not None and bool(recovery.left_out.messages)
+        return recovery.messages, cut
 
 
 def known_agent_id(events: Iterable[Event], agent: str) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.apps.acp._attaching import CONVERSATION, be_quiet
+from holdfast.apps.acp._attaching import CONVERSATION
 from holdfast.apps.acp._client_attaching import Attaching
 from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_store import Snapshotter
@@ -200,6 +200,10 @@ class AcpSession(Attaching):
                 await self._run(turn)
             except HoldfastError as error:
                 await turn.fail(error)
+            except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+                defect = AgentError(f"the prompt failed: {type(error).__name__}: {error}")
+                defect.__cause__ = error
+                await turn.fail(defect)
             self._turn = None
             if self.config.persists:
                 self._snapshotter.snapshot_soon(self._session)
@@ -208,9 +212,7 @@ class AcpSession(Attaching):
         await self._ready()
         channel = self._channel
         assert channel is not None  # made by _ready
-        if channel.swallowing:
-            await be_quiet(lambda: channel.heard_at, self._waits)
-            channel.swallowing = False
+        await self._end_replay(channel)
         told, channel.told = channel.told, []
         params = {"sessionId": channel.agent_id, "prompt": turn.prompt}
         frame = request(0, "session/prompt", params)
@@ -282,6 +284,8 @@ class AcpSession(Attaching):
         if channel.swallowing and kind in CONVERSATION:
             channel.swallowed += 1
             channel.heard_at = time.monotonic()
+            if self._heard is not None:
+                self._heard.take(update)
             return
         channel.hold(channel.notes.agent(frame))
         self._fresh.append(Update(kind, update))
