@@ -8,12 +8,14 @@ opened like any other store, and must keep what had been promised by that moment
 from __future__ import annotations
 
 import itertools
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from unittest.mock import patch
 
 from holdfast import Holdfast, library
 from holdfast._config import configuration
+from holdfast.catalog._opening import connect
+from holdfast.catalog._sqlite_index import SqliteIndex
 from holdfast.errors import Locked
 from holdfast.model import Event, Limits
 from holdfast.storage import FileStore
@@ -34,17 +36,33 @@ def identity(event):
 def repeatable():
     """No chance in what is recorded, so that equal workloads leave equal bytes.
 
-    And the configuration is read once, not for each of many thousand openings.
+    And the configuration is read once, not for each of many thousand openings, and the tables of
+    the catalogue in memory are made once.
     """
     found = configuration()
     with (
         patch("holdfast.session._opening.random_hex", lambda size: f"{next(_salts):0{size}x}"),
         patch("holdfast._config._settling.configuration", lambda given: found),
+        patch("holdfast.catalog._catalog.open_in_memory", copied_index),
     ):
         yield
 
 
 _salts = itertools.count()
+
+
+def copied_index(store):
+    """An empty catalogue in memory, as the library makes it."""
+    connection = connect(None)
+    connection.deserialize(_empty_index(store.identity))
+    return SqliteIndex(connection, store.identity)
+
+
+@cache
+def _empty_index(identity):
+    with closing(connect(None)) as connection:
+        SqliteIndex(connection, identity)
+        return connection.serialize()
 
 
 class Promise:

@@ -33,7 +33,7 @@ WRITING_CALLS = (
     *("make_directory", "open_log", "open_new", "open_lock", "write", "sync", "sync_directory"),
     *("rename", "link", "unlink", "truncate", "lock"),
 )
-# Hundreds of times in the scenario, and writing nothing: on a push every fifth use must do.
+# Hundreds of times in the scenario, and writing nothing: on a push every 13th use must do.
 OFTEN = ("close", "open_directory", "node_at")
 ERRORS = {
     name: getattr(errno, name)
@@ -141,7 +141,7 @@ def test_no_fault_is_no_error(mending):
 def test_call_fails_once(checker, call):
     """Each use of each call fails once, with an error that turns with the position."""
     numbers = list(ERRORS.values())
-    stride = 1 if FULL or call not in OFTEN else 5
+    stride = 1 if FULL or call not in OFTEN else 13
     count = 0
     for mending in (False, True):
         nth = 1
@@ -187,7 +187,7 @@ def test_full_disk_takes_part_of_a_write(checker):
 
 def test_interrupted_anywhere(checker):
     """A key press that interrupts any call leaves nothing half done."""
-    stride = 1 if FULL else 3
+    stride = 1 if FULL else 7
     nth = 1
     while run_with(
         checker, (HoldfastError, KeyboardInterrupt), nth=nth, interrupt=KeyboardInterrupt
