@@ -131,3 +131,30 @@ def test_a_command_is_needed(store_root):
     """Without an agent the usage is told, exit code 2."""
     outcome = CliRunner(env={"HOLDFAST_STORE": str(store_root)}).invoke(cli, ["acp", "doctor"])
     assert outcome.exit_code == 2
+
+
+def test_nothing_is_permitted(doctor, tmp_path):
+    """An agent that wants to use a tool, or files, for the prompt is refused."""
+    journal = tmp_path / "journal"
+    options = ["--json", "--prompt", "use tool"]
+    found, _ = findings(doctor("--journal", str(journal), "--rude", options=options))
+    assert found["prompt"]["real"] == "works"
+    frames = [json.loads(line) for line in journal.read_text().splitlines()]
+    answers = [frame for frame in frames if "method" not in frame]
+    outcomes = [frame["result"]["outcome"]["optionId"] for frame in answers if "result" in frame]
+    assert outcomes == ["no"]
+    assert {frame["error"]["code"] for frame in answers if "error" in frame} == {-32601}
+
+
+def test_an_agent_that_wants_a_login_and_does_not_end(doctor, tmp_path):
+    """What it offers is told, and that it has to be killed."""
+    script = tmp_path / "closed.py"
+    source = SCRIPT.read_text().replace('"authMethods": []', '"authMethods": [{"name": "Key"}]')
+    script.write_text(source.replace('self.die("new")', 'raise Refusal(-32000, "log in")'))
+    found, verdicts = findings(doctor("--deaf", options=["--json"], script=script))
+    assert found["new"]["real"] == "fails"
+    assert found["new"]["detail"] == "log in"
+    assert verdicts[:2] == [
+        "It may want a login first: it offers Key.",
+        "It does not end when its input ends, and has to be killed.",
+    ]
