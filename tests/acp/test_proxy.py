@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from functools import partial
 
 import pytest
 
@@ -559,3 +560,23 @@ def test_text_that_no_log_takes_passes_and_is_kept_as_far_as_it_goes(proxy, tmp_
     editor.prompt(id, "a\0b\ud800c")
     assert "c'" in text_of(editor.updates())
     assert kept.recover(id, "neutral").messages[0]["content"] == "a\ufffdb\ufffdc"
+
+
+def test_an_editor_hears_nothing_of_a_session_before_its_id(proxy, tmp_path):
+    """Whatever the agent tells at once, the answer that names the session comes first."""
+    editor = proxy("--commands", "--fork", "no")
+    for _ in range(5):
+        id = editor.new(tmp_path)
+        editor.until(partial(_is_about, id))
+        branch = editor.call("session/fork", sessionId=id, cwd=str(tmp_path), mcpServers=[])
+        branch = branch["sessionId"]
+        editor.until(partial(_is_about, branch))
+    known = set()
+    for frame in editor.seen:
+        known.add(frame.get("result", {}).get("sessionId"))
+        if "method" in frame:
+            assert frame["params"]["sessionId"] in known
+
+
+def _is_about(id, frame):
+    return frame.get("params", {}).get("sessionId") == id

@@ -212,7 +212,9 @@ class Scripted:
 
     def keep(self) -> None:
         if self.wishes.store:
-            Path(self.wishes.store).write_text(json.dumps(self.sessions))
+            half = Path(f"{self.wishes.store}.{os.getpid()}")
+            half.write_text(json.dumps(self.sessions))
+            half.replace(self.wishes.store)  # it may be killed at any time
 
     def known(self, params: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -85,11 +85,22 @@ class Sessions:
         )
         session = await asyncio.to_thread(open_session, self._hf, None, resume="auto")
         channel = self._register(session, params)
-        self._describe(channel)
-        self._attached(channel, taken)
-        await channel.settle()
-        await channel.session.abarrier()
+        channel.muted = []  # the editor does not know the id yet
+        try:
+            self._describe(channel)
+            self._attached(channel, taken)
+            await channel.settle()
+            await channel.session.abarrier()
+        except BaseException:
+            await self.close(channel, tell_agent=None)
+            raise
         return channel
+
+    def unmute(self, channel: Channel) -> None:
+        """Send the editor what was kept back."""
+        muted, channel.muted = channel.muted, None
+        if muted:
+            self._editor.write(b"".join(muted))
 
     async def get(self, params: Frame) -> Channel:
         """The session that a request names, opened if it is not yet. Raises RpcError."""
@@ -271,8 +282,7 @@ class Sessions:
             if first < stop:
                 await self._send_past(channel, first, stop, marks=wish is not None)
         finally:
-            muted, channel.muted = channel.muted, None
-            self._editor.write(b"".join(muted))
+            self.unmute(channel)
         return {"first": first, "last": stop - 1, "earlier": first > 0}
 
     async def _send_past(self, channel: Channel, first: int, stop: int, *, marks: bool) -> None:
@@ -309,6 +319,7 @@ class Sessions:
         except (NotFound, InvalidId) as error:
             raise RpcError(NOT_FOUND, f"there is no session {parent_id[:200]!r}") from error
         channel = await self.get({**params, "sessionId": id})
+        channel.muted = []  # the editor does not know the id yet
         parent = self.by_id.get(parent_id)
         agent_id = None if parent is None else parent.agent_id
         if at is None and agent_id is not None and self._agent.advertises("fork"):

@@ -170,6 +170,9 @@ class Proxy:
             answer = error_frame(id, as_rpc_error(error))
         self._serving.pop(id, None)
         self.send(answer)
+        made = answer.get("result", {}).get("sessionId")
+        if made in self._sessions.by_id:
+            self._sessions.unmute(self._sessions.by_id[made])
         await self._deliver_early()
 
     async def _enqueue(self, frame: Frame, params: Frame) -> None:
