@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings as python_warnings
-from collections.abc import Iterable
 from typing import Any
 
 from holdfast.apps.acp._attaching import Waits, attach, be_quiet
@@ -16,19 +15,18 @@ from holdfast.apps.acp._frames import Frame, RpcError
 from holdfast.apps.acp._missing import Heard, missing_end
 from holdfast.apps.acp._pipes import AgentProcess
 from holdfast.apps.acp._proxy_agent import AgentLink
-from holdfast.apps.acp._proxy_channel import Channel
+from holdfast.apps.acp._proxy_channel import Channel, known_agent_id
 from holdfast.apps.acp._recording import mask_servers
 from holdfast.apps.acp._telling import transcript_note
 from holdfast.errors import AgentError, AgentNoLoadSupport, HoldfastError
 from holdfast.library import Holdfast
-from holdfast.model import VERSION, Event
+from holdfast.model import VERSION
 from holdfast.session import Session
 
-__all__ = ["AgentWarning", "Attaching", "known_agent_id"]
+__all__ = ["AgentWarning", "Attaching"]
 
 _PROTOCOL = 1
 _EARLY_MAX = 1000
-_TURNING = frozenset({"link", "forked", "merged", "imported", "user", "opened"})
 
 
 class AgentWarning(UserWarning):
@@ -124,8 +122,7 @@ class Attaching:
     def _open_channel(self) -> Channel:
         channel = Channel(self._library, self._session, self._link.name, self._params)
         if self._session.restored:
-            events = self._library.events(self.id, types=_TURNING, reverse=True)
-            channel.known_id = known_agent_id(events, self._link.name)
+            channel.known_id = known_agent_id(self._library, self.id, self._link.name)
         self._channel = channel
         return channel
 
@@ -247,22 +244,3 @@ class Attaching:
         )
         cut = recovery.left_out is not None and bool(recovery.left_out.messages)
         return recovery.messages, cut
-
-
-def known_agent_id(events: Iterable[Event], agent: str) -> str | None:
-    """The agent's own id of a session, from its events, newest first.
-
-    None if another agent or program went on with it, or if it is a branch: then the agent's own
-    session is another conversation. Whoever gives a session to an agent links it at once, so words
-    after an opening and before a link are someone else's.
-    """
-    words = False
-    for event in events:
-        if event.type == "user":
-            words = True
-        elif event.type == "link" and event.data.get("kind") == "acp":
-            found = event.data.get("id")
-            return found if event.data.get("agent") == agent and isinstance(found, str) else None
-        elif event.type in ("forked", "merged", "imported") or (event.type == "opened" and words):
-            return None
-    return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -216,9 +215,11 @@ def _watched(
     command: Sequence[str], cwd: str | None, env: Mapping[str, str] | None, watched: int
 ) -> list[str]:
     """The command with the watch; alone if it cannot be found, for the system to say why."""
-    path = {**os.environ, **(env or {})}.get("PATH")
     name = command[0] if command else ""
-    place = os.path.join(cwd or "", name) if os.sep in name else name
-    if shutil.which(place, path=path) is None or not os.access(_SHELL, os.X_OK):
+    folders = [cwd or ""]
+    if os.sep not in name:
+        folders = ({**os.environ, **(env or {})}.get("PATH") or os.defpath).split(os.pathsep)
+    found = any(os.access(os.path.join(folder, name), os.X_OK) for folder in folders)
+    if not name or not found or not os.access(_SHELL, os.X_OK):
         return list(command)
     return [_SHELL, "-c", _WATCH.format(watched), "sh", *command]

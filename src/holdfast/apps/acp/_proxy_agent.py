@@ -154,7 +154,9 @@ class AgentLink:
             if future.done():
                 return
             error = answer.get("error")
-            if error is not None:
+            if answer.get("agentGone"):
+                future.set_exception(AgentGone(answer["error"]["message"]))
+            elif error is not None:
                 future.set_exception(_as_error(error))
             else:
                 future.set_result(answer.get("result"))

@@ -198,7 +198,7 @@ class Sessions:
         messages, left_out = await self._past(channel)
         if not messages:
             return
-        channel.told = [transcript_note(messages, cut=left_out)]
+        channel.told.insert(0, transcript_note(messages, cut=left_out))
         why = f" ({'; '.join(taken.failures)})" if taken.failures else ""
         part = "the newest part of the conversation" if left_out else "the conversation"
         self.warn(
@@ -237,7 +237,7 @@ class Sessions:
         if not lost:
             return
         if len(lost) == len(messages):
-            channel.told = [transcript_note(lost, cut=cut)]
+            channel.told.insert(0, transcript_note(lost, cut=cut))
         else:
             channel.told.insert(0, transcript_note(lost, end_only=True))
         self.warn(
