@@ -19,8 +19,8 @@ import pytest
 
 import holdfast
 from holdfast.apps.acp._attaching import Waits
-from holdfast.apps.acp._pipes import AgentProcess, connect
 from holdfast.apps.acp.proxy import Proxy
+from holdfast.apps.wire.pipes import AgentProcess, connect
 
 AGENT = Path(__file__).parent / "agents" / "scripted.py"
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))

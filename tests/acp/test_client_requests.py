@@ -8,8 +8,8 @@ import pytest
 
 import holdfast
 from holdfast.apps.acp._client_requests import Requests
-from holdfast.apps.acp._frames import RpcError
 from holdfast.apps.acp.client import ClientConfig, Files, create_or_resume
+from holdfast.apps.wire.frames import RpcError
 from holdfast.errors import Forbidden
 
 

@@ -534,9 +534,9 @@ def test_a_line_over_the_limit_is_refused_and_the_next_is_served(
 ):
     """However long it is, it is not kept in memory."""
     import holdfast
-    from holdfast.apps.acp._lines import Splitter
-    from holdfast.apps.acp._pipes import AgentProcess
     from holdfast.apps.acp.proxy import Proxy
+    from holdfast.apps.wire.lines import Splitter
+    from holdfast.apps.wire.pipes import AgentProcess
 
     async def serve(pipe):
         pipe._splitter = Splitter(1_000_000)

@@ -12,8 +12,8 @@ import pytest
 
 import holdfast
 from holdfast.apps.acp._breaker import Breaker
-from holdfast.apps.acp._pipes import AgentProcess
 from holdfast.apps.acp.proxy import Proxy
+from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.storage import FileStore
 from holdfast.testing import FaultyDisk
 

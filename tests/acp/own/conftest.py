@@ -10,10 +10,10 @@ import socket
 import pytest
 from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from holdfast.apps.acp._frames import RpcError
-from holdfast.apps.acp._peer import Peer
-from holdfast.apps.acp._pipes import Pipe, Writer
 from holdfast.apps.acp.agent import AgentServer, Kit
+from holdfast.apps.wire.frames import RpcError
+from holdfast.apps.wire.peer import Peer
+from holdfast.apps.wire.pipes import Pipe, Writer
 from holdfast.library import Holdfast
 
 PATIENCE_S = 30

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.apps.acp._pipes import Pipe, Writer
 from holdfast.apps.acp.agent import AgentServer, Kit
+from holdfast.apps.wire.pipes import Pipe, Writer
 from holdfast.library import Holdfast
 
 COMMAND = {"type": "text", "text": "/status"}

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from holdfast.apps.acp._agent_live import Live
 from holdfast.apps.acp._agent_modes import MODES
-from holdfast.apps.acp._frames import RpcError
 from holdfast.apps.acp._recording_values import clean
+from holdfast.apps.wire.frames import RpcError
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from holdfast.agent._results import plain_text
 from holdfast.apps.acp._agent_params import ClientCapabilities
-from holdfast.apps.acp._frames import RpcError
-from holdfast.apps.acp._peer import Peer
+from holdfast.apps.wire.frames import RpcError
+from holdfast.apps.wire.peer import Peer
 from holdfast.errors import Forbidden, HoldfastError, TooLarge, UsageError
 from holdfast.storage.folder import Folder
 

@@ -13,7 +13,6 @@ from holdfast.agent._talk import is_child
 from holdfast.apps.acp._agent_desk import Desk
 from holdfast.apps.acp._agent_kit import Kit, window_of
 from holdfast.apps.acp._agent_modes import AUTO, MODES, OPTIONS, READ_ONLY
-from holdfast.apps.acp._frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from holdfast.apps.acp._recording_values import clean
 from holdfast.apps.acp._replaying_words import (
     call_update,
@@ -21,6 +20,7 @@ from holdfast.apps.acp._replaying_words import (
     plan_update,
     result_update,
 )
+from holdfast.apps.wire.frames import INVALID_PARAMS, INVALID_REQUEST, RpcError, notification
 from holdfast.errors import Forbidden, HoldfastError, TooManyIterations
 from holdfast.library import Holdfast
 from holdfast.model import Event

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.agent._results import plain_text
-from holdfast.apps.acp._frames import INVALID_PARAMS, RpcError
 from holdfast.apps.acp._recording_values import clean, prompt_content
+from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError
 
 __all__ = [
     "ClientCapabilities",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.apps.acp._frames import RpcError
+from holdfast.apps.wire.frames import RpcError
 
 __all__ = ["CONVERSATION", "Attached", "Driver", "Waits", "attach", "be_quiet"]
 

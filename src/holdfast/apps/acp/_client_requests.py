@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from holdfast.apps.acp._frames import (
+from holdfast.apps.wire.frames import (
     INTERNAL,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,

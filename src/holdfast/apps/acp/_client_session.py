@@ -15,7 +15,9 @@ from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_store import Snapshotter
 from holdfast.apps.acp._client_turn import Answer, Turn, Update
 from holdfast.apps.acp._client_view import SessionMetrics, SessionSnapshot, metrics_of
-from holdfast.apps.acp._frames import (
+from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
+from holdfast.apps.acp._proxy_channel import Channel
+from holdfast.apps.wire.frames import (
     METHOD_NOT_FOUND,
     Frame,
     RpcError,
@@ -23,9 +25,7 @@ from holdfast.apps.acp._frames import (
     request,
     response,
 )
-from holdfast.apps.acp._peer import as_rpc_error
-from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
-from holdfast.apps.acp._proxy_channel import Channel
+from holdfast.apps.wire.peer import as_rpc_error
 from holdfast.errors import AgentError, HoldfastError, StoreError, UsageError
 from holdfast.library import Holdfast
 from holdfast.session import Session

@@ -11,15 +11,15 @@ import msgspec
 
 from holdfast.apps.acp._client_config import ClientConfig
 from holdfast.apps.acp._client_requests import Requests
-from holdfast.apps.acp._frames import (
+from holdfast.apps.acp._proxy_agent import AgentLink
+from holdfast.apps.wire.frames import (
     METHOD_NOT_FOUND,
     Frame,
     RpcError,
     error_frame,
     response,
 )
-from holdfast.apps.acp._pipes import AgentProcess
-from holdfast.apps.acp._proxy_agent import AgentLink
+from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 from holdfast.model import VERSION
 

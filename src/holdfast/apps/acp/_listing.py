@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from typing import Any
 
-from holdfast.apps.acp._frames import INVALID_PARAMS, RpcError
+from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError
 from holdfast.errors import UsageError
 from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata

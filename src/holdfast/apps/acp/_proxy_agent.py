@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.apps.acp._breaker import Breaker
-from holdfast.apps.acp._frames import (
+from holdfast.apps.wire.frames import (
     INTERNAL,
     INVALID_REQUEST,
     Frame,
@@ -19,8 +19,8 @@ from holdfast.apps.acp._frames import (
     parse,
     request,
 )
-from holdfast.apps.acp._lines import TooLong
-from holdfast.apps.acp._pipes import AgentProcess
+from holdfast.apps.wire.lines import TooLong
+from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError
 
 __all__ = ["AgentGone", "AgentLink"]

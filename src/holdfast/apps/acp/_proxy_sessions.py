@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
-from holdfast.apps.acp._frames import (
+from holdfast.apps.acp._missing import Heard, missing_end
+from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
+from holdfast.apps.acp._proxy_channel import Channel, known_agent_id, open_session
+from holdfast.apps.acp._recording import mask_servers
+from holdfast.apps.acp._replaying import replay
+from holdfast.apps.acp._telling import WINDOW_TOKENS, transcript_note
+from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
     NOT_FOUND,
     Frame,
@@ -17,12 +23,6 @@ from holdfast.apps.acp._frames import (
     encode,
     notification,
 )
-from holdfast.apps.acp._missing import Heard, missing_end
-from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
-from holdfast.apps.acp._proxy_channel import Channel, known_agent_id, open_session
-from holdfast.apps.acp._recording import mask_servers
-from holdfast.apps.acp._replaying import replay
-from holdfast.apps.acp._telling import WINDOW_TOKENS, transcript_note
 from holdfast.errors import InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import check_id

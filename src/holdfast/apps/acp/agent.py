@@ -32,11 +32,11 @@ from holdfast.apps.acp._agent_params import (
     read_params,
     read_prompt,
 )
-from holdfast.apps.acp._frames import INTERNAL, INVALID_PARAMS, NOT_FOUND, RpcError
 from holdfast.apps.acp._listing import list_sessions
-from holdfast.apps.acp._peer import Peer
-from holdfast.apps.acp._pipes import Pipe
 from holdfast.apps.acp._replaying import replay
+from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, NOT_FOUND, RpcError
+from holdfast.apps.wire.peer import Peer
+from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice, check_id
@@ -296,7 +296,7 @@ def _explained(
 
 def serve_agent(place: str | None, kit: Kit) -> None:
     """Be an agent on standard input and output. Raises as ``holdfast.open``."""
-    from holdfast.apps.acp.serving import serve
+    from holdfast.apps.wire.serving import serve
 
     async def work(pipe: Pipe) -> None:
         # What a library prints must not come between the frames.

@@ -17,7 +17,12 @@ from typing import Any
 
 from holdfast.apps.acp._attaching import CONVERSATION, Waits
 from holdfast.apps.acp._chunks import read_chunk
-from holdfast.apps.acp._frames import (
+from holdfast.apps.acp._listing import list_sessions
+from holdfast.apps.acp._proxy_agent import AgentLink
+from holdfast.apps.acp._proxy_channel import Channel
+from holdfast.apps.acp._proxy_sessions import Sessions, session_id_of
+from holdfast.apps.acp._telling import WINDOW_TOKENS
+from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     Frame,
@@ -28,14 +33,9 @@ from holdfast.apps.acp._frames import (
     parse,
     response,
 )
-from holdfast.apps.acp._lines import TooLong
-from holdfast.apps.acp._listing import list_sessions
-from holdfast.apps.acp._peer import as_rpc_error
-from holdfast.apps.acp._pipes import AgentProcess, Pipe
-from holdfast.apps.acp._proxy_agent import AgentLink
-from holdfast.apps.acp._proxy_channel import Channel
-from holdfast.apps.acp._proxy_sessions import Sessions, session_id_of
-from holdfast.apps.acp._telling import WINDOW_TOKENS
+from holdfast.apps.wire.lines import TooLong
+from holdfast.apps.wire.peer import as_rpc_error
+from holdfast.apps.wire.pipes import AgentProcess, Pipe
 from holdfast.errors import HoldfastError, InvalidId, NotFound, StoreError
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, check_id

@@ -1,34 +1,16 @@
-"""Serving on this process's own input and output, until they end or someone ends the process."""
+"""The recording proxy on this process's own input and output."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from holdfast.apps.acp._pipes import AgentProcess, Pipe, own_pipes
 from holdfast.apps.acp._telling import WINDOW_TOKENS
 from holdfast.apps.acp.proxy import Proxy
+from holdfast.apps.wire.pipes import AgentProcess, Pipe
+from holdfast.apps.wire.serving import serve
 from holdfast.library import Holdfast
 
-__all__ = ["serve", "serve_proxy"]
-
-
-def serve(work: Callable[[Pipe], Awaitable[None]]) -> None:
-    """Run something on standard input and output; a request to end ends it in good order."""
-    asyncio.run(_serve(work))
-
-
-async def _serve(work: Callable[[Pipe], Awaitable[None]]) -> None:
-    pipe = await own_pipes()
-    running = asyncio.ensure_future(work(pipe))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, running.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
-    pipe.close()
+__all__ = ["serve_proxy"]
 
 
 def serve_proxy(

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from holdfast.apps.acp._lines import Splitter, TooLong
+from holdfast.apps.wire.lines import Splitter, TooLong
 from holdfast.errors import AgentError
 
 __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]

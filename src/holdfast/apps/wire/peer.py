@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from holdfast.apps.acp._frames import (
+from holdfast.apps.wire.frames import (
     CANCELLED,
     INTERNAL,
     INVALID_PARAMS,
@@ -23,8 +23,8 @@ from holdfast.apps.acp._frames import (
     request,
     response,
 )
-from holdfast.apps.acp._lines import TooLong
-from holdfast.apps.acp._pipes import Pipe
+from holdfast.apps.wire.lines import TooLong
+from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError
 
 __all__ = ["Peer", "as_rpc_error"]

@@ -1,0 +1,1 @@
+"""How programs talk to each other, one line each: lines, frames, pipes, one end of a talk."""
