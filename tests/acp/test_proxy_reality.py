@@ -132,6 +132,24 @@ def test_a_replay_that_is_too_long_to_keep_is_believed(monkeypatch):
     assert not missing_end([said("user", "other")], replay)
 
 
+def test_the_words_of_a_turn_that_was_cut_off_are_told_once(
+    proxy, proxy_process, tmp_path, journal
+):
+    """With the news that it was; its replay lacks them, as all agents' do."""
+    editor = proxy_process("--load", "yes")
+    id = editor.new(tmp_path)
+    editor.prompt(id, "my name is Alice")
+    editor.ask("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "wait"}])
+    editor.until(lambda frame: "Waiting" in str(frame))
+    editor.kill()
+    editor = proxy("--load", "yes")
+    editor.load(id, tmp_path)
+    editor.prompt(id, "go on")
+    (note,) = told(journal)
+    assert "was cut off" in note
+    assert "Waiting." in note
+
+
 @pytest.mark.parametrize("load", ["yes", "late"])
 def test_an_agent_that_has_everything_is_told_nothing(proxy, tmp_path, journal, load):
     """Words of its own around the replay, and another order of it, are no loss."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Heard", "missing_end"]
+__all__ = ["Heard", "is_only_speech", "missing_end"]
 
 Message = Mapping[str, Any]
 
@@ -78,6 +78,14 @@ def missing_end(messages: Sequence[Message], heard: Heard) -> Sequence[Message]:
         if held and all(held):
             return messages[number:]
     return messages
+
+
+def is_only_speech(messages: Sequence[Message]) -> bool:
+    """Whether these are words of the agent and nothing else."""
+    kinds = {block.get("type") for message in messages for block in _blocks(message)}
+    return kinds <= {"text", "thinking"} and all(
+        each.get("role") == "assistant" for each in messages
+    )
 
 
 def _blocks(message: Message) -> Sequence[Message]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
-from holdfast.apps.acp._missing import Heard, missing_end
+from holdfast.apps.acp._missing import Heard, is_only_speech, missing_end
 from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
 from holdfast.apps.acp._proxy_channel import Channel, known_agent_id, open_session
 from holdfast.apps.acp._recording import mask_servers
@@ -234,8 +234,8 @@ class Sessions:
         """Agents that were killed have lost what they had not written; some lose all by loading."""
         messages, cut = await self._past(channel)
         lost = missing_end(messages, heard)
-        if not lost:
-            return
+        if not lost or (channel.told and is_only_speech(lost)):
+            return  # the words of a turn that was cut off are told with the news of that
         if len(lost) == len(messages):
             channel.told.insert(0, transcript_note(lost, cut=cut))
         else:
