@@ -8,9 +8,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.acp import agent, serving
+from holdfast.apps.acp import agent
 from holdfast.apps.cli import _acp_agent, cli
 from holdfast.apps.cli._failure import EXIT_FINE
+from holdfast.apps.wire import serving
 
 _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 

@@ -14,10 +14,9 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from holdfast.agent._home import AgentHome
 from holdfast.apps.acp._agent_commands import available_commands, find_command, obey
 from holdfast.apps.acp._agent_desk import Desk
-from holdfast.apps.acp._agent_kit import AGENT_TYPE, Kit
+from holdfast.apps.acp._agent_kit import Kit
 from holdfast.apps.acp._agent_live import Live
 from holdfast.apps.acp._agent_modes import mode_state
 from holdfast.apps.acp._agent_params import (
@@ -202,13 +201,7 @@ class AgentServer:
     # -- inside ------------------------------------------------------------------------------
 
     def _open_session(self, session_id: str | None) -> Session:
-        """Open a session to write, or make one. Raises NotFound, Locked, AgentTypeMismatch."""
-        owner = self._kit.agent_id
-        if session_id is not None:
-            check_id(session_id)
-            owner = self._hf.info(session_id).agent_id or owner
-        home = AgentHome(self._hf, owner, AGENT_TYPE)
-        return home.open_session(session_id, resume="auto" if session_id is None else "always")
+        return self._kit.open_session(self._hf, session_id)
 
     def _take(self, session: Session, cwd: str) -> Live:
         def send(update: dict[str, Any]) -> None:

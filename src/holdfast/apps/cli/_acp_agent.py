@@ -13,7 +13,6 @@ from holdfast.apps.cli._talk_options import needs_agent
 
 __all__ = ["command"]
 
-_AGENT = "assistant"
 _ENGINE = "pydantic_ai"
 
 
@@ -48,22 +47,8 @@ def command(app: App, *, model: str | None, agent: str | None, mode: str) -> int
     with needs_agent():
         if find_spec(_ENGINE) is None:  # it is loaded with the first prompt, which is too late
             raise ModuleNotFoundError(name=_ENGINE)
-        from holdfast._config import configuration
-        from holdfast.agent._local import CONTEXT_TOKENS
-        from holdfast.agent._models import choose_model
         from holdfast.apps.acp.agent import Kit, serve_agent
-        from holdfast.model import fit_id
 
-    settings = configuration({} if app.place is None else {"store": app.place})
-    choice = choose_model(model, settings)
-    window = settings.get("local.context_tokens", CONTEXT_TOKENS)
-    kit = Kit(
-        make_model=choice.resolve,
-        agent_id=fit_id(agent or settings.get("agent", _AGENT)),
-        instructions=settings.get("instructions"),
-        mode=mode,
-        about=choice.explain(),
-        small_window=window if choice.is_local else None,
-    )
+    kit = Kit.configured(app.place, model=model, agent=agent, mode=mode)
     serve_agent(app.place, kit)
     return EXIT_FINE
