@@ -10,6 +10,9 @@ import pytest
 
 HEAVY = {"pydantic_ai", "pydantic", "openai", "anthropic", "httpx", "xllamacpp", "asyncio"}
 LOOK = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
+ENGINE_USERS = tuple(
+    f"holdfast.apps.cli.{name}" for name in ("_chatting", "_talking", "_agent_making")
+)
 COMMAND = "from holdfast.apps.cli import cli; cli.main({0!r}, standalone_mode=False)"
 
 
@@ -43,7 +46,7 @@ def test_the_library_the_logger_and_the_configuration():
 def test_a_missing_engine_is_told_with_its_command(verb, run, monkeypatch):
     """Without the extra there is a sentence and the command that installs it."""
     for name in [*sys.modules]:
-        if name.startswith(("holdfast.apps.cli._chatting", "holdfast.apps.cli._talking")):
+        if name.startswith(ENGINE_USERS):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "holdfast.agent._agent", raising=False)
     monkeypatch.setitem(sys.modules, "holdfast.agent._agent", None)
