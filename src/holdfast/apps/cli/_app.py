@@ -24,6 +24,7 @@ SECTIONS = {
     "Talk": {
         "chat": "Talk to an agent; its session stays.",
         "run": "Answer one prompt, on a session that stays.",
+        "tui": "Browse, read, search and talk in a terminal app.",
     },
     "Look": {
         "list": "List the sessions, newest first.",
@@ -173,7 +174,19 @@ def cli(ctx: click.Context, store: str | None) -> None:
     ctx.obj = App(store)
     ctx.call_on_close(ctx.obj.close)
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        _begin(ctx)
+
+
+def _begin(ctx: click.Context) -> None:
+    """Without a verb: the terminal app where there is a terminal, else the help page."""
+    from holdfast.apps.cli.tui import has_terminal, is_installed, start
+
+    if has_terminal() and is_installed():
+        start(ctx.obj)
+        return
+    click.echo(ctx.get_help())
+    if has_terminal():
+        ctx.obj.err.line("For the terminal app: pip install 'holdfast[tui]'")
 
 
 def main() -> NoReturn:

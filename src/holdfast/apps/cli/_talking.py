@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdfast._config import configuration
-from holdfast.agent import Agent, PersistentSession, RepairedWarning
-from holdfast.agent._builtin import builtin_tools
-from holdfast.agent._home import AgentHome
-from holdfast.agent._local import CONTEXT_TOKENS
-from holdfast.agent._models import ModelChoice, choose_model
+from holdfast.agent._models import ModelChoice
+from holdfast.apps.cli._agent_making import AgentMaker
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._screen import Span
@@ -21,7 +15,7 @@ from holdfast.apps.cli._talk_options import Wishes
 from holdfast.apps.cli._transcript import readable
 from holdfast.apps.cli._words import ago, counted
 from holdfast.errors import UsageError
-from holdfast.model import Event, Notice, fit_id
+from holdfast.model import Event, Notice
 from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
@@ -29,10 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Talker"]
 
-DEFAULT_AGENT = "assistant"
-_TYPE = "agent"
-_INSTRUCTIONS = "You are a helpful assistant. Answer briefly and plainly."
-_REPLY_TOKENS = 600  # what is kept free of a small context for the answer
 _CALL_CHARS = 100
 
 
@@ -46,14 +36,19 @@ class Talker:
         permission: Callable[[PermissionRequest], Any] | None = None,
     ) -> None:
         self.app = app
-        self.settings = configuration({} if app.place is None else {"store": app.place})
-        self.choice: ModelChoice = choose_model(wishes.model, self.settings).named()
-        self._permission = permission
+        self._maker = AgentMaker(
+            app.library,
+            app.place,
+            model=wishes.model,
+            agent=wishes.agent,
+            permission=permission,
+            warn=app.warn,
+        )
+        self.choice: ModelChoice = self._maker.choice
         session_id = _wanted_session(app, wishes)
-        self._asked_agent = wishes.agent
-        self.agent_id = self._agent_for(session_id)
-        self._model = self.choice.resolve()
-        self.agent = self._make_agent(session_id, load=not wishes.new)
+        self.agent_id = self._maker.agent_for(session_id)
+        self._model = self._maker.model
+        self.agent = self._maker.make(self.agent_id, session_id, load=not wishes.new)
         # The model's connections live in this loop; they are closed in it too.
         self._runner = asyncio.Runner()
         self._runner.run(self._model.__aenter__())
@@ -69,9 +64,9 @@ class Talker:
         if self.session is not None and self.session.id == session_id:
             return
         before, agent_id = self.agent, self.agent_id
-        self.agent_id = self._agent_for(session_id)
+        self.agent_id = self._maker.agent_for(session_id)
         try:
-            self.agent = self._make_agent(session_id, load=True)
+            self.agent = self._maker.make(self.agent_id, session_id, load=True)
         except BaseException:
             self.agent_id = agent_id
             raise
@@ -79,7 +74,7 @@ class Talker:
 
     def begin(self) -> None:
         """Leave the session; the next message begins a new one, with its own instructions."""
-        before, self.agent = self.agent, self._make_agent(None, load=False)
+        before, self.agent = self.agent, self._maker.make(self.agent_id, None, load=False)
         before.close()
 
     def answer(self, prompt: str | None) -> RunResult:
@@ -125,54 +120,6 @@ class Talker:
             self._runner.close()
 
     # -- inside ------------------------------------------------------------------------------
-
-    def _agent_for(self, session_id: str | None) -> str:
-        """The agent that was asked for, else the session's; any name becomes an id that fits."""
-        return fit_id(self._asked_agent or self._agent_of(session_id))
-
-    def _agent_of(self, session_id: str | None) -> str:
-        """The agent that a session belongs to, else the configured one."""
-        if session_id is not None and self.app.library.exists(session_id):
-            owner = self.app.library.state(session_id).agent_id
-            if owner:
-                return owner
-        name: str = self.settings.get("agent", DEFAULT_AGENT)
-        return name
-
-    def _make_agent(self, session_id: str | None, *, load: bool) -> Agent:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always", RepairedWarning)
-            if session_id is None and load:
-                session_id = AgentHome(self.app.library, self.agent_id, _TYPE).current()
-            agent = self._agent_on(session_id, load=load)
-        for warning in told:
-            if issubclass(warning.category, RepairedWarning):
-                self.app.warn(str(warning.message))
-        return agent
-
-    def _agent_on(self, session_id: str | None, *, load: bool) -> Agent:
-        local = self.choice.is_local
-        context = self.settings.get("local.context_tokens", CONTEXT_TOKENS)
-        return Agent(
-            self._model,
-            agent_id=self.agent_id,
-            agent_type=_TYPE,
-            session_id=session_id,
-            persistent_session=PersistentSession(storage=self.app.library, load_on_create=load),
-            instructions=self._instructions(session_id),
-            # The embedded model cannot call tools, and their description would fill its context.
-            tools=[] if local else builtin_tools(os.getcwd()),
-            max_context_tokens=context - _REPLY_TOKENS if local else None,
-            strategy="window" if local else "none",
-            permission=self._permission,
-        )
-
-    def _instructions(self, session_id: str | None) -> str | None:
-        """What is configured; a session that has instructions of its own keeps them."""
-        configured: str | None = self.settings.get("instructions")
-        if configured is None and session_id is not None and self.app.library.exists(session_id):
-            return None if self.app.library.state(session_id).instructions else _INSTRUCTIONS
-        return configured or _INSTRUCTIONS
 
     async def _stream(self, prompt: str | None) -> RunResult:
         async with self.agent.run_stream(prompt) as stream:

@@ -17,7 +17,7 @@ from holdfast.apps.cli._words import counted
 if TYPE_CHECKING:
     from holdfast.replay import Change, Comparison, Side, ToolUse, TurnPair, TurnView
 
-__all__ = ["command"]
+__all__ = ["command", "print_comparison"]
 
 _USES = (Column("NAME", flexible=True), Column("A", flexible=True), Column("B", flexible=True))
 _CHANGES = (
@@ -54,6 +54,11 @@ def command(app: App, /, *, a: str, b: str, full: bool, as_json: bool) -> None:
     if as_json:
         app.out.json(found)
         return
+    print_comparison(app, found, full=full)
+
+
+def print_comparison(app: App, found: Comparison, *, full: bool) -> None:
+    """Where the two parted, their turns side by side, and in what else they differ."""
     _print_sides(app, found)
     if found.same:
         app.out.line("Nothing differs.")

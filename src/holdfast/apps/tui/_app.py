@@ -1,0 +1,217 @@
+"""The terminal app as a whole: its themes, its commands, and what its screens share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.theme import Theme
+
+from holdfast.apps.cli._failure import explain
+from holdfast.apps.tui._main_screen import MainScreen
+from holdfast.apps.tui._safe import paragraphs
+from holdfast.apps.tui._shelf import Shelf
+from holdfast.apps.tui._talks import Talks
+from holdfast.apps.tui._tracking import Tracking
+from holdfast.storage import shown_url
+
+if TYPE_CHECKING:
+    from holdfast.agent import PermissionRequest
+    from holdfast.apps.cli._agent_making import AgentMaker
+    from holdfast.library import Holdfast
+
+__all__ = ["SessionsApp"]
+
+# Colours that are told apart with any sight of colours; words and signs say the same everywhere.
+_DARK = Theme(
+    name="holdfast-dark",
+    primary="#56b4e9",
+    secondary="#009e73",
+    accent="#e69f00",
+    warning="#f0e442",
+    error="#d55e00",
+    success="#56b4e9",
+    foreground="#e6e6e6",
+    background="#15181c",
+    surface="#1c2026",
+    panel="#262c34",
+    dark=True,
+)
+_LIGHT = Theme(
+    name="holdfast-light",
+    primary="#0072b2",
+    secondary="#00664a",
+    accent="#9a5b00",
+    warning="#7a6a00",
+    error="#b34700",
+    success="#0072b2",
+    foreground="#1a1a1a",
+    background="#fafafa",
+    surface="#f0f1f3",
+    panel="#e2e5ea",
+    dark=False,
+)
+_ACTIONS = {
+    "Filter the list": "filter",
+    "Sort by the next column": "sort",
+    "Search everything": "search",
+    "Talk on this session": "talk",
+    "New session": "new",
+    "Stop the answer": "stop",
+    "Rename": "rename",
+    "Tags": "tag",
+    "Pin or unpin": "pin",
+    "Fork": "fork",
+    "Export": "export",
+    "Archive or take out of the archive": "archive",
+    "Compare side by side": "compare",
+    "Merge": "merge",
+    "Time travel": "time",
+    "Branches": "tree",
+    "Analytics": "analytics",
+    "Jump to an event, turn or time": "jump",
+    "Delete": "delete",
+    "Undo the last delete": "undo",
+    "Keys": "help",
+}
+
+
+class SessionsApp(App[None]):
+    """Browse, read, search and talk. ``session_id`` is opened at once; ``wishes`` choose the model.
+
+    The library is the caller's, who closes it.
+    """
+
+    TITLE = "Holdfast"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+t", "theme", "Light or dark", show=False),
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        library: Holdfast,
+        *,
+        place: str | None = None,
+        session_id: str | None = None,
+        model: str | None = None,
+        agent: str | None = None,
+        light: bool = False,
+    ) -> None:
+        super().__init__()
+        self.library = library
+        self.tracking = Tracking()
+        self.fresh: set[str] = set()
+        """Sessions that were begun here and in which nothing was said yet."""
+        self.deleted: list[str] = []
+        self.talking_on: str | None = None
+        self.talks = Talks(self._maker(place, model, agent), self._ask, self._heard)
+        self._first_id = session_id
+        self._main: MainScreen | None = None
+        for theme in (_DARK, _LIGHT):
+            self.register_theme(theme)
+        self.theme = _LIGHT.name if light else _DARK.name
+
+    @property
+    def where(self) -> str:
+        """The store's place as people write it."""
+        store = self.library.store
+        return str(getattr(store, "path", shown_url(store.url)))
+
+    @property
+    def durability(self) -> str:
+        """What becomes of what is said, in words."""
+        able = self.library.store.capabilities
+        if not able.stores:
+            return "nothing is kept"
+        if able.syncs:
+            return "synced to disk"
+        return "survives a crash of the program" if able.survives_kill else "in memory only"
+
+    def on_mount(self) -> None:
+        """The list comes first."""
+        self._main = MainScreen(Shelf(self.library), session_id=self._first_id)
+        self.push_screen(self._main)
+
+    async def on_unmount(self) -> None:
+        """Answers that still run are stopped, and kept."""
+        import asyncio
+
+        await asyncio.to_thread(self.talks.close)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Every action by its name."""
+        main = self._main
+        if main is not None and screen is main:
+            for title, name in _ACTIONS.items():
+                action: Callable[[], None] = getattr(main, f"action_{name}")
+                told = (action.__doc__ or "").partition("\n")[0]
+                yield SystemCommand(title, told, action)
+        yield SystemCommand("Light or dark", "The other theme", self.action_theme)
+        yield SystemCommand("Quit", "Leave the app", self.exit)
+
+    def action_theme(self) -> None:
+        """The other theme."""
+        self.theme = _DARK.name if self.theme == _LIGHT.name else _LIGHT.name
+
+    # -- telling -----------------------------------------------------------------------------
+
+    def tell(self, text: str) -> None:
+        """Say what was done."""
+        self.notify(paragraphs(text), markup=False)
+
+    def tell_failure(self, error: object) -> None:
+        """Say what went wrong, and what to do about it."""
+        if isinstance(error, BaseException):
+            failure = explain(error)
+            text = "\n".join(filter(None, (failure.message, failure.remedy)))
+        else:
+            text = str(error)
+        self.notify(paragraphs(text), severity="error", timeout=8, markup=False)
+
+    # -- talking -----------------------------------------------------------------------------
+
+    def say(self, session_id: str, text: str) -> None:
+        """Give a message to the agent of a session."""
+        from holdfast.apps.cli._talk_options import recordable
+
+        self.talks.keep(session_id)
+        self.tracking.increment_message_count()
+        self.talks.say(session_id, recordable(text), new=session_id in self.fresh)
+
+    def _maker(
+        self, place: str | None, model: str | None, agent: str | None
+    ) -> Callable[[Callable[[PermissionRequest], Any]], AgentMaker]:
+        def make(permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
+            from holdfast.apps.cli._agent_making import AgentMaker
+            from holdfast.apps.cli._talk_options import needs_agent
+
+            with needs_agent():
+                return AgentMaker(
+                    self.library,
+                    place,
+                    model=model,
+                    agent=agent,
+                    permission=permission,
+                    warn=lambda text: self.call_from_thread(self.tell, text),
+                )
+
+        return make
+
+    def _ask(self, request: PermissionRequest) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if self._main is None or not self.is_running:
+            answer.set_result(False)
+        else:
+            self.call_later(self._main.ask_permission, request, answer)
+        return answer
+
+    def _heard(self, session_id: str, what: str, detail: Any) -> None:
+        """Called in the thread of the answers; what it leads to happens on the app's loop."""
+        if self._main is not None and self.is_running and what != "piece":
+            self.call_later(self._main.heard, session_id, what, detail)

@@ -1,0 +1,387 @@
+"""The conversation of a session: its end first, earlier parts when they are scrolled to."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual import events, work
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+from textual.worker import get_current_worker
+
+from holdfast.apps.tui._entry_lines import Block, Look, block_of, is_foldable
+from holdfast.apps.tui._lines import LineView
+from holdfast.apps.tui._window import PAGE, Chunk, Reader, chunk_of
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.library import Holdfast
+    from holdfast.model import Event
+
+__all__ = ["Conversation"]
+
+_POLL_S = 0.4
+_EARLIER_AT = 10  # lines from the top at which the part before is fetched
+_TAIL_EVENTS_MAX = 300
+
+
+class Conversation(LineView):
+    """Reads one session and follows it. What another process writes appears by itself."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"talk--chosen"}
+    DEFAULT_CSS = """
+    Conversation { padding: 0 1; }
+    Conversation > .talk--chosen { background: $boost; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "scroll_down", "Down", show=False),
+        Binding("k,up", "scroll_up", "Up", show=False),
+        Binding("right_square_bracket", "step(1)", "Next entry", show=False),
+        Binding("left_square_bracket", "step(-1)", "Previous entry", show=False),
+        Binding("enter,space", "fold", "Fold", show=False),
+        Binding("o", "toggle_all", "Unfold all", show=False),
+        Binding("home,g", "beginning", "Beginning", show=False),
+        Binding("end,G", "ending", "End", show=False),
+    ]
+
+    class Followed(Message):
+        """New events of the session were shown."""
+
+        def __init__(self, session_id: str, new: list[Event]) -> None:
+            super().__init__()
+            self.session_id = session_id
+            self.new = new
+
+    class Failed(Message):
+        """The session could not be read."""
+
+        def __init__(self, error: Exception) -> None:
+            super().__init__()
+            self.error = error
+
+    def __init__(self, library: Holdfast, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._library = library
+        self._reader: Reader | None = None
+        self._chunks: list[Chunk] = []
+        self._blocks: list[list[Block]] = []
+        self._flat: list[Block] = []
+        self._tops: list[int] = []
+        self._opened: set[int] = set()
+        self._all_open = False
+        self._found: int | None = None
+        self._chosen = -1
+        self._at_end = True
+        self._busy = False
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that is read."""
+        return None if self._reader is None else self._reader.session_id
+
+    @property
+    def loaded(self) -> tuple[int, int]:
+        """The first event that is in memory, and the one after the last."""
+        if not self._chunks:
+            return (0, 0)
+        return self._chunks[0].first, self._chunks[-1].stop
+
+    def on_mount(self) -> None:
+        """Look now and then whether something was added."""
+        self.set_interval(_POLL_S, self._poll)
+
+    # -- what is read ------------------------------------------------------------------------
+
+    def read(self, session_id: str | None, at: int | None = None) -> None:
+        """Show the end of a session, or what stands around event ``at``."""
+        if session_id is None:
+            self._reader = None
+            self._take([], at_end=True)
+            return
+        if session_id != self.session_id:
+            self._opened.clear()
+            self._all_open = False
+        self._reader = Reader(self._library, session_id)
+        self._found, self._chosen = at, -1
+        self.loading = not self._chunks
+        self._open(self._reader, at)
+
+    @work(thread=True, exclusive=True, group="read")
+    def _open(self, reader: Reader, at: int | None) -> None:
+        worker = get_current_worker()
+        try:
+            chunk = reader.last() if at is None else reader.around(at)
+            newest = reader.newest_seq() if at is not None and chunk is not None else None
+        except HoldfastError as error:
+            self.app.call_from_thread(self._fail, reader, error)
+            return
+        at_end = newest is None or (chunk is not None and chunk.stop > newest)
+        blocks = self._drawn(chunk)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._opened_chunk, reader, chunk, blocks, at_end, at)
+
+    def _opened_chunk(
+        self,
+        reader: Reader,
+        chunk: Chunk | None,
+        blocks: list[Block],
+        at_end: bool,  # noqa: FBT001 - a callback
+        at: int | None,
+    ) -> None:
+        if reader is not self._reader:
+            return
+        self._take([] if chunk is None else [(chunk, blocks)], at_end=at_end)
+        if at is None:
+            self.scroll_end(animate=False, immediate=True)
+            # Once more when the pane has its size, if it was not shown before.
+            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
+        else:
+            self._go_to(at)
+            self.call_after_refresh(self._go_to, at)
+
+    def _fail(self, reader: Reader, error: Exception) -> None:
+        if reader is self._reader:
+            self._take([], at_end=True)
+            self.post_message(self.Failed(error))
+
+    def _take(self, parts: list[tuple[Chunk, list[Block]]], *, at_end: bool) -> None:
+        self.loading = False
+        self._chunks = [chunk for chunk, _ in parts]
+        self._blocks = [blocks for _, blocks in parts]
+        self._at_end, self._busy = at_end, False
+        self._lay()
+
+    def _drawn(self, chunk: Chunk | None) -> list[Block]:
+        if chunk is None:
+            return []
+        look = self._look()
+        return [self._block(entry, look) for entry in chunk.entries]
+
+    def _block(self, entry: object, look: Look) -> Block:
+        from holdfast.apps.cli._transcript import Entry
+
+        assert isinstance(entry, Entry)
+        found = self._found is not None and entry.seq == self._found
+        is_open = self._all_open or entry.seq in self._opened or found
+        return block_of(entry, look, is_open=is_open, found=found)
+
+    def _look(self) -> Look:
+        width = self.scrollable_content_region.width or self.size.width
+        return Look(max(width, 20), dark=self.app.current_theme.dark)
+
+    def _lay(self) -> None:
+        """Work out where each block begins."""
+        self._flat = [block for blocks in self._blocks for block in blocks]
+        heights = [len(block.lines) for block in self._flat]
+        self._tops = [0, *accumulate(heights)]
+        self.measure(self._tops[-1])
+
+    # -- earlier, later and new --------------------------------------------------------------
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Fetch what comes before or after when it is nearly in sight."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._busy or not self._chunks or self._reader is None:
+            return
+        if new_value < _EARLIER_AT and self._chunks[0].first > 0:
+            self._busy = True
+            self._fetch(self._reader, self._chunks[0].first, earlier=True)
+        elif not self._at_end and new_value + self.size.height > self._tops[-1] - _EARLIER_AT:
+            self._busy = True
+            self._fetch(self._reader, self._chunks[-1].stop, earlier=False)
+
+    @work(thread=True, group="fetch")
+    def _fetch(self, reader: Reader, seq: int, *, earlier: bool) -> None:
+        try:
+            chunk = reader.before(seq) if earlier else reader.after(seq)
+        except HoldfastError as error:
+            self.app.call_from_thread(self._fail, reader, error)
+            return
+        blocks = self._drawn(chunk)
+        self.app.call_from_thread(self._fetched, reader, chunk, blocks, earlier)
+
+    def _fetched(
+        self,
+        reader: Reader,
+        chunk: Chunk | None,
+        blocks: list[Block],
+        earlier: bool,  # noqa: FBT001 - a callback
+    ) -> None:
+        self._busy = False
+        if reader is not self._reader:
+            return
+        if chunk is None:
+            self._at_end = self._at_end or not earlier
+            return
+        if not earlier:
+            self._chunks.append(chunk)
+            self._blocks.append(blocks)
+            self._at_end = len(chunk.events) < PAGE
+            self._lay()
+            return
+        self._chunks.insert(0, chunk)
+        self._blocks.insert(0, blocks)
+        added = sum(len(block.lines) for block in blocks)
+        self._chosen += len(blocks) if self._chosen >= 0 else 0
+        self._lay()
+        self.scroll_to(y=self.scroll_offset.y + added, animate=False, immediate=True)
+
+    def _poll(self) -> None:
+        if self._reader is None or not self._at_end or self._busy or not self.is_attached:
+            return
+        self._busy = True
+        self._look_for_new(self._reader, self.loaded[1])
+
+    @work(thread=True, group="poll")
+    def _look_for_new(self, reader: Reader, seq: int) -> None:
+        try:
+            new = reader.new(seq)
+        except HoldfastError:
+            new = []
+        tail = self._chunks[-1:] if reader is self._reader else []
+        parts = _grown(tail, new) if new else []
+        drawn = [(chunk, self._redrawn(chunk)) for chunk in parts]
+        self.app.call_from_thread(self._grow, reader, new, drawn)
+
+    def _redrawn(self, chunk: Chunk) -> list[Block]:
+        """The chunk's blocks; those that have not changed are as they were."""
+        known = {block.entry: block for block in self._blocks[-1]} if self._blocks else {}
+        look = self._look()
+        return [known.get(entry) or self._block(entry, look) for entry in chunk.entries]
+
+    def _grow(
+        self, reader: Reader, new: list[Event], parts: list[tuple[Chunk, list[Block]]]
+    ) -> None:
+        self._busy = False
+        if reader is not self._reader or not parts:
+            return
+        stays = (
+            self.scroll_offset.y + self.size.height >= self._tops[-1] - 2 if self._tops else True
+        )
+        self._chunks[-1:] = [chunk for chunk, _ in parts]
+        self._blocks[-1:] = [blocks for _, blocks in parts]
+        self._lay()
+        if stays:
+            self.scroll_end(animate=False, immediate=True)
+        self.post_message(self.Followed(reader.session_id, new))
+
+    # -- moving ------------------------------------------------------------------------------
+
+    def go_to(self, seq: int) -> None:
+        """Show an event, wherever it is."""
+        first, stop = self.loaded
+        if self.session_id is None:
+            return
+        if first <= seq < stop:
+            self._found = seq
+            self._redraw()
+            self._go_to(seq)
+        else:
+            self.read(self.session_id, seq)
+
+    def _go_to(self, seq: int) -> None:
+        seqs = [block.entry.seq for block in self._flat]
+        self._chosen = max(bisect_right(seqs, seq) - 1, 0) if seqs else -1
+        if seqs:
+            self.scroll_to(y=max(self._tops[self._chosen] - 2, 0), animate=False, immediate=True)
+
+    def action_beginning(self) -> None:
+        """To the first event."""
+        if self._chunks and self._chunks[0].first > 0 and self.session_id is not None:
+            self.read(self.session_id, 0)
+        else:
+            self.scroll_home(animate=False)
+
+    def action_ending(self) -> None:
+        """To the newest event."""
+        if not self._at_end and self.session_id is not None:
+            self.read(self.session_id)
+        else:
+            self.scroll_end(animate=False)
+
+    def action_step(self, by: int) -> None:
+        """Choose the next entry or the one before."""
+        if not self._flat:
+            return
+        if self._chosen < 0:
+            self._chosen = max(bisect_right(self._tops, self.scroll_offset.y) - 1, 0)
+        else:
+            self._chosen = min(max(self._chosen + by, 0), len(self._flat) - 1)
+        top, end = self._tops[self._chosen], self._tops[self._chosen + 1]
+        height = self.size.height
+        if top < self.scroll_offset.y or end > self.scroll_offset.y + height:
+            self.scroll_to(y=max(min(top, end - height), top - 1, 0), animate=False)
+        self.refresh()
+
+    # -- folding -----------------------------------------------------------------------------
+
+    def action_fold(self) -> None:
+        """Fold or unfold the chosen entry."""
+        if 0 <= self._chosen < len(self._flat):
+            self._toggle(self._chosen)
+
+    def action_toggle_all(self) -> None:
+        """Fold or unfold all of them."""
+        self._all_open = not self._all_open
+        self._opened.clear()
+        self._redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click folds and unfolds."""
+        number = bisect_right(self._tops, self.scroll_offset.y + event.y) - 1
+        if 0 <= number < len(self._flat):
+            self._chosen = number
+            self._toggle(number)
+            self.refresh()
+
+    def _toggle(self, number: int) -> None:
+        entry = self._flat[number].entry
+        if not is_foldable(entry):
+            return
+        self._opened ^= {entry.seq}
+        for blocks in self._blocks:
+            for at, block in enumerate(blocks):
+                if block.entry is entry:
+                    blocks[at] = self._block(entry, self._look())
+        self._lay()
+
+    def _redraw(self) -> None:
+        look = self._look()
+        self._blocks = [[self._block(b.entry, look) for b in blocks] for blocks in self._blocks]
+        self._lay()
+
+    def on_resize(self) -> None:
+        """Lines are broken anew."""
+        if self._blocks:
+            self._redraw()
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def line_at(self, number: int) -> Strip:
+        """A line of a block."""
+        place = bisect_right(self._tops, number) - 1
+        if not 0 <= place < len(self._flat):
+            return Strip.blank(0)
+        line = self._flat[place].lines[number - self._tops[place]]
+        if place == self._chosen and number == self._tops[place]:
+            width = self.scrollable_content_region.width
+            look = self.component("talk--chosen")
+            return Strip([Segment("", look), *line]).extend_cell_length(width, look)
+        return line
+
+
+def _grown(tail: list[Chunk], new: list[Event]) -> list[Chunk]:
+    """The last chunk with new events; a long one is left as it is where a turn begins."""
+    if not tail:
+        found = chunk_of(new, 0)
+        return [] if found is None else [found]
+    [last] = tail
+    if len(last.events) >= _TAIL_EVENTS_MAX and new[0].type in ("turn_start", "user"):
+        more = chunk_of(new, last.stop)
+        return [last] if more is None else [last, more]
+    found = chunk_of([*last.events, *new], last.first)
+    return [] if found is None else [found]

@@ -1,0 +1,121 @@
+"""Small screens that ask for one thing. Escape leaves each without an answer: None."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, OptionList, Static
+
+from holdfast.apps.tui._safe import content
+
+__all__ = ["Buttons", "Pick", "Prompt"]
+
+
+class _Dialog(ModalScreen[str | None]):
+    DEFAULT_CSS = """
+    _Dialog { align: center middle; }
+    _Dialog > Vertical {
+        width: 72; max-width: 94%; height: auto; max-height: 90%;
+        border: round $accent; background: $surface; padding: 1 2;
+    }
+    _Dialog .question { text-style: bold; margin-bottom: 1; height: auto; }
+    _Dialog .detail { height: auto; max-height: 10; margin-bottom: 1; }
+    _Dialog .buttons { height: auto; align-horizontal: left; }
+    _Dialog Button { margin-right: 1; min-width: 8; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Leave")]
+
+    def __init__(self, question: str, detail: str = "") -> None:
+        super().__init__()
+        self._question = question
+        self._detail = detail
+
+    def _asked(self) -> ComposeResult:
+        yield Static(content(self._question), classes="question")
+        if self._detail:
+            with VerticalScroll(classes="detail"):
+                yield Static(content(self._detail))
+
+    def action_leave(self) -> None:
+        """No answer."""
+        self.dismiss(None)
+
+
+class Prompt(_Dialog):
+    """Asks for a line of text."""
+
+    def __init__(self, question: str, value: str = "", detail: str = "", hint: str = "") -> None:
+        super().__init__(question, detail)
+        self._value = value
+        self._hint = hint
+
+    def compose(self) -> ComposeResult:
+        """The question above the line."""
+        with Vertical():
+            yield from self._asked()
+            yield Input(value=content(self._value).plain, placeholder=self._hint)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """The answer is what stands there."""
+        self.dismiss(event.value.strip())
+
+
+class Buttons(_Dialog):
+    """Asks for one of a few answers, each with a key: ``("y", "Yes, once", "once")``."""
+
+    def __init__(
+        self, question: str, answers: Sequence[tuple[str, str, str]], detail: str = ""
+    ) -> None:
+        super().__init__(question, detail)
+        self._answers = {key: answer for key, _, answer in answers}
+        self._labels = [(key, label) for key, label, _ in answers]
+
+    def compose(self) -> ComposeResult:
+        """The question above the buttons."""
+        with Vertical():
+            yield from self._asked()
+            with Horizontal(classes="buttons"):
+                for key, label in self._labels:
+                    yield Button(Content(f"{label} ({key})"), id=f"answer-{key}")
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """The button's answer."""
+        self.dismiss(self._answers[(event.button.id or "")[len("answer-") :]])
+
+    def key_left(self) -> None:
+        """The button before."""
+        self.focus_previous()
+
+    def key_right(self) -> None:
+        """The next button."""
+        self.focus_next()
+
+    def on_key(self, event: object) -> None:
+        """A key that stands for an answer."""
+        key = getattr(event, "key", "")
+        if key in self._answers:
+            self.dismiss(self._answers[key])
+
+
+class Pick(_Dialog):
+    """Asks for one of a list: pairs of what is returned and what is shown."""
+
+    def __init__(self, question: str, choices: Sequence[tuple[str, str]]) -> None:
+        super().__init__(question)
+        self._choices = list(choices)
+
+    def compose(self) -> ComposeResult:
+        """The question above the list."""
+        with Vertical():
+            yield from self._asked()
+            yield OptionList(*(content(label) for _, label in self._choices))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """The one that was entered."""
+        self.dismiss(self._choices[event.option_index][0])

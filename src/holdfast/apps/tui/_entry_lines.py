@@ -1,0 +1,115 @@
+"""What was said, as lines: Markdown with highlighted code, calls and results folded. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rich.console import RenderableType
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.text import Text
+from textual.strip import Strip
+
+from holdfast.apps.cli._transcript import Entry
+from holdfast.apps.cli._words import clock, counted
+from holdfast.apps.tui._safe import lay_out, one_line, paragraphs, styled
+
+__all__ = ["Block", "Look", "block_of", "is_foldable"]
+
+_MARKDOWN_CHARS_MAX = 60_000
+_TEXT_CHARS_MAX = 200_000
+_INDENT = 2
+_NAMES = {"user": "you", "failure": "failed", "note": "·"}
+_SIGNS = {"call": "→", "result": "←", "failure": "✗", "note": "·", "thinking": "…"}
+
+
+class Look(NamedTuple):
+    """What the drawing of an entry depends on beside the entry."""
+
+    width: int
+    dark: bool = True
+    colours: bool = True
+
+
+class Block(NamedTuple):
+    """An entry as it is shown: its first line is the heading."""
+
+    entry: Entry
+    is_open: bool
+    lines: list[Strip]
+
+
+STYLES = {
+    "user": "bold #56b4e9",
+    "assistant": "bold #e69f00",
+    "system": "bold #cc79a7",
+    "thinking": "italic #999999",
+    "call": "#009e73",
+    "result": "#009e73",
+    "failure": "bold #d55e00",
+    "note": "italic #999999",
+}
+"""Told apart with any sight of colours; a word or a sign always says the same."""
+_LIGHT = {
+    "user": "bold #0072b2",
+    "assistant": "bold #9a5b00",
+    "system": "bold #a03070",
+    "thinking": "italic #666666",
+    "call": "#00664a",
+    "result": "#00664a",
+    "failure": "bold #b34700",
+    "note": "italic #666666",
+}
+
+
+def is_foldable(entry: Entry) -> bool:
+    """Whether an entry is shown as one line until someone asks for more."""
+    return entry.foldable and bool(entry.text.strip())
+
+
+def block_of(entry: Entry, look: Look, *, is_open: bool, found: bool = False) -> Block:
+    """The lines of an entry; ``found`` marks the one that was looked for."""
+    style = (STYLES if look.dark else _LIGHT).get(entry.kind, "")
+    shown = is_open or not is_foldable(entry)
+    lines = [*lay_out(_heading(entry, style, look, shown=shown, found=found), look.width)]
+    if shown and entry.text.strip():
+        lines += lay_out(Padding(_body(entry, look), (0, 0, 0, _INDENT)), look.width)
+    lines.append(Strip.blank(0))
+    return Block(entry, is_open, lines)
+
+
+def _heading(entry: Entry, style: str, look: Look, *, shown: bool, found: bool) -> Text:
+    mark = "▶ " if found else ""
+    fold = ("▾ " if shown else "▸ ") if is_foldable(entry) else ""
+    who = _NAMES.get(entry.kind, entry.who) if entry.kind == "user" else entry.who
+    sign = _SIGNS.get(entry.kind, "")
+    label = f"{sign} {who}".strip()
+    line = styled((f"{mark}{fold}{label}", f"{style} reverse" if found else style))
+    end = f"  {clock(entry.timestamp)}  #{entry.seq}"
+    if not shown:
+        room = look.width - line.cell_len - len(end) - 2
+        line.append("  " + _first_words(entry.text, room), "dim")
+    line.append(end, "dim")
+    line.truncate(look.width, overflow="ellipsis")
+    return line
+
+
+def _first_words(text: str, room: int) -> str:
+    """The beginning of what is folded, and how much there is of it."""
+    first, *rest = text.strip().split("\n", 1)
+    more = f" (+{counted(rest[0].count(chr(10)) + 1, 'line')})" if rest else ""
+    line = Text(one_line(first[:400]), no_wrap=True)
+    line.truncate(max(room - len(more), 8), overflow="ellipsis")
+    return line.plain + more
+
+
+def _body(entry: Entry, look: Look) -> RenderableType:
+    text = paragraphs(entry.text.strip("\n"))
+    hidden = len(text) - _TEXT_CHARS_MAX
+    if hidden > 0:
+        text = f"{text[:_TEXT_CHARS_MAX]}\n… {hidden:,} more characters; an export has them all"
+    if entry.kind in ("assistant", "system") and len(text) <= _MARKDOWN_CHARS_MAX:
+        theme = "ansi_dark" if look.dark else "ansi_light"
+        return Markdown(text, code_theme=theme, hyperlinks=False)
+    style = "italic dim" if entry.kind in ("thinking", "note") else ""
+    return Text(text, style, overflow="fold")

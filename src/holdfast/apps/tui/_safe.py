@@ -1,0 +1,98 @@
+"""The one sink of the app: whatever a session holds leaves here without power over a terminal.
+
+Textual and Rich pass escape sequences, C1 controls and bidi marks on as they are. Text is made
+harmless before it is laid out, as widths change with it, and again after it, since Markdown turns
+``&#27;`` into the character that it names.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.content import Content
+from textual.strip import Strip
+
+from holdfast.security import neutralise, neutralise_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["content", "cut", "lay_out", "one_line", "paragraphs", "styled"]
+
+_TAB = 4
+
+
+def one_line(text: str) -> str:
+    """Text for a place of one line."""
+    return neutralise_line(text)
+
+
+def paragraphs(text: str) -> str:
+    """Text with its newlines; tabs become spaces."""
+    return neutralise(text.replace("\r\n", "\n")).expandtabs(_TAB)
+
+
+def content(text: str, style: str = "") -> Content:
+    """Text for a widget of Textual, which it does not read as markup."""
+    return Content.styled(paragraphs(text), style) if style else Content(paragraphs(text))
+
+
+def styled(*pieces: tuple[str, str]) -> Text:
+    """A line of pieces, each with its style."""
+    line = Text(no_wrap=True, end="")
+    for text, style in pieces:
+        line.append(one_line(text), style)
+    return line
+
+
+def cut(text: str, width: int) -> str:
+    """One line of at most so many columns; what is missing is told by an ellipsis."""
+    line = Text(one_line(text), no_wrap=True, end="")
+    line.truncate(max(width, 0), overflow="ellipsis")
+    return line.plain
+
+
+def lay_out(renderable: RenderableType, width: int) -> list[Strip]:
+    """What Rich makes of something, in lines of at most ``width`` columns."""
+    console = _console()
+    options = console.options.update(width=max(width, 1), height=None)
+    lines = console.render_lines(renderable, options, pad=False)
+    return [_harmless(line, width) for line in lines]
+
+
+def _harmless(segments: Iterable[Segment], width: int) -> Strip:
+    kept = [
+        Segment(one_line(segment.text), _unlinked(segment.style))
+        for segment in segments
+        if not segment.control and segment.text
+    ]
+    strip = Strip(kept)
+    return strip.crop(0, width) if strip.cell_length > width else strip
+
+
+def _unlinked(style: Style | None) -> Style | None:
+    """The look without a link or anything else that acts."""
+    if style is None or not (style.link or style.meta):
+        return style
+    return style.clear_meta_and_links()
+
+
+@cache
+def _console() -> Console:
+    return Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=80,
+    )

@@ -1,0 +1,187 @@
+"""Search in everything that was said; a hit leads to its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widgets import Footer, Input, Static
+from textual.worker import get_current_worker
+
+from holdfast.apps.cli._words import ago, counted
+from holdfast.apps.tui._lines import LineView
+from holdfast.apps.tui._safe import content, cut, lay_out, one_line, styled
+from holdfast.errors import HoldfastError
+from holdfast.session import now_ms
+
+if TYPE_CHECKING:
+    from holdfast.catalog import Hit
+    from holdfast.library import Holdfast
+
+__all__ = ["SearchScreen"]
+
+_TYPING_S = 0.2
+_HITS_MAX = 200
+_HIT_LINES = 3
+
+
+class Hits(LineView):
+    """Each hit on three lines: where, what, and a space."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"hits--cursor"}
+    DEFAULT_CSS = """
+    Hits { padding: 0 1; }
+    Hits > .hits--cursor { background: $boost; text-style: bold; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup", "move(-8)", "Page up", show=False),
+        Binding("pagedown", "move(8)", "Page down", show=False),
+        Binding("enter", "screen.take", "Go there"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hits: list[Hit] = []
+        self.cursor = 0
+
+    def put(self, hits: list[Hit]) -> None:
+        """Show these."""
+        self.hits, self.cursor = hits, 0
+        self.scroll_home(animate=False)
+        self.draw()
+
+    def draw(self) -> None:
+        """Lay all of them out."""
+        width, now = self.scrollable_content_region.width, now_ms()
+        lines: list[Strip] = []
+        for hit in self.hits:
+            lines += _hit_lines(hit, width, now)
+        self.show(lines)
+
+    def action_move(self, by: int) -> None:
+        """So many hits on."""
+        self.cursor = min(max(self.cursor + by, 0), max(len(self.hits) - 1, 0))
+        top = self.cursor * _HIT_LINES
+        if top < self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False, immediate=True)
+        elif top + _HIT_LINES > self.scroll_offset.y + self.size.height:
+            self.scroll_to(y=top + _HIT_LINES - self.size.height, animate=False, immediate=True)
+        self.refresh()
+
+    def line_at(self, number: int) -> Strip:
+        """The lines of the hit under the cursor stand out."""
+        line = super().line_at(number)
+        if self.hits and number // _HIT_LINES == self.cursor and number % _HIT_LINES < 2:
+            look = self.component("hits--cursor")
+            width = self.scrollable_content_region.width
+            return (
+                Strip([Segment("", look), *line]).apply_style(look).extend_cell_length(width, look)
+            )
+        return line
+
+    def on_resize(self) -> None:
+        """Break the lines anew."""
+        self.draw()
+
+
+class SearchScreen(Screen[tuple[str, int] | None]):
+    """A line to type in, and below it what was found; gives the session and event chosen."""
+
+    DEFAULT_CSS = """
+    SearchScreen Input { border: round $accent; }
+    SearchScreen #found { height: 1; padding: 0 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Back"),
+        Binding("down", "results", "Results", show=False),
+        Binding("slash", "query", "Query", key_display="/"),
+    ]
+
+    def __init__(self, library: Holdfast) -> None:
+        super().__init__()
+        self._library = library
+        self._delay: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """The query above the hits."""
+        yield Input(placeholder='words, "a phrase", begin*, -without, a OR b', id="query")
+        yield Static("", id="found")
+        yield Hits()
+        yield Footer(show_command_palette=False)
+
+    @on(Input.Changed, "#query")
+    def _typed(self, event: Input.Changed) -> None:
+        if self._delay is not None:
+            self._delay.stop()
+        self._delay = self.set_timer(_TYPING_S, lambda: self._ask(event.value))
+
+    def _ask(self, query: str) -> None:
+        if query.strip():
+            self.query_one("#found", Static).update(content("searching …"))
+            self._search(query)
+        else:
+            self._show([], "")
+
+    @work(thread=True, exclusive=True, group="search")
+    def _search(self, query: str) -> None:
+        worker = get_current_worker()
+        try:
+            hits = self._library.search(query, limit=_HITS_MAX)
+        except HoldfastError as error:
+            self.app.call_from_thread(self._show, [], str(error))
+            return
+        if not worker.is_cancelled:
+            told = counted(len(hits), "hit") + (" and more" if len(hits) == _HITS_MAX else "")
+            self.app.call_from_thread(self._show, hits, told)
+
+    def _show(self, hits: list[Hit], told: str) -> None:
+        self.query_one("#found", Static).update(content(told))
+        self.query_one(Hits).put(hits)
+
+    @on(Input.Submitted, "#query")
+    def action_results(self) -> None:
+        """Down to the hits."""
+        self.query_one(Hits).focus()
+
+    def action_query(self) -> None:
+        """Up to the query."""
+        self.query_one("#query", Input).focus()
+
+    def action_take(self) -> None:
+        """Go to the hit."""
+        hits = self.query_one(Hits)
+        if hits.hits:
+            hit = hits.hits[hits.cursor]
+            self.dismiss((hit.session_id, hit.seq))
+
+    def action_leave(self) -> None:
+        """Back without one."""
+        self.dismiss(None)
+
+
+def _hit_lines(hit: Hit, width: int, now: int) -> list[Strip]:
+    where = (
+        f"  {hit.role}{f' {hit.tool}' if hit.tool else ''}  #{hit.seq}  {ago(hit.timestamp, now)}"
+    )
+    title = cut(hit.title or hit.session_id, max(width - len(where), 10))
+    heading = styled((title, "bold"), (where, "dim"))
+    heading.truncate(width, overflow="ellipsis")
+    return [*lay_out(heading, width)[:1], *lay_out(_snippet(hit, width), width)[:1], Strip.blank(0)]
+
+
+def _snippet(hit: Hit, width: int) -> Text:
+    """The words around, with those that were found marked."""
+    text = Text("  ", no_wrap=True, end="")
+    for part, is_found in hit.snippet.parts():
+        text.append(one_line(part.replace("\n", " ")), "bold underline" if is_found else "")
+    text.truncate(width, overflow="ellipsis")
+    return text

@@ -1,0 +1,300 @@
+"""The list of sessions: any number of rows, of which only those in sight are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from holdfast.apps.cli._words import ago, short
+from holdfast.apps.tui._lines import LineView
+from holdfast.apps.tui._safe import cut
+from holdfast.model import SessionMetadata
+from holdfast.session import now_ms
+
+__all__ = ["SessionList", "state_of"]
+
+_NEAR_END = 40  # rows before the last one at which the next page is asked for
+_TITLE_MIN = 20
+
+
+class Column(NamedTuple):
+    """One column: its heading, its width, what it shows and how."""
+
+    name: str
+    width: int
+    text: Callable[[SessionMetadata, int], str]
+    style: str = ""
+    right: bool = False
+    from_width: int = 0
+    """Shown where the list is at least so wide."""
+
+
+def state_of(row: SessionMetadata) -> str:
+    """What there is to say about a session's state, in a word or two; nothing if it rests."""
+    if row.state != "ok":
+        return row.state.replace("_", " ")
+    if row.status != "idle":
+        return row.status
+    if row.held:
+        return "held"
+    return "archived" if row.archived else "pinned" if row.pinned else ""
+
+
+_COLUMNS = (
+    Column("UPDATED", 10, lambda row, now: ago(row.updated_at, now), "list--faint"),
+    Column("MSGS", 6, lambda row, _: f"{row.message_count:,}", right=True, from_width=56),
+    Column(
+        "TOKENS",
+        7,
+        lambda row, _: short(row.total_tokens) if row.total_tokens else "",
+        "list--faint",
+        right=True,
+        from_width=66,
+    ),
+    Column("STATE", 11, lambda row, _: state_of(row), "list--state", from_width=44),
+    Column("TAGS", 18, lambda row, _: ", ".join(row.tags), "list--tag", from_width=84),
+    Column("TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=124),
+)
+
+
+class SessionList(LineView):
+    """Rows of sessions with a cursor; the first line is the heading."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "list--heading",
+        "list--cursor",
+        "list--faint",
+        "list--state",
+        "list--tag",
+        "list--mark",
+    }
+    DEFAULT_CSS = """
+    SessionList > .list--heading { color: $text-muted; text-style: bold; }
+    SessionList > .list--cursor {
+        background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold;
+    }
+    SessionList > .list--faint { color: $text-muted; }
+    SessionList > .list--state { color: $text-warning; text-style: bold; }
+    SessionList > .list--tag { color: $text-accent; }
+    SessionList > .list--mark { color: $text-success; text-style: bold; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup", "leaf(-1)", "Page up", show=False),
+        Binding("pagedown", "leaf(1)", "Page down", show=False),
+        Binding("home", "first", "First", show=False),
+        Binding("end", "last", "Last", show=False),
+        Binding("enter", "open", "Open", show=False),
+        Binding("space", "mark", "Mark", show=False),
+    ]
+    cursor: reactive[int] = reactive(0, repaint=False)
+
+    class Moved(Message):
+        """Another row is chosen."""
+
+        def __init__(self, row: SessionMetadata | None) -> None:
+            super().__init__()
+            self.row = row
+
+    class Opened(Message):
+        """A row was entered."""
+
+        def __init__(self, row: SessionMetadata) -> None:
+            super().__init__()
+            self.row = row
+
+    class NearEnd(Message):
+        """The rows that there are will soon be used up; ``whole`` if all others are wanted."""
+
+        def __init__(self, *, whole: bool = False) -> None:
+            super().__init__()
+            self.whole = whole
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.rows: list[SessionMetadata] = []
+        self.marked: list[str] = []
+        self.restored: set[str] = set()
+        self.busy: set[str] = set()
+
+    # -- rows --------------------------------------------------------------------------------
+
+    @property
+    def chosen(self) -> SessionMetadata | None:
+        """The row under the cursor."""
+        return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
+
+    def put(self, rows: list[SessionMetadata], *, keep: bool = True) -> None:
+        """Show these rows. The cursor stays on its session if that is still there."""
+        before = self.chosen
+        self.rows = rows
+        self.measure(len(rows) + 1)
+        if keep and before is not None and (place := self._find(before.session_id)) is not None:
+            self._place(place)
+            if rows[place] != before:
+                self.post_message(self.Moved(rows[place]))
+        else:
+            self._place(min(self.cursor, max(len(rows) - 1, 0)) if keep else 0)
+            self.post_message(self.Moved(self.chosen))
+
+    def add(self, rows: list[SessionMetadata]) -> None:
+        """More rows, below those that there are."""
+        had_none = not self.rows
+        self.rows += rows
+        self.measure(len(self.rows) + 1)
+        if had_none and rows:
+            self.post_message(self.Moved(self.chosen))
+
+    def choose(self, session_id: str) -> bool:
+        """Put the cursor on a session; False if it is not among the rows."""
+        place = self._find(session_id)
+        if place is None:
+            return False
+        self._place(place)
+        self.post_message(self.Moved(self.chosen))
+        return True
+
+    def _find(self, session_id: str) -> int | None:
+        near = self.rows[self.cursor : self.cursor + 1]
+        if near and near[0].session_id == session_id:
+            return self.cursor
+        ids = (at for at, row in enumerate(self.rows) if row.session_id == session_id)
+        return next(ids, None)
+
+    def _place(self, cursor: int) -> None:
+        self.cursor = cursor
+        height = max(self.scrollable_content_region.height - 1, 1)
+        top = int(self.scroll_target_y)
+        if cursor < top:
+            self.scroll_to(y=cursor, animate=False, immediate=True)
+        elif cursor >= top + height:
+            self.scroll_to(y=cursor - height + 1, animate=False, immediate=True)
+        self.refresh()
+
+    # -- keys --------------------------------------------------------------------------------
+
+    def action_move(self, by: int) -> None:
+        """So many rows on."""
+        last = len(self.rows) - 1
+        cursor = min(max(self.cursor + by, 0), max(last, 0))
+        if cursor != self.cursor:
+            self._place(cursor)
+            self.post_message(self.Moved(self.chosen))
+        if cursor >= last - _NEAR_END:
+            self.post_message(self.NearEnd())
+
+    def action_leaf(self, by: int) -> None:
+        """A screen on."""
+        self.action_move(by * max(self.scrollable_content_region.height - 2, 1))
+
+    def action_first(self) -> None:
+        """To the newest."""
+        self.action_move(-len(self.rows))
+
+    def action_last(self) -> None:
+        """To the oldest; rows that are not here yet are fetched first."""
+        self.action_move(len(self.rows))
+        self.post_message(self.NearEnd(whole=True))
+
+    def action_open(self) -> None:
+        """Enter the row."""
+        if self.chosen is not None:
+            self.post_message(self.Opened(self.chosen))
+
+    def action_mark(self) -> None:
+        """Mark the row for a comparison or a merge; the oldest of three marks goes."""
+        if self.chosen is None:
+            return
+        id = self.chosen.session_id
+        if id in self.marked:
+            self.marked.remove(id)
+        else:
+            self.marked = [*self.marked[-1:], id]
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """The first click chooses, a second one enters."""
+        row = self.scroll_offset.y + event.y - 1
+        if event.y < 1 or row >= len(self.rows):
+            return
+        if row == self.cursor:
+            self.action_open()
+        else:
+            self.action_move(row - self.cursor)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The wheel, too, brings the next page near."""
+        super().watch_scroll_y(old_value, new_value)
+        if new_value + self.size.height >= len(self.rows) - _NEAR_END and self.rows:
+            self.post_message(self.NearEnd())
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """The heading stays; below it the rows in sight."""
+        width = self.scrollable_content_region.width
+        base = self.rich_style
+        if y == 0:
+            strip = self._heading(width)
+        else:
+            number = self.scroll_offset.y + y - 1
+            if number >= len(self.rows):
+                return Strip.blank(width, base)
+            strip = self._row(number, width)
+            if number == self.cursor:
+                look = self.component("list--cursor")
+                return Strip([Segment(strip.text, base + look)]).adjust_cell_length(
+                    width, base + look
+                )
+        return strip.apply_style(base).adjust_cell_length(width, base)
+
+    def _shown(self, width: int) -> tuple[list[Column], int]:
+        columns = [column for column in _COLUMNS if width >= column.from_width]
+        room = width - 3 - sum(column.width + 1 for column in columns)
+        return columns, max(room, _TITLE_MIN)
+
+    def _heading(self, width: int) -> Strip:
+        columns, room = self._shown(width)
+        cells = ["   " + "TITLE".ljust(room)]
+        cells += [_fit(column.name, column.width, right=column.right) for column in columns]
+        return Strip([Segment(" ".join(cells), self.component("list--heading"))])
+
+    def _row(self, number: int, width: int) -> Strip:
+        row, now = self.rows[number], now_ms()
+        columns, room = self._shown(width)
+        title = row.title or row.session_id
+        segments = [
+            Segment(self._marks(row), self.component("list--mark")),
+            Segment(_fit(title, room), Style.null()),
+        ]
+        for column in columns:
+            style = self.component(column.style) if column.style else Style.null()
+            text = _fit(column.text(row, now), column.width, right=column.right)
+            segments.append(Segment(" " + text, style))
+        return Strip(segments)
+
+    def _marks(self, row: SessionMetadata) -> str:
+        """Marked; being answered, open for writing somewhere, or restored here."""
+        first = "✓" if row.session_id in self.marked else " "
+        if row.session_id in self.busy:
+            return first + "▶ "
+        if row.open:
+            return first + "● "
+        return first + ("↺ " if row.session_id in self.restored else "  ")
+
+
+def _fit(text: str, width: int, *, right: bool = False) -> str:
+    from rich.cells import cell_len
+
+    shown = cut(text, width)
+    space = " " * (width - cell_len(shown))
+    return space + shown if right else shown + space

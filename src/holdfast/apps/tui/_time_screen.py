@@ -1,0 +1,173 @@
+"""Time travel: a slider over the events of a session, and what was known at each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from holdfast.apps.cli._transcript import readable, transcript
+from holdfast.apps.cli._words import counted, day_time, short
+from holdfast.apps.tui._page_screen import PageScreen
+from holdfast.apps.tui._safe import cut, lay_out, one_line
+from holdfast.apps.tui._window import Reader
+
+if TYPE_CHECKING:
+    from textual.strip import Strip
+
+    from holdfast.library import Holdfast
+    from holdfast.library._reading import SnapshotInfo
+    from holdfast.replay import State
+
+__all__ = ["TimeScreen"]
+
+_VALUE_CHARS = 400
+_TODO_MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+
+
+class TimeScreen(PageScreen[tuple[str, int | None] | None]):
+    """State, memory and todos after any event; gives the event to read at, or a restored fork."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "move(-1)", "Earlier", priority=True),
+        Binding("right", "move(1)", "Later", priority=True),
+        Binding("shift+left,pageup", "leap(-1)", "Leap back", show=False, priority=True),
+        Binding("shift+right,pagedown", "leap(1)", "Leap on", show=False, priority=True),
+        Binding("home", "to(0)", "First", show=False, priority=True),
+        Binding("end", "to(-1)", "Last", show=False, priority=True),
+        Binding("s", "snapshot", "Next snapshot"),
+        Binding("enter", "take", "Read here"),
+        Binding("R", "restore", "Go on from here"),
+    ]
+
+    def __init__(self, library: Holdfast, session_id: str) -> None:
+        super().__init__(library, f"Time travel in {session_id}")
+        self._session_id = session_id
+        self._newest = -1
+        self._at = -1
+        self._snapshots: list[SnapshotInfo] = []
+
+    def make(self, width: int) -> list[Strip]:
+        """The slider, and below it the state at its place."""
+        if self._newest < 0:
+            self._newest = self._at = Reader(self.library, self._session_id).newest_seq()
+            self._snapshots = self.library.snapshots(self._session_id)
+        if self._newest < 0:
+            return lay_out(Text("Nothing has happened in this session yet."), width)
+        at = self._at
+        state = self.library.state(self._session_id, at=at)
+        lines: list[RenderableType] = [*self._slider(at, width), *_told(state)]
+        lines += [Text(""), Text("What was said last", "bold"), *self._said(at, width)]
+        return lay_out(Group(*lines), width)
+
+    def _slider(self, at: int, width: int) -> list[Text]:
+        room = max(width - 2, 10)
+        bar = ["─"] * room
+        for snapshot in self._snapshots:
+            bar[self._place(snapshot.seq, room)] = "◇"
+        bar[self._place(at, room)] = "█"
+        kept = any(one.seq == at for one in self._snapshots)
+        note = "  a snapshot" if kept else ""
+        many = counted(len(self._snapshots), "snapshot")
+        return [
+            Text("├" + "".join(bar) + "┤"),
+            Text(f"event {at:,} of {self._newest:,}{note}   ◇ {many}", "dim"),
+        ]
+
+    def _place(self, seq: int, room: int) -> int:
+        return min(max(round(seq / max(self._newest, 1) * (room - 1)), 0), room - 1)
+
+    def _said(self, at: int, width: int) -> list[Text]:
+        events = list(self.library.events(self._session_id, stop=at + 1, reverse=True, limit=12))[
+            ::-1
+        ]
+        if not events:
+            return []
+        entries = list(transcript(events, events[0].seq))[-4:]
+        return [
+            Text(cut(f"  #{one.seq} {one.who}: {one.text.strip()[:_VALUE_CHARS]}", width))
+            for one in entries
+        ]
+
+    def action_move(self, by: int) -> None:
+        """So many events on."""
+        self._go(self._at + by)
+
+    def action_leap(self, by: int) -> None:
+        """A twentieth of the session on."""
+        self._go(self._at + by * max(self._newest // 20, 1))
+
+    def action_to(self, end: int) -> None:
+        """To the first or the last event."""
+        self._go(self._newest if end else 0)
+
+    def action_snapshot(self) -> None:
+        """To the next snapshot; after the last, to the first."""
+        seqs = sorted(one.seq for one in self._snapshots)
+        if seqs:
+            self._go(next((seq for seq in seqs if seq > self._at), seqs[0]))
+
+    def _go(self, at: int) -> None:
+        self._at = min(max(at, 0), max(self._newest, 0))
+        self.draw()
+
+    def action_take(self) -> None:
+        """Read the conversation there."""
+        self.dismiss((self._session_id, max(self._at, 0)))
+
+    def action_restore(self) -> None:
+        """Go on from here in a new session; this one stays as it is."""
+        at = self._at
+        if at >= 0:
+            self.run_worker(lambda: self._restore(at), thread=True, group="restore")
+
+    def _restore(self, at: int) -> None:
+        from holdfast.errors import HoldfastError
+
+        try:
+            made = self.library.restore(self._session_id, at)
+        except HoldfastError as error:
+            self.app.call_from_thread(self._failed, error)
+            return
+        self.app.call_from_thread(self.dismiss, (made, None))
+
+
+def _told(state: State) -> list[RenderableType]:
+    figures = [
+        day_time(state.updated_at),
+        counted(state.turns, "turn"),
+        counted(state.message_count, "message"),
+        f"{short(state.usage.total_tokens)} tokens",
+        state.status,
+    ]
+    lines: list[RenderableType] = [Text("  ·  ".join(filter(None, figures)))]
+    memory = {name: readable(entry.value) for name, entry in state.memory.items()}
+    variables = {name: readable(value) for name, value in _variables(state).items()}
+    todos = [
+        f"{_TODO_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}"
+        for todo in state.todos
+    ]
+    for title, values in (
+        ("Memory", _pairs(memory)),
+        ("Variables", _pairs(variables)),
+        ("Todos", todos),
+    ):
+        lines += [Text(""), Text(f"{title} ({len(values)})", "bold")]
+        lines += [Text("  " + one_line(value), overflow="fold") for value in values]
+    if state.tags:
+        lines += [Text(""), Text("Tags  " + one_line(", ".join(state.tags)))]
+    return lines
+
+
+def _variables(state: State) -> dict[str, object]:
+    """Decoded where they can be; a value that no longer decodes is told as such."""
+    found: dict[str, object] = {}
+    for name, raw in state.encoded.items():
+        found[name] = bytes(raw).decode("utf-8", "replace")
+    return found
+
+
+def _pairs(values: dict[str, str]) -> list[str]:
+    return [f"{name}: {value[:_VALUE_CHARS]}" for name, value in values.items()]

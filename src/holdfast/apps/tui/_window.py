@@ -1,0 +1,132 @@
+"""The part of a conversation that is in memory: chunks of a log around what is looked at. Blocking.
+
+A chunk ends where a turn ends, so that streamed pieces and the message that covers them, and a call
+and its result, are in one. Nothing here reads more of a log than it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.apps.cli._transcript import Entry, transcript
+from holdfast.errors import HoldfastError
+from holdfast.model import Event
+from holdfast.session import resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.library import Holdfast
+
+__all__ = ["Chunk", "Reader", "chunk_of"]
+
+PAGE = 120
+_PAGE_MAX = 600
+"""A turn may be longer than a page; beyond this it is cut."""
+_TURN_STARTS = ("turn_start", "user", "session_start")
+
+
+class Chunk(NamedTuple):
+    """Events ``first`` to ``stop - 1`` and what they say."""
+
+    first: int
+    stop: int
+    events: list[Event]
+    entries: list[Entry]
+
+
+def chunk_of(events: list[Event], first: int | None = None) -> Chunk | None:
+    """Events in the order of the log, as a chunk; None if there are none."""
+    if not events:
+        return None
+    begin = events[0].seq if first is None else first
+    entries = [_told(entry, begin) for entry in transcript(events, begin)]
+    return Chunk(begin, events[-1].seq + 1, events, entries)
+
+
+def _told(entry: Entry, begin: int) -> Entry:
+    """A result whose call is in an earlier chunk belongs to that, and is not missing."""
+    is_apart = begin > 0 and entry.who == "a call that is not in the log"
+    return entry._replace(who="an earlier call") if is_apart else entry
+
+
+class Reader:
+    """Reads one session. Each method may take its time; call them in a thread."""
+
+    def __init__(self, library: Holdfast, session_id: str) -> None:
+        self._library = library
+        self.session_id = session_id
+
+    def last(self) -> Chunk | None:
+        """The end of the log, from the start of a turn on."""
+        return self.before(None)
+
+    def before(self, seq: int | None) -> Chunk | None:
+        """What comes before an event; None at the beginning."""
+        events = self._library.events(self.session_id, stop=seq, reverse=True)
+        found: list[Event] = list(islice(events, PAGE))
+        found += _until_turn(found, events)
+        return self._chunk(found[::-1])
+
+    def after(self, seq: int, limit: int = PAGE) -> Chunk | None:
+        """Event ``seq`` and what follows; None where there is nothing."""
+        events = self._library.events(self.session_id, start=seq)
+        found = list(islice(events, limit))
+        for event in islice(events, _PAGE_MAX):
+            if event.type in _TURN_STARTS:
+                break
+            found.append(event)
+        return self._chunk(found)
+
+    def around(self, seq: int) -> Chunk | None:
+        """The turn of an event with what stands about it."""
+        before = self.before(seq + 1)
+        start = before.first if before is not None else 0
+        return self.after(start, PAGE + max(seq - start, 0))
+
+    def new(self, seq: int) -> list[Event]:
+        """What was recorded from ``seq`` on; only the end of the log is read for it."""
+        found = list(self._library.events(self.session_id, start=seq, reverse=True))[::-1]
+        return list(self._whole(found))
+
+    def newest_seq(self) -> int:
+        """The number of the last event; -1 if there is none."""
+        last = next(self._library.events(self.session_id, reverse=True, limit=1), None)
+        return -1 if last is None else last.seq
+
+    def seq_at(self, moment_ms: int) -> int | None:
+        """The first event at or after a moment; the last one if all are older."""
+        last = None
+        for event in self._library.events(self.session_id):
+            last = event.seq
+            if event.timestamp >= moment_ms:
+                break
+        return last
+
+    def seq_of_turn(self, number: int) -> int | None:
+        """Where a turn begins, counted from 1, or from the end with a negative number."""
+        turns = self._library.timeline(self.session_id).turns
+        place = number - 1 if number > 0 else number
+        return turns[place].seq if -len(turns) <= place < len(turns) else None
+
+    def _chunk(self, events: list[Event]) -> Chunk | None:
+        return chunk_of(list(self._whole(events)))
+
+    def _whole(self, events: Iterable[Event]) -> Iterator[Event]:
+        """With the long texts that are kept beside the log."""
+        documents = self._library.store.documents(f"sessions/{self.session_id}")
+        for event in events:
+            try:
+                yield from resolve_blobs([event], documents)
+            except HoldfastError:
+                yield event
+
+
+def _until_turn(found: list[Event], earlier: Iterator[Event]) -> Iterator[Event]:
+    """Earlier events up to the start of the turn that ``found`` begins in."""
+    if not found or found[-1].type in _TURN_STARTS:
+        return
+    for event in islice(chain(earlier), _PAGE_MAX):
+        yield event
+        if event.type in _TURN_STARTS:
+            return
