@@ -150,6 +150,25 @@ def test_the_words_of_a_turn_that_was_cut_off_are_told_once(
     assert "Waiting." in note
 
 
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_a_killed_agent_has_to_show_what_it_has(proxy, proxy_process, tmp_path, journal, closed):
+    """It may resume and still lack the end: its load comes first then, and is looked at."""
+    editor = proxy_process("--load", "yes", "--resume", "yes")
+    id = editor.new(tmp_path)
+    editor.prompt(id, "my name is Alice")
+    if closed:
+        editor.end()
+    else:
+        editor.kill()
+    editor = proxy("--load", "yes", "--resume", "yes", "--forget", 0 if closed else 1)
+    editor.load(id, tmp_path)
+    editor.prompt(id, "go on")
+    assert [len(journal(f"session/{way}")) for way in ("load", "resume")] == (
+        [0, 1] if closed else [1, 0]
+    )
+    assert len(told(journal)) == (0 if closed else 1)
+
+
 @pytest.mark.parametrize("load", ["yes", "late"])
 def test_an_agent_that_has_everything_is_told_nothing(proxy, tmp_path, journal, load):
     """Words of its own around the replay, and another order of it, are no loss."""
@@ -201,3 +220,91 @@ def test_what_a_command_printed_beside_the_protocol_is_its_result():
     )
     assert found["tool_call"]["tool"] == "exec_command"
     assert found["tool_result"]["result"] == "a.txt\nb.txt\n"
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def test_what_an_agent_says_before_it_answers_a_new_session_is_shown_and_kept(
+    proxy, tmp_path, kept
+):
+    """Under our id, after the answer that names it: an editor knows no such session before."""
+    editor = proxy("--commands")
+    id = editor.new(tmp_path)
+    shown = editor.until(lambda frame: frame.get("method") == "session/update")
+    assert shown["params"]["sessionId"] == id
+    editor.end()
+    frames = [event.data["frame"] for event in kept.events(id, types={"frame"})]
+    assert [f["params"]["update"]["sessionUpdate"] for f in frames] == ["available_commands_update"]
+
+
+def test_extensions_pass_as_they_are(proxy, tmp_path, journal):
+    """Methods that begin with _ and members of _meta; ours are not for the agent."""
+    editor = proxy()
+    meta = {"systemPrompt": "be short", "holdfast": {"ours": 1}}
+    id = editor.new(tmp_path, _meta=meta)
+    assert journal("session/new")[-1]["params"]["_meta"] == {"systemPrompt": "be short"}
+    assert editor.fail("_x/ask", question=1)["code"] == -32601
+    assert journal("_x/ask")[-1]["params"] == {"question": 1}
+    text = {"type": "text", "text": "hi", "_meta": {"y": 2}}
+    editor.call("session/prompt", sessionId=id, prompt=[text], _meta={"z": 3})
+    params = journal("session/prompt")[-1]["params"]
+    assert (params["prompt"], params["_meta"]) == ([text], {"z": 3})
+
+
+def test_an_agent_that_wants_a_login_gets_it_again_after_it_died(proxy, tmp_path, journal):
+    """Its refusal reaches the editor; a login that worked is repeated before sessions are."""
+    once = ("--die", "stream", "--die-once", str(tmp_path / "died"))
+    editor = proxy("--login", "key", "--resume", "yes", *once)
+    assert editor.fail("session/new", cwd=str(tmp_path), mcpServers=[])["code"] == -32000
+    assert editor.fail("authenticate", methodId="other")["code"] == -32602
+    editor.call("authenticate", methodId="key")
+    id = editor.new(tmp_path)
+    editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "hello"}])
+    assert editor.prompt(id, "go on")["stopReason"] == "end_turn"
+    assert [f["params"]["methodId"] for f in journal("authenticate")] == ["other", "key", "key"]
+
+
+def test_a_load_that_needs_a_login_can_be_repeated_after_it(proxy, tmp_path, journal):
+    """A new proxy knows no login: the session is not given up for lost because of that."""
+    editor = proxy("--login", "key", "--resume", "yes")
+    editor.call("authenticate", methodId="key")
+    id = editor.new(tmp_path)
+    editor.prompt(id, "my name is Alice")
+    editor.end()
+    editor = proxy("--login", "key", "--resume", "yes")
+    assert (
+        editor.fail("session/load", sessionId=id, cwd=str(tmp_path), mcpServers=[])["code"]
+        == -32000
+    )
+    editor.call("authenticate", methodId="key")
+    editor.load(id, tmp_path)
+    editor.prompt(id, "go on")
+    assert told(journal) == []
+    assert len(journal("session/new")) == 1
+
+
+def test_a_load_that_is_answered_with_null_is_one(proxy, tmp_path, journal):
+    """The protocol allows it; the editor gets an object all the same."""
+    id = talk(proxy, tmp_path, "my name is Alice")
+    editor = proxy("--load", "yes", "--terse")
+    _, answer = editor.load(id, tmp_path)
+    assert set(answer) == {"_meta"}
+    editor.prompt(id, "go on")
+    assert told(journal) == []
+    assert len(journal("session/new")) == 1
+
+
+def test_ids_of_requests_can_be_texts(proxy, tmp_path):
+    """Each answer has the id of its request, as it was, and 1 is not "1"."""
+    editor = proxy()
+    for id in ("9f1c", "1", "", 2.5, -7):
+        editor.send({"jsonrpc": "2.0", "id": id, "method": "session/list", "params": {}})
+        assert editor.wait(id)["result"] == {"sessions": []}
+    params = {"cwd": str(tmp_path), "mcpServers": []}
+    editor.send({"jsonrpc": "2.0", "id": "new", "method": "session/new", "params": params})
+    session = editor.wait("new")["result"]["sessionId"]
+    block = {"type": "text", "text": "use tool"}
+    params = {"sessionId": session, "prompt": [block]}
+    editor.send({"jsonrpc": "2.0", "id": "turn", "method": "session/prompt", "params": params})
+    assert editor.wait("turn")["result"]["stopReason"] == "end_turn"

@@ -42,12 +42,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--store", metavar="FILE", help="keep sessions in FILE")
     parser.add_argument("--forget", type=int, default=0, metavar="N", help="messages of the end")
     parser.add_argument("--context", action="store_true", help="replay words of its own, too")
+    parser.add_argument("--login", metavar="ID", help="refuse sessions until authenticated by ID")
+    parser.add_argument("--terse", action="store_true", help="answer session/load with null")
     parser.add_argument("--journal", metavar="FILE", help="write every frame that came into FILE")
     parser.add_argument("--delay", type=float, default=0.05, help="seconds before a late replay")
     parser.add_argument("--noise", action="store_true", help="write what is no JSON, too")
     parser.add_argument("--usage", action="store_true", help="tell tokens with each answer")
     parser.add_argument("--deaf", action="store_true", help="go on when asked to end")
     parser.add_argument("--commands", action="store_true", help="tell commands of new sessions")
+    parser.add_argument("--stubborn", action="store_true", help="do not stop when cancelled")
     parser.add_argument("--rude", action="store_true", help="ask before anyone greeted it")
     parser.add_argument("--nameless", action="store_true", help="give no agentInfo")
     return parser.parse_args()
@@ -76,6 +79,7 @@ class Scripted:
                 kept = len(session["turns"]) - wishes.forget
                 session["turns"] = session["turns"][: max(kept, 0)]
         self.live: set[str] = set()
+        self.logged_in = False
 
     # -- the wire ------------------------------------------------------------------------------
 
@@ -122,6 +126,8 @@ class Scripted:
         if method is None:
             self.answers[str(frame.get("id"))] = frame
             return
+        if method == "session/cancel" and self.wishes.stubborn:
+            return
         if method == "session/cancel":
             self.cancelled.add(frame["params"]["sessionId"])
             return
@@ -161,6 +167,13 @@ class Scripted:
         if method == "initialize":
             self.die("initialize")
             return self.initialize()
+        if method == "authenticate":
+            if params.get("methodId") != self.wishes.login:
+                raise Refusal(-32602, "no such method of authentication")
+            self.logged_in = True
+            return {}
+        if self.wishes.login and not self.logged_in:
+            raise Refusal(-32000, "Authentication required")
         if method == "session/new":
             self.die("new")
             id = self.make(params, [])
@@ -239,7 +252,9 @@ class Scripted:
             if self.wishes.load == "late":
                 time.sleep(self.wishes.delay)
             self.say(id, text, kind)
-        return None if self.wishes.load == "late" else {"modes": None}
+        if self.wishes.terse:
+            self.write({"id": number, "result": None})
+        return None if self.wishes.load == "late" or self.wishes.terse else {"modes": None}
 
     def do_resume(self, params: dict[str, Any], _number: Any) -> dict[str, Any]:
         self.known(params)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.apps.wire.frames import RpcError
+from holdfast.apps.wire.frames import AUTH_REQUIRED, RpcError
 
 __all__ = ["CONVERSATION", "Attached", "Driver", "Waits", "attach", "be_quiet"]
 
@@ -60,15 +60,18 @@ async def attach(
     known_id: str | None,
     replayed: Callable[[], int],
     expects_replay: bool,
+    doubtful: bool = False,
     waits: Waits = Waits(),  # noqa: B008 - immutable
 ) -> Attached:
     """Give the agent a session; ``known_id`` is how it called it, None for one that is new to it.
 
     ``replayed`` counts the updates of its replay so far: an agent that has loaded a conversation
-    and replays nothing of it has lost it. Raises RpcError if not even a new session can be had.
+    and replays nothing of it has lost it. ``doubtful``: it may have been killed before it had
+    written everything, so its load is tried first, whose replay shows what it has. Raises RpcError
+    if not even a new session can be had, or if it wants a login first.
     """
     failures: list[str] = []
-    for how in _ways(agent) if known_id is not None else ():
+    for how in _ways(agent, doubtful=doubtful) if known_id is not None else ():
         before = replayed()
         wait_s = waits.resume_s if how == "resume" else waits.load_s
         try:
@@ -81,6 +84,8 @@ async def attach(
                     failures.append("load: the agent has nothing of it any more")
                     continue
         except RpcError as error:
+            if error.code == AUTH_REQUIRED:
+                raise
             failures.append(f"{how}: {error.message}")
             continue
         except TimeoutError:
@@ -95,10 +100,10 @@ async def attach(
     return Attached(agent_id, "new", answer, tuple(failures))
 
 
-def _ways(agent: Driver) -> list[str]:
+def _ways(agent: Driver, *, doubtful: bool) -> list[str]:
     ways = ["resume"] if agent.advertises("resume") else []
     if agent.can.get("loadSession"):
-        ways.append("load")
+        ways.insert(0 if doubtful else len(ways), "load")
     return ways
 
 

@@ -17,7 +17,7 @@ from holdfast.model import Limits
 from holdfast.replay import needs_interruption
 from holdfast.session import Session
 
-__all__ = ["Channel", "known_agent_id", "open_session"]
+__all__ = ["Channel", "known_agent_id", "open_session", "was_left_open"]
 
 Draft = tuple[str, dict[str, Any]]
 Work = Callable[[], Awaitable[None]]
@@ -51,6 +51,12 @@ def known_agent_id(hf: Holdfast, id: str, agent: str) -> str | None:
     return None
 
 
+def was_left_open(hf: Holdfast, id: str) -> bool:
+    """Whether nobody closed a session after its last prompt; then its agent may be dead, too."""
+    last = list(hf.events(id, types={"user", "closed"}, reverse=True, limit=1))
+    return bool(last) and last[0].type == "user"
+
+
 class Channel:
     """One session that is open on both sides."""
 
@@ -66,6 +72,8 @@ class Channel:
         self._agent_mark = b"\0"
         self.known_id: str | None = None
         """Under which id the agent had it last."""
+        self.doubtful = False
+        """Whether the agent may have been killed before it had written everything."""
         self.attaching = asyncio.Lock()
         self.answer: dict[str, Any] = {}
         """What the agent said when it took the session: modes, options."""

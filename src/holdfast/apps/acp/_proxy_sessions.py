@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
 from holdfast.apps.acp._missing import Heard, is_only_speech, missing_end
 from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
-from holdfast.apps.acp._proxy_channel import Channel, known_agent_id, open_session
+from holdfast.apps.acp._proxy_channel import Channel, known_agent_id, open_session, was_left_open
 from holdfast.apps.acp._recording import mask_servers
 from holdfast.apps.acp._replaying import replay
 from holdfast.apps.acp._telling import WINDOW_TOKENS, transcript_note
@@ -113,6 +113,7 @@ class Sessions:
                 channel.known_id = await asyncio.to_thread(
                     known_agent_id, self._hf, id, self._agent.name
                 )
+                channel.doubtful = await asyncio.to_thread(was_left_open, self._hf, id)
         if "cwd" in params:
             channel.params = self._params_of(channel.session, params)
         return channel
@@ -164,6 +165,7 @@ class Sessions:
                     known_id=known,
                     replayed=lambda: channel.swallowed,
                     expects_replay=has_past,
+                    doubtful=channel.doubtful,
                     waits=self._waits,
                 )
             finally:
@@ -184,6 +186,7 @@ class Sessions:
 
     def _attached(self, channel: Channel, taken: Attached) -> None:
         channel.swallowing = taken.how != "new"
+        channel.doubtful = False
         if taken.how != "load":
             channel.heard = None  # there is no replay that would have to be whole
         channel.agent_id = channel.known_id = taken.agent_id
@@ -366,6 +369,7 @@ class Sessions:
         """No session is with the agent any more."""
         self.by_agent.clear()
         for channel in self.by_id.values():
+            channel.doubtful = channel.doubtful or channel.agent_id is not None
             channel.agent_id = None
 
 
