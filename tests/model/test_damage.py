@@ -85,6 +85,7 @@ def test_the_log_for_the_flips_has_16_kib():
     assert len(EVENTS) > 80
 
 
+@pytest.mark.slow
 def test_flips_all_over_a_log_lose_at_most_two_events():
     """Every 127th bit of 16 KiB: never a wrong event, never an exception, at most two lost."""
     assert max(lose_by_flips(range(0, SIZE * 8, STEP))) <= 2

@@ -45,4 +45,4 @@ def untraced():
 @pytest.fixture(scope="session")
 def rounds():
     """How many generated cases a bulk test runs: the push figure, or the long campaign's."""
-    return 100_000 if FUZZ else 2_000
+    return 100_000 if FUZZ else 1_000
