@@ -48,7 +48,7 @@ class Editor:
         self._listener.start()
 
     def _read(self):
-        for line in self.input:
+        for line in self._lines():
             if not line.endswith(b"\n"):
                 break  # cut off in the middle of it
             frame = json.loads(line)
@@ -58,6 +58,10 @@ class Editor:
             self._serve(frame)
             self._news.put(frame)
         self._news.put(None)
+
+    def _lines(self):
+        with contextlib.suppress(ValueError):  # closed with the test
+            yield from self.input
 
     def _listen(self):
         self.errors = b"" if self.stderr is None else self.stderr.read()

@@ -267,3 +267,81 @@ def test_a_flood_of_50_000_updates_passes_whole_and_in_order(proxy_process, tmp_
 def _peak_kib(pid):
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         return int(next(line for line in status if line.startswith("VmHWM")).split()[1])
+
+
+def test_a_store_that_fails_in_mid_answer_ends_the_turn_with_an_error(proxy, tmp_path, kept):
+    """What could not be recorded is not shown; the next prompt is served once it works again."""
+    disk = FaultyDisk(call="write", errno=errno.ENOSPC, persistent=True)
+    editor = proxy("--resume", "yes", place=FileStore(tmp_path / "store", disk=disk))
+    id = editor.new(tmp_path)
+
+    def fill(frame):
+        if frame.get("method") == "session/request_permission":
+            disk.nth = 1
+
+    editor.on_frame = fill
+    error = editor.fail(
+        "session/prompt", sessionId=id, prompt=[{"type": "text", "text": "use tool"}]
+    )
+    assert "space" in error["message"]
+    editor.on_frame, disk.nth = None, 0
+    assert "completed" not in [u.get("status") for u in editor.updates()]
+    assert editor.prompt(id, "go on")["stopReason"] == "end_turn"
+    assert kept.verify(id).ok
+
+
+@pytest.mark.parametrize("verb", ["close", "delete"])
+def test_a_session_that_is_closed_in_mid_turn_ends_its_turn(proxy, tmp_path, kept, verb):
+    """The prompt is answered as cancelled, the agent is told, and the proxy goes on."""
+    editor = proxy("--resume", "yes", "--close", "yes")
+    id = editor.new(tmp_path)
+    number = editor.ask("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "wait"}])
+    editor.until(lambda frame: frame.get("method") == "session/update")
+    closing = editor.ask(f"session/{verb}", sessionId=id)
+    assert editor.wait(number)["result"]["stopReason"] == "cancelled"
+    assert editor.wait(closing)["result"] == {}
+    if verb == "delete":
+        kept.undelete(id)
+    ended = next(kept.events(id, types={"turn_end"}, reverse=True))
+    assert ended.data["reason"] == "cancelled"
+    other = editor.new(tmp_path)
+    assert editor.prompt(other, "hello")["stopReason"] == "end_turn"
+
+
+def test_an_agent_that_does_not_stop_does_not_keep_a_session_open(proxy, tmp_path, kept):
+    """After a moment its prompt is answered without it."""
+    editor = proxy("--resume", "yes", "--stubborn")
+    id = editor.new(tmp_path)
+    number = editor.ask("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "wait"}])
+    editor.until(lambda frame: frame.get("method") == "session/update")
+    closing = editor.ask("session/close", sessionId=id)
+    assert editor.wait(number)["result"]["stopReason"] == "cancelled"
+    assert editor.wait(closing)["result"] == {}
+    assert next(kept.events(id, reverse=True, limit=1)).type == "closed"
+
+
+def test_a_second_initialize_starts_the_agent_anew(proxy, tmp_path):
+    """And its sessions are given to it again."""
+    editor = proxy("--resume", "yes")
+    id = editor.new(tmp_path)
+    editor.prompt(id, "my name is Alice")
+    editor.initialize()
+    start = len(editor.seen)
+    editor.prompt(id, "who am I?")
+    assert "Alice" in text_of(editor.updates(start))
+
+
+def test_what_was_asked_before_a_session_was_closed_is_answered(proxy, tmp_path):
+    """However many requests wait for their turn: none is left without an answer."""
+    editor = proxy("--resume", "yes", "--close", "yes")
+    id = editor.new(tmp_path)
+    asked = [
+        editor.ask("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "wait"}])
+        for _ in range(4)
+    ]
+    asked.append(editor.ask("session/close", sessionId=id))
+    asked.append(editor.ask("session/set_mode", sessionId=id, modeId="x"))
+    answered = set()
+    while set(asked) - answered:
+        answered.add(editor.until(lambda frame: "method" not in frame)["id"])
+    assert editor.new(tmp_path)

@@ -32,6 +32,8 @@ from holdfast.session import Session
 
 __all__ = ["AcpSession"]
 
+_TURN = "turn"  # there is one at a time
+
 
 class AcpSession(Attaching):
     """A conversation with an external agent, on a session of ours.
@@ -179,7 +181,7 @@ class AcpSession(Attaching):
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
-        if self._channel is not None and self._channel.turns:
+        if self._channel is not None and self._channel.prompts:
             await self._cut_off("the session was closed")
         closed = AgentError("the session was closed", session_id=self.id)
         if self._turn is not None:
@@ -231,7 +233,7 @@ class AcpSession(Attaching):
         except AgentGone as error:
             await self._cut_off(error.message)
             return
-        channel.turns = 1
+        channel.prompts[_TURN] = None
         if turn.cancelled.is_set():
             self._stop(turn)
         await asyncio.wait({turn.ended})
@@ -240,11 +242,11 @@ class AcpSession(Attaching):
         if self._channel is None or answer.get("agentGone"):
             return  # told by _mourn
         self._channel.hold(self._channel.notes.answer(frame, answer, "agent"))
-        self._channel.turns = 0
+        self._channel.prompts.clear()
         self._ending.append((turn, answer))
 
     def _stop(self, turn: Turn) -> None:
-        if turn is self._turn and self._channel is not None and self._channel.turns:
+        if turn is self._turn and self._channel is not None and self._channel.prompts:
             self._link.tell("session/cancel", {"sessionId": self._channel.agent_id})
 
     # -- what the agent says ---------------------------------------------------------------------
@@ -315,7 +317,7 @@ class AcpSession(Attaching):
 
     async def _give_up(self, channel: Channel, error: StoreError) -> None:
         """Nothing can be recorded: what the agent goes on to do must not be, unseen."""
-        channel.turns = 0
+        channel.prompts.clear()
         if self._turn is not None:
             self._link.tell("session/cancel", {"sessionId": channel.agent_id})
             await self._turn.fail(error)
@@ -356,7 +358,7 @@ class AcpSession(Attaching):
         if channel is None:
             return
         channel.agent_id = None
-        if channel.turns:
+        if channel.prompts:
             await self._cut_off(reason)
 
     async def _cut_off(self, reason: str) -> None:

@@ -217,7 +217,7 @@ class AgentLink:
         try:
             while (lines := await process.pipe.read()) is not None:
                 for line in lines:
-                    self._take(line)
+                    self._take_safely(line)
                 await self._on_batch()
         except ConnectionError:
             pass
@@ -228,6 +228,13 @@ class AgentLink:
             reason = f"the agent ended with {_status(status)}"
             self._fail_all(reason)
             await self._on_death(reason)
+
+    def _take_safely(self, line: bytes | TooLong) -> None:
+        """One line that nobody was prepared for must not make us deaf for the others."""
+        try:
+            self._take(line)
+        except Exception as error:  # noqa: BLE001
+            self._on_noise(f"{type(error).__name__}: {error}".encode())
 
     def _take(self, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):

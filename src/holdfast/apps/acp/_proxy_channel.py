@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 from holdfast.apps.acp._missing import Heard
 from holdfast.apps.acp._recording import Notes, Taken, clean
 from holdfast.apps.acp._telling import interruption_note
-from holdfast.errors import InvalidData, StoreError, TooLarge
+from holdfast.errors import HoldfastError, InvalidData, TooLarge
 from holdfast.library import Holdfast
 from holdfast.model import Limits
 from holdfast.replay import needs_interruption
@@ -79,7 +80,8 @@ class Channel:
         """What the agent said when it took the session: modes, options."""
         self.settings: dict[str, Any] = dict(session.live_state.metadata.get("acp_settings") or {})
         """What the user has set, by request, so that an agent that forgets it is told again."""
-        self.turns = 0
+        self.prompts: dict[Any, None] = {}
+        """The editor's ids of the prompts that the agent is at."""
         self.told: list[str] = []
         """What the agent is told before the next prompt."""
         self.swallowing = False
@@ -90,10 +92,10 @@ class Channel:
         self.heard_at = 0.0
         self.muted: list[bytes] | None = None
         """Lines for the editor that wait until the replay is through."""
-        self.broken: StoreError | None = None
+        self.broken: HoldfastError | None = None
         self._held: list[Draft] = []
         self._barrier = False
-        self._queue: asyncio.Queue[Work] = asyncio.Queue()
+        self._queue: asyncio.Queue[Work | None] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
         self._note_interruption()
 
@@ -167,20 +169,27 @@ class Channel:
     def enqueue(self, work: Work) -> None:
         """Do something towards the agent after everything that was enqueued before."""
         self._queue.put_nowait(work)
-        if self._worker is None:
+        if self._worker is None or self._worker.done():
             self._worker = asyncio.ensure_future(self._work())
 
+    async def caught_up(self, patience_s: float) -> None:
+        """Return once all that was enqueued is done, or after a while."""
+        done = asyncio.Event()
+
+        async def tell() -> None:
+            done.set()
+
+        self.enqueue(tell)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), patience_s)
+
     async def _work(self) -> None:
-        while True:
-            work = await self._queue.get()
+        while (work := await self._queue.get()) is not None:
             await work()
 
     async def close(self) -> None:
-        """Give the session back; what is enqueued is given up."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
-            self._worker = None
+        """Give the session back; what is still enqueued finds it closed, and says so."""
+        self._queue.put_nowait(None)
         try:
             self.commit()
         finally:
@@ -214,5 +223,5 @@ class Channel:
             ("turn_end", {"reason": "interrupted"}),
         )
         self._barrier = True
-        self.turns = 0
+        self.prompts.clear()
         return list(calls)

@@ -294,7 +294,7 @@ class Sessions:
         if await asyncio.to_thread(documents.names, "blobs/"):
             events = resolve_blobs(events, documents)
         # A turn that is running has its tool calls open for good reason.
-        lines = replay(events, channel.id, close_open=not channel.turns, marks=marks)
+        lines = replay(events, channel.id, close_open=not channel.prompts, marks=marks)
         while batch := await asyncio.to_thread(_some_of, lines):
             self._editor.write(batch)
             await self._editor.drain()

@@ -17,10 +17,11 @@ from typing import Any
 
 from holdfast.apps.acp._attaching import CONVERSATION, Waits
 from holdfast.apps.acp._chunks import read_chunk
-from holdfast.apps.acp._listing import list_sessions
 from holdfast.apps.acp._proxy_agent import AgentLink
 from holdfast.apps.acp._proxy_channel import Channel
-from holdfast.apps.acp._proxy_sessions import Sessions, session_id_of
+from holdfast.apps.acp._proxy_methods import methods_of
+from holdfast.apps.acp._proxy_outbox import Outbox
+from holdfast.apps.acp._proxy_sessions import Sessions
 from holdfast.apps.acp._telling import WINDOW_TOKENS
 from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
@@ -36,13 +37,13 @@ from holdfast.apps.wire.frames import (
 from holdfast.apps.wire.lines import TooLong
 from holdfast.apps.wire.peer import as_rpc_error
 from holdfast.apps.wire.pipes import AgentProcess, Pipe
-from holdfast.errors import HoldfastError, InvalidId, NotFound, StoreError
+from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
-from holdfast.model import VERSION, check_id
 
 __all__ = ["Proxy"]
 
 _EARLY_MAX = 1_000
+_STOP_S = 2.0
 _SETTINGS = frozenset({"session/set_mode", "session/set_config_option", "session/set_model"})
 INTERRUPTED = "interrupted, outcome unknown"
 
@@ -64,11 +65,12 @@ class Proxy:
         self._hf = hf
         self._editor = editor
         self._say = say
+        self._outbox = Outbox(editor, self._break)
         self._agent = AgentLink(
             launch,
             on_line=self._words_of_agent,
             on_frame=self._from_agent,
-            on_batch=self._settle,
+            on_batch=self._outbox.settle,
             on_death=self._agent_died,
             on_noise=self._noise,
         )
@@ -88,18 +90,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         # What the agent said under an id that it has not told us yet.
         self._early: dict[str, list[Frame]] = {}
-        self._out: list[tuple[Channel | None, bytes]] = []
-        self._touched: dict[Channel, None] = {}
-        self._methods: dict[str, Callable[[Frame], Awaitable[Any]]] = {
-            "initialize": self._initialize,
-            "session/new": self._new,
-            "session/load": partial(self._load, replays=True),
-            "session/resume": partial(self._load, replays=False),
-            "session/fork": self._fork,
-            "session/list": self._list,
-            "session/close": self._close,
-            "session/delete": self._delete,
-        }
+        self._methods = methods_of(hf, self._agent, self._sessions, self._stop)
 
     async def run(self) -> None:
         """Serve until the editor is gone; then sessions and agent are closed."""
@@ -194,13 +185,14 @@ class Proxy:
             await channel.settle()
             params = {**frame["params"], "sessionId": channel.agent_id}
             if is_prompt:
-                channel.turns += 1
                 params = self._with_what_is_told(channel, params)
+                channel.prompts[frame["id"]] = None
             self._serving[frame["id"]] = self._agent.ask(
                 frame["method"], params, partial(self._agent_answered, channel, frame)
             )
             await self._agent.drain()
         except (RpcError, HoldfastError) as error:
+            channel.prompts.pop(frame["id"], None)
             self._refuse(frame, error)
             if is_prompt:
                 self._turn_failed(channel, str(error))
@@ -216,9 +208,9 @@ class Proxy:
         return {**params, "prompt": [*blocks, *prompt]}
 
     def _turn_failed(self, channel: Channel, reason: str) -> None:
-        if channel.broken is None and channel.turns == 0:
+        if channel.broken is None and not channel.prompts:
             channel.note(("turn_end", {"reason": "failed", "error": reason}))
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(HoldfastError):
                 channel.commit()
 
     async def _pass_on(self, frame: Frame, params: Frame) -> None:
@@ -269,7 +261,7 @@ class Proxy:
         try:
             channel.hold(channel.notes.answer(request, answer, "client"))
             await channel.settle()
-        except StoreError as error:
+        except HoldfastError as error:
             await self._break(channel, error)
             return
         self._agent.send(answer)
@@ -288,8 +280,8 @@ class Proxy:
         if addressed is None:
             return False
         channel.say(chunk.text, chunk.kind, chunk.message_id)
-        self._touched[channel] = None
-        self._out.append((channel, addressed))
+        self._outbox.touch(channel)
+        self._outbox.put(channel, addressed)
         return True
 
     def _from_agent(self, frame: Frame) -> None:
@@ -311,7 +303,7 @@ class Proxy:
                 channel.heard.take(params["update"])
             return
         channel.hold(channel.notes.agent(frame))
-        self._touched[channel] = None
+        self._outbox.touch(channel)
         self._pass_out(channel, {**frame, "params": {**params, "sessionId": channel.id}})
 
     def _pass_out(self, channel: Channel | None, frame: Frame) -> None:
@@ -320,26 +312,28 @@ class Proxy:
             # The agent's id of its session is what the notes know.
             self._asked[number] = (frame, channel)
             frame = {**frame, "id": number}
-        self._out.append((channel, encode(frame)))
+        self._outbox.put(channel, frame)
 
     def _agent_answered(self, channel: Channel | None, asked: Frame, answer: Frame) -> None:
-        self._serving.pop(asked["id"], None)
+        if asked["id"] not in self._serving:
+            return  # it was answered without the agent: the session was closed meanwhile
+        del self._serving[asked["id"]]
         if channel is not None:
-            is_prompt = asked["method"] == "session/prompt"
+            is_prompt = asked["id"] in channel.prompts
+            channel.prompts.pop(asked["id"], None)
             if answer.pop("agentGone", False):
                 if is_prompt:
                     self._cut_off(channel, answer["error"]["message"])
             else:
-                channel.turns -= is_prompt
                 channel.hold(channel.notes.answer(asked, answer, "agent"))
                 if "error" not in answer:
                     self._remember_setting(channel, asked)
                     self._agent.worked()
-            self._touched[channel] = None
+            self._outbox.touch(channel)
         elif asked["method"] == "authenticate" and "error" not in answer:
             self._agent.remember_login(asked.get("params") or {})
         kept = {k: v for k, v in answer.items() if k in ("result", "error")}
-        self._out.append((channel, encode({"jsonrpc": "2.0", "id": asked["id"], **kept})))
+        self._outbox.put(channel, {"jsonrpc": "2.0", "id": asked["id"], **kept})
 
     def _remember_setting(self, channel: Channel, asked: Frame) -> None:
         if asked["method"] in _SETTINGS:
@@ -348,24 +342,6 @@ class Proxy:
             channel.settings[name] = {"method": asked["method"], "params": params}
             channel.note(("metadata", {"acp_settings": dict(channel.settings)}))
 
-    async def _settle(self) -> None:
-        """Record what came, wait for the medium where a barrier is, and only then show it."""
-        touched, self._touched = self._touched, {}
-        out, self._out = self._out, []
-        for channel in touched:
-            try:
-                await channel.settle()
-            except StoreError as error:
-                await self._break(channel, error)
-        lines: list[bytes] = []
-        for about, line in out:
-            if about is None or about.broken is None:
-                kept = lines if about is None or about.muted is None else about.muted
-                kept.append(line)
-        if lines:
-            self._editor.write(b"".join(lines))
-            await self._editor.drain()
-
     async def _deliver_early(self) -> None:
         """What the agent said of a session before we knew it to be one."""
         for agent_id in [id for id in self._early if id in self._sessions.by_agent]:
@@ -373,7 +349,7 @@ class Proxy:
                 self._from_agent(frame)
         if not self._serving:
             self._early.clear()
-        await self._settle()
+        await self._outbox.settle()
 
     def _noise(self, line: bytes) -> None:
         self._say(f"the agent printed what is no frame: {line[:200].decode('utf-8', 'replace')}")
@@ -390,13 +366,13 @@ class Proxy:
                 "content": content,
             }
             ended = notification("session/update", {"sessionId": channel.id, "update": update})
-            self._out.append((channel, encode(ended)))
+            self._outbox.put(channel, ended)
 
     async def _agent_died(self, reason: str) -> None:
         self._say(reason)
         self._sessions.agent_is_gone()
         self._asked.clear()
-        await self._settle()
+        await self._outbox.settle()
         self._spawn(self._bring_back())
 
     async def _bring_back(self) -> None:
@@ -405,7 +381,7 @@ class Proxy:
             with contextlib.suppress(RpcError, HoldfastError, TimeoutError):
                 await self._sessions.attach(channel)
 
-    async def _break(self, channel: Channel, error: StoreError) -> None:
+    async def _break(self, channel: Channel, error: HoldfastError) -> None:
         """The store took nothing: the turn ends here, and the next request opens it anew."""
         if channel.broken is not None:
             return
@@ -413,78 +389,29 @@ class Proxy:
         self._say(f"session {channel.id}: {error}")
         if channel.agent_id is not None:
             self._agent.tell("session/cancel", {"sessionId": channel.agent_id})
+        self._end_prompts(channel, lambda asked: error_frame(asked, as_rpc_error(error)))
         with contextlib.suppress(HoldfastError):
             await self._sessions.close(channel, tell_agent=None)
-        self.send(
-            notification(
-                "session/update",
-                {
-                    "sessionId": channel.id,
-                    "update": {
-                        "sessionUpdate": "agent_message_chunk",
-                        "content": {"type": "text", "text": f"\n[holdfast] not recorded: {error}"},
-                    },
-                },
-            )
-        )
 
-    # -- what is served here ---------------------------------------------------------------------
+    def _end_prompts(self, channel: Channel, answer: Callable[[Any], Frame]) -> None:
+        """Answer what the agent will not, or too late."""
+        prompts, channel.prompts = channel.prompts, {}
+        for id in prompts:
+            self._serving.pop(id, None)
+            self.send(answer(id))
 
-    async def _initialize(self, params: Frame) -> Frame:
-        hello = await self._agent.greet(params)
-        can = self._agent.can
-        offered = can.get("sessionCapabilities")
-        ours: Frame = {name: {} for name in ("list", "resume", "fork", "close", "delete")}
-        meta = {**(hello.get("_meta") or {}), "holdfast": {"version": VERSION, "agent": can}}
-        return {
-            **hello,
-            "agentCapabilities": {
-                **can,
-                "loadSession": True,
-                "sessionCapabilities": {**(offered or {}), **ours},
-            },
-            "_meta": meta,
-        }
-
-    async def _new(self, params: Frame) -> Frame:
-        if not isinstance(params.get("cwd"), str):
-            raise RpcError(INVALID_PARAMS, "cwd is missing")
-        channel = await self._sessions.new(params)
-        return {**channel.answer, "sessionId": channel.id}
-
-    async def _load(self, params: Frame, *, replays: bool) -> Frame:
-        channel = await self._sessions.get(params)
-        attaching = asyncio.ensure_future(self._sessions.attach(channel))
-        try:
-            told = await self._sessions.replay(channel, params) if replays else {}
-        except BaseException:
-            attaching.cancel()
-            raise
-        await attaching
-        meta = {**(channel.answer.get("_meta") or {}), "holdfast": told}
-        return {**channel.answer, "_meta": meta} if told else channel.answer
-
-    async def _fork(self, params: Frame) -> Frame:
-        channel = await self._sessions.fork(params)
-        return {**channel.answer, "sessionId": channel.id}
-
-    async def _list(self, params: Frame) -> Frame:
-        return await asyncio.to_thread(list_sessions, self._hf, params)
-
-    async def _close(self, params: Frame) -> Frame:
-        channel = self._sessions.by_id.get(session_id_of(params))
-        if channel is not None:
-            await self._sessions.close(channel, tell_agent="close")
-        return {}
-
-    async def _delete(self, params: Frame) -> Frame:
-        id = session_id_of(params)
-        channel = self._sessions.by_id.get(id)
-        if channel is not None:
-            await self._sessions.close(channel, tell_agent="delete")
-        with contextlib.suppress(NotFound, InvalidId):
-            await asyncio.to_thread(self._hf.delete, check_id(id))
-        return {}
+    async def _stop(self, channel: Channel) -> None:
+        """End the turn of a session that is to be closed: the agent may say how it ended."""
+        await channel.caught_up(_STOP_S)
+        if not channel.prompts:
+            return
+        self._agent.tell("session/cancel", {"sessionId": channel.agent_id})
+        patience = time.monotonic() + _STOP_S
+        while channel.prompts and time.monotonic() < patience:  # noqa: ASYNC110 - rare and short
+            await asyncio.sleep(_STOP_S / 100)
+        if channel.prompts:
+            channel.note(("turn_end", {"reason": "cancelled"}))
+            self._end_prompts(channel, lambda asked: response(asked, {"stopReason": "cancelled"}))
 
     # -- life ------------------------------------------------------------------------------------
 
