@@ -45,7 +45,7 @@ def install(peer: Peer) -> Installed:
     if not shutil.which("node") or not shutil.which("npm"):
         pytest.skip("Node and npm are not installed here")
     path = os.environ["PATH"]
-    if peer.newer_node:
+    if peer.newer_node and _node_is_old():
         path = f"{install(NODE).command.parent}{os.pathsep}{path}"
     place = CACHE / f"{peer.tool}-{peer.version}"
     found = place / "node_modules" / ".bin" / peer.command
@@ -55,6 +55,12 @@ def install(peer: Peer) -> Installed:
     if not found.exists():
         pytest.skip(f"{what} has no command {peer.command} here")
     return Installed(found, path)
+
+
+def _node_is_old() -> bool:
+    told = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False)
+    major = told.stdout.strip().removeprefix("v").partition(".")[0]
+    return not major.isdigit() or int(major) < int(NODE.version.partition(".")[0])
 
 
 def _install(what: str, place: Path, path: str) -> None:
