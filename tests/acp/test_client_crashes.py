@@ -184,7 +184,8 @@ def _wait_for(path):
 
 async def test_what_cannot_be_recorded_is_not_shown(client, agent, library, monkeypatch):
     """A full disk fails the turn: no update comes out that is not in the log."""
-    async with await client(agent("--flood", "50")) as session:
+    # More than the buffers on the way hold, so that the end of it has not come yet.
+    async with await client(agent("--flood", "20000")) as session:
         turn = await session.send("go")
         first = await anext(turn)
         real = session.session.extend
