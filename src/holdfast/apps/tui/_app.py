@@ -130,8 +130,8 @@ class SessionsApp(App[None]):
         if not able.stores:
             return "nothing is kept"
         if able.syncs:
-            return "synced to disk"
-        return "survives a crash of the program" if able.survives_kill else "in memory only"
+            return "synced"
+        return "survives a crash" if able.survives_kill else "in memory only"
 
     def on_mount(self) -> None:
         """The list comes first."""

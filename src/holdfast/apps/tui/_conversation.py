@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Conversation"]
 
 _POLL_S = 0.4
+_SLOW_S = 0.4
 _EARLIER_AT = 10  # lines from the top at which the part before is fetched
 _TAIL_EVENTS_MAX = 300
 
@@ -76,7 +77,10 @@ class Conversation(LineView):
         self._found: int | None = None
         self._chosen = -1
         self._at_end = True
+        self._sticks = True
+        """The end is in sight, and stays so when something is added."""
         self._busy = False
+        self._waits_for: Reader | None = None
 
     @property
     def session_id(self) -> str | None:
@@ -107,8 +111,16 @@ class Conversation(LineView):
             self._all_open = False
         self._reader = Reader(self._library, session_id)
         self._found, self._chosen = at, -1
-        self.loading = not self._chunks
-        self._open(self._reader, at)
+        self._waits_for = reader = self._reader
+        self.set_timer(_SLOW_S, lambda: self._tell_slow(reader))
+        self._open(reader, at)
+
+    def _tell_slow(self, reader: Reader) -> None:
+        """A slow store: say so, in the place of what was shown before."""
+        if self._waits_for is reader:
+            self._take([], at_end=True)
+            self._waits_for = reader
+            self.measure(1)
 
     @work(thread=True, exclusive=True, group="read")
     def _open(self, reader: Reader, at: int | None) -> None:
@@ -135,13 +147,14 @@ class Conversation(LineView):
         if reader is not self._reader:
             return
         self._take([] if chunk is None else [(chunk, blocks)], at_end=at_end)
-        if at is None:
-            self.scroll_end(animate=False, immediate=True)
-            # Once more when the pane has its size, if it was not shown before.
-            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
-        else:
-            self._go_to(at)
-            self.call_after_refresh(self._go_to, at)
+        self._sticks = at is None
+        self.call_after_refresh(self._break_anew)
+        # Once more when the pane has its size, if it was not shown before.
+        for go in (lambda act: act(), self.call_after_refresh):
+            if at is None:
+                go(self._to_end)
+            else:
+                go(lambda: self._go_to(at))
 
     def _fail(self, reader: Reader, error: Exception) -> None:
         if reader is self._reader:
@@ -149,7 +162,7 @@ class Conversation(LineView):
             self.post_message(self.Failed(error))
 
     def _take(self, parts: list[tuple[Chunk, list[Block]]], *, at_end: bool) -> None:
-        self.loading = False
+        self._waits_for = None
         self._chunks = [chunk for chunk, _ in parts]
         self._blocks = [blocks for _, blocks in parts]
         self._at_end, self._busy = at_end, False
@@ -185,6 +198,7 @@ class Conversation(LineView):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Fetch what comes before or after when it is nearly in sight."""
         super().watch_scroll_y(old_value, new_value)
+        self._sticks = self._at_end and new_value >= self.max_scroll_y
         if self._busy or not self._chunks or self._reader is None:
             return
         if new_value < _EARLIER_AT and self._chunks[0].first > 0:
@@ -212,7 +226,7 @@ class Conversation(LineView):
         earlier: bool,  # noqa: FBT001 - a callback
     ) -> None:
         self._busy = False
-        if reader is not self._reader:
+        if reader is not self._reader or self._waits_for is not None:
             return
         if chunk is None:
             self._at_end = self._at_end or not earlier
@@ -231,21 +245,21 @@ class Conversation(LineView):
         self.scroll_to(y=self.scroll_offset.y + added, animate=False, immediate=True)
 
     def _poll(self) -> None:
-        if self._reader is None or not self._at_end or self._busy or not self.is_attached:
+        is_waiting = self._waits_for is not None or self._busy or not self.is_attached
+        if self._reader is None or not self._at_end or is_waiting:
             return
         self._busy = True
-        self._look_for_new(self._reader, self.loaded[1])
+        self._look_for_new(self._reader, self._chunks[-1] if self._chunks else None)
 
     @work(thread=True, group="poll")
-    def _look_for_new(self, reader: Reader, seq: int) -> None:
+    def _look_for_new(self, reader: Reader, tail: Chunk | None) -> None:
         try:
-            new = reader.new(seq)
+            new = reader.new(0 if tail is None else tail.stop)
         except HoldfastError:
             new = []
-        tail = self._chunks[-1:] if reader is self._reader else []
         parts = _grown(tail, new) if new else []
         drawn = [(chunk, self._redrawn(chunk)) for chunk in parts]
-        self.app.call_from_thread(self._grow, reader, new, drawn)
+        self.app.call_from_thread(self._grow, tail, new, drawn)
 
     def _redrawn(self, chunk: Chunk) -> list[Block]:
         """The chunk's blocks; those that have not changed are as they were."""
@@ -254,20 +268,19 @@ class Conversation(LineView):
         return [known.get(entry) or self._block(entry, look) for entry in chunk.entries]
 
     def _grow(
-        self, reader: Reader, new: list[Event], parts: list[tuple[Chunk, list[Block]]]
+        self, tail: Chunk | None, new: list[Event], parts: list[tuple[Chunk, list[Block]]]
     ) -> None:
         self._busy = False
-        if reader is not self._reader or not parts:
+        # What grew must be what is shown now: another session may have been opened meanwhile.
+        is_shown = (self._chunks[-1] if self._chunks else None) is tail
+        if not parts or not is_shown or self._waits_for is not None or self._reader is None:
             return
-        stays = (
-            self.scroll_offset.y + self.size.height >= self._tops[-1] - 2 if self._tops else True
-        )
         self._chunks[-1:] = [chunk for chunk, _ in parts]
         self._blocks[-1:] = [blocks for _, blocks in parts]
         self._lay()
-        if stays:
-            self.scroll_end(animate=False, immediate=True)
-        self.post_message(self.Followed(reader.session_id, new))
+        if self._sticks:
+            self._to_end()
+        self.post_message(self.Followed(self._reader.session_id, new))
 
     # -- moving ------------------------------------------------------------------------------
 
@@ -291,7 +304,7 @@ class Conversation(LineView):
 
     def action_beginning(self) -> None:
         """To the first event."""
-        if self._chunks and self._chunks[0].first > 0 and self.session_id is not None:
+        if self.session_id is not None and (self.loaded[0] > 0 or not self._chunks):
             self.read(self.session_id, 0)
         else:
             self.scroll_home(animate=False)
@@ -355,9 +368,28 @@ class Conversation(LineView):
         self._lay()
 
     def on_resize(self) -> None:
-        """Lines are broken anew."""
+        """Lines are broken anew, once the new size holds."""
         if self._blocks:
-            self._redraw()
+            self.call_after_refresh(self._break_anew)
+
+    def _break_anew(self) -> None:
+        look = self._look()
+        if all(block.look == look for block in self._flat):
+            return
+        sticks, top = self._sticks, self._top_seq()
+        self._redraw()
+        if sticks:
+            self._to_end()
+        elif top is not None:
+            self._go_to(top)
+
+    def _to_end(self) -> None:
+        self.scroll_end(animate=False, immediate=True)
+        self._sticks = True
+
+    def _top_seq(self) -> int | None:
+        place = bisect_right(self._tops, self.scroll_offset.y) - 1
+        return self._flat[place].entry.seq if 0 <= place < len(self._flat) else None
 
     # -- drawing -----------------------------------------------------------------------------
 
@@ -365,7 +397,8 @@ class Conversation(LineView):
         """A line of a block."""
         place = bisect_right(self._tops, number) - 1
         if not 0 <= place < len(self._flat):
-            return Strip.blank(0)
+            told = "reading …" if self._waits_for is not None and not number else ""
+            return Strip([Segment(told)])
         line = self._flat[place].lines[number - self._tops[place]]
         if place == self._chosen and number == self._tops[place]:
             width = self.scrollable_content_region.width
@@ -374,12 +407,11 @@ class Conversation(LineView):
         return line
 
 
-def _grown(tail: list[Chunk], new: list[Event]) -> list[Chunk]:
+def _grown(last: Chunk | None, new: list[Event]) -> list[Chunk]:
     """The last chunk with new events; a long one is left as it is where a turn begins."""
-    if not tail:
+    if last is None:
         found = chunk_of(new, 0)
         return [] if found is None else [found]
-    [last] = tail
     if len(last.events) >= _TAIL_EVENTS_MAX and new[0].type in ("turn_start", "user"):
         more = chunk_of(new, last.stop)
         return [last] if more is None else [last, more]

@@ -35,7 +35,7 @@ class Block(NamedTuple):
     """An entry as it is shown: its first line is the heading."""
 
     entry: Entry
-    is_open: bool
+    look: Look
     lines: list[Strip]
 
 
@@ -75,7 +75,7 @@ def block_of(entry: Entry, look: Look, *, is_open: bool, found: bool = False) ->
     if shown and entry.text.strip():
         lines += lay_out(Padding(_body(entry, look), (0, 0, 0, _INDENT)), look.width)
     lines.append(Strip.blank(0))
-    return Block(entry, is_open, lines)
+    return Block(entry, look, lines)
 
 
 def _heading(entry: Entry, style: str, look: Look, *, shown: bool, found: bool) -> Text:

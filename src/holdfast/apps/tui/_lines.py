@@ -27,7 +27,7 @@ class LineView(ScrollView, can_focus=True):
     def measure(self, count: int) -> None:
         """There are so many lines now."""
         self.virtual_size = Size(self.scrollable_content_region.width, count)
-        self.refresh()
+        self.refresh(layout=True)
 
     def line_at(self, number: int) -> Strip:
         """One line, without the background."""

@@ -57,7 +57,7 @@ class MainScreen(Actions, Saying, Screen[None]):
         Binding("n", "new", "New"),
         Binding("s", "sort", "Sort"),
         Binding("d", "delete", "Delete"),
-        Binding("u", "undo", "Undo"),
+        Binding("u", "undo", "Undo", show=False),
         Binding("r", "rename", "Rename", show=False),
         Binding("t", "tag", "Tags", show=False),
         Binding("p", "pin", "Pin", show=False),
@@ -70,8 +70,8 @@ class MainScreen(Actions, Saying, Screen[None]):
         Binding("b", "tree", "Branches", show=False),
         Binding("a", "analytics", "Analytics", show=False),
         Binding("colon", "jump", "Jump", show=False),
-        Binding("ctrl+x", "stop", "Stop", show=False, priority=True),
-        Binding("escape", "back", "Back", show=False),
+        Binding("ctrl+x", "stop", "Stop", priority=True),
+        Binding("escape", "back", "Back"),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "app.quit", "Quit"),
     ]
@@ -144,6 +144,16 @@ class MainScreen(Actions, Saying, Screen[None]):
     def is_reading(self) -> bool:
         """Whether the conversation is what the user looks at."""
         return self.has_class("-reading")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The key bar shows what can be done here and now."""
+        if action == "stop":
+            here = self.conversation.session_id or self.app.talking_on
+            return here is not None and self.app.talks.is_running(here)
+        if action == "back":
+            return self.is_reading or self.query_one("#filter").has_class("-shown")
+        is_typing = isinstance(self.focused, Input)
+        return not (is_typing and action in ("filter", "search", "sort", "delete", "help"))
 
     # -- the list ----------------------------------------------------------------------------
 
@@ -241,8 +251,10 @@ class MainScreen(Actions, Saying, Screen[None]):
     def _look_again(self, asked: Asked) -> None:
         try:
             rows, after = self._shelf.first(asked)
+            total = self._shelf.total()
         except HoldfastError:
             return  # the next time may go better; the list stays as it was
+        self.app.call_from_thread(self._tell_total, total)
         self.app.call_from_thread(self._renewed, asked, rows, after)
 
     def _renewed(self, asked: Asked, head: list[SessionMetadata], after: Any) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["PageScreen"]
 
 T = TypeVar("T")
+_MARGIN = 4  # of the page, with its scrollbar
 
 
 class PageScreen(Screen[T]):
@@ -59,7 +60,6 @@ class PageScreen(Screen[T]):
 
     def on_mount(self) -> None:
         """Show that something is coming."""
-        self.page.focus()
         self.page.loading = True
 
     def on_resize(self) -> None:
@@ -68,7 +68,7 @@ class PageScreen(Screen[T]):
 
     def draw(self) -> None:
         """Make the page anew."""
-        self._draw(max(self.page.scrollable_content_region.width, 20))
+        self._draw(max(self.size.width - _MARGIN, 20))
 
     @work(thread=True, exclusive=True, group="page")
     def _draw(self, width: int) -> None:
@@ -85,6 +85,7 @@ class PageScreen(Screen[T]):
         if self.is_attached:
             self.page.loading = False
             self.page.show(lines)
+            self.page.focus()
 
     def _failed(self, error: HoldfastError) -> None:
         if self.is_attached:

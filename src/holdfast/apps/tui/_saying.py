@@ -174,26 +174,27 @@ class Saying(Screen[None]):
 
     def _tell_status(self) -> None:
         self.query_one("#status", Static).update(content(self._status()))
+        self.refresh_bindings()
 
     def _status(self) -> str:
         tracking, id = self.app.tracking, self.conversation.session_id
         parts = []
         if self.app.talking_on is not None and self.app.talks.is_running(self.app.talking_on):
-            parts.append("answering, Ctrl+X stops")
+            parts.append("answering")
         row = tracking.known.get(id or "")
         if self.is_reading and tracking.is_restored:
             parts.append("restored")
         model = self.app.talks.model_name or (row.model if row else None)
         parts += [model] if model else []
         if row is not None:
-            parts.append(counted(row.message_count, "message"))
+            parts.append(counted(row.message_count, "msg"))
             parts += [f"{short(row.total_tokens)} tokens"] if row.total_tokens else []
             parts += [f"${row.cost:.4f}"] if row.cost is not None else []
             parts.append("live" if row.open else "at rest")
         parts.append(self.app.durability)
         marked = len(self.sessions.marked)
         parts += [f"{marked} marked"] if marked else []
-        return "  ·  ".join(parts)
+        return " · ".join(parts)
 
     @work(thread=True)
     def give_back(self, session_id: str) -> None:

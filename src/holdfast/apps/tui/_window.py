@@ -40,12 +40,15 @@ def chunk_of(events: list[Event], first: int | None = None) -> Chunk | None:
     if not events:
         return None
     begin = events[0].seq if first is None else first
-    entries = [_told(entry, begin) for entry in transcript(events, begin)]
+    is_streaming = events[-1].type == "delta"
+    entries = [_told(entry, begin, is_streaming) for entry in transcript(events, begin)]
     return Chunk(begin, events[-1].seq + 1, events, entries)
 
 
-def _told(entry: Entry, begin: int) -> Entry:
-    """A result whose call is in an earlier chunk belongs to that, and is not missing."""
+def _told(entry: Entry, begin: int, is_streaming: bool) -> Entry:  # noqa: FBT001
+    """What the chunk alone cannot know: a call may be in an earlier one, an answer go on."""
+    if is_streaming and entry.who.endswith(", cut off"):
+        return entry._replace(who=entry.who.removesuffix(", cut off") + " …")
     is_apart = begin > 0 and entry.who == "a call that is not in the log"
     return entry._replace(who="an earlier call") if is_apart else entry
 
