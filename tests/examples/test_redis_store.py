@@ -43,7 +43,7 @@ def redis_url():
 
 
 def _wait(redis, url):
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     client = redis.Redis.from_url(url)
     while True:
         try:

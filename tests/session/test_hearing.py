@@ -75,7 +75,7 @@ def test_a_subscriber_that_waits_for_another_thread_does_not_deadlock(hf):
             if isinstance(item, Event) and item.type == "user":
                 thread = threading.Thread(target=lambda: s.append("note", {}))
                 thread.start()
-                thread.join(timeout=10)
+                thread.join(timeout=60)
                 assert not thread.is_alive()
 
         hf.subscribe(nosy)

@@ -98,7 +98,7 @@ def test_a_late_writer_that_unpacks_an_archive_takes_nothing_from_its_successor(
 
     packet = Packet(KEY, epoch, 4, b"late\n")
     store.link.run(lambda connection: parts._outcome(Between(connection), packet))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while b"two" not in b"".join(other.log(KEY).read()) and time.monotonic() < deadline:
         time.sleep(0.1)
     other.close()
@@ -152,7 +152,7 @@ def test_a_drop_that_waited_for_a_move_removes_nothing(store, postgres_url):
             await asyncio.sleep(0.7)
 
     store.link.run(slowly)
-    thread.join(20)
+    thread.join(60)
     other.close()
     assert results == [NotFound]
     assert b"".join(store.log("trash/a").read()) == b"one\n"
@@ -197,7 +197,7 @@ def test_closing_lets_go_of_whoever_still_waits(store):
     thread.start()
     time.sleep(0.3)
     store.close()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert isinstance(caught[0], Unavailable)
     store.check()  # and it can be used again
@@ -293,7 +293,7 @@ def test_a_follower_hears_again_after_its_connection_broke(store, postgres_url):
                 " WHERE query LIKE 'LISTEN%' AND application_name = 'holdfast'"
             )
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not reading.link._listener.is_closed() and time.monotonic() < deadline:
             time.sleep(0.05)
         reading.wait(KEY, 0.01)
