@@ -202,6 +202,8 @@ class AgentProcess:
         self._kill(signal.SIGKILL)
 
     def _let_go(self) -> None:
+        # What nobody read of it keeps its pipe open, and asyncio has no other way to close it.
+        self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
