@@ -23,6 +23,7 @@ from holdfast.storage.urls import open_store, shown_url
 
 if TYPE_CHECKING:
     from holdfast.storage._sqlite_foreign import ForeignDatabase, copy_database
+    from holdfast.storage.listening import PrivateSocket
     from holdfast.storage.loose import documents_beside, find_log, read_file
     from holdfast.storage.memory import MemoryStore
     from holdfast.storage.none import NoStore
@@ -35,6 +36,7 @@ _LAZY = {
     "MemoryStore": "memory",
     "NoStore": "none",
     "Outside": "outside",
+    "PrivateSocket": "listening",
     "copy_database": "_sqlite_foreign",
     "documents_beside": "loose",
     "find_log": "loose",
@@ -58,6 +60,7 @@ __all__ = [
     "NoStore",
     "Outside",
     "Pieces",
+    "PrivateSocket",
     "Stamp",
     "Store",
     "copy_database",

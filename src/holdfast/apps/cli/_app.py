@@ -44,6 +44,7 @@ SECTIONS = {
     },
     "Connect": {
         "acp": "Keep the sessions of editors' agents; serve one; ask one.",
+        "bridge": "Serve sessions and an agent to programs, as lines of JSON.",
     },
     "Care": {
         "title": "Show or set the title of a session.",

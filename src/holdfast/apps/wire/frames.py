@@ -22,6 +22,7 @@ __all__ = [
     "error_frame",
     "notification",
     "parse",
+    "parse_object",
     "request",
     "response",
 ]
@@ -54,14 +55,20 @@ class RpcError(Exception):
         return (RpcError, (self.code, self.message, self.data))
 
 
-def parse(line: bytes) -> Frame:
-    """One frame. Raises RpcError with the code that JSON-RPC asks for."""
+def parse_object(line: bytes) -> Frame:
+    """One JSON object, whatever is in it. Raises RpcError with the code that JSON-RPC asks for."""
     try:
         frame = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         frame = _parse_slowly(line)
     if not isinstance(frame, dict):
         raise RpcError(INVALID_REQUEST, "a frame is one JSON object; batches are not supported")
+    return frame
+
+
+def parse(line: bytes) -> Frame:
+    """One frame. Raises RpcError with the code that JSON-RPC asks for."""
+    frame = parse_object(line)
     method = frame.get("method")
     if method is None:
         if "result" not in frame and "error" not in frame:

@@ -1,0 +1,215 @@
+"""The messages of the bridge: what can be asked, by which names, and with which answer.
+
+``bridge.schema.json`` says the same for other languages; tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, RpcError
+from holdfast.errors import HoldfastError, InvalidId, NotFound, UsageError
+from holdfast.model import SessionMetadata
+
+__all__ = [
+    "ASKS",
+    "BY_METHOD",
+    "LIMIT_MAX",
+    "NOTICES",
+    "Ask",
+    "Cancel",
+    "Initialize",
+    "Query",
+    "SessionCreate",
+    "SessionDelete",
+    "SessionExport",
+    "SessionList",
+    "SessionLoad",
+    "SessionSave",
+    "ToolApprove",
+    "Wish",
+    "as_refusal",
+    "failure",
+    "refusal",
+    "session_info",
+    "utc",
+]
+
+LIMIT_MAX = 2**53 - 1
+"""The largest whole number that every language reads from JSON as it was written."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What was asked for; fields that are not known here are left alone."""
+
+
+class Initialize(Wish, frozen=True):
+    """The first words of a connection; in demo mode no model is asked, and no tool runs."""
+
+    demo_mode: bool = False
+
+
+class Query(Wish, frozen=True):
+    """Something said to the agent."""
+
+    query: str
+
+
+class Cancel(Wish, frozen=True):
+    """Stop what is being answered."""
+
+
+class ToolApprove(Wish, frozen=True):
+    """The answer to the question whether a tool may be used."""
+
+    tool_id: str
+    approved: bool
+
+
+class SessionCreate(Wish, frozen=True):
+    """Begin a session."""
+
+    title: str | None = None
+
+
+class SessionSave(Wish, frozen=True):
+    """Put everything on the medium."""
+
+
+class SessionLoad(Wish, frozen=True):
+    """Go on with a session."""
+
+    session_id: str
+
+
+class SessionList(Wish, frozen=True):
+    """Which sessions there are."""
+
+    limit: int | None = None
+
+
+class SessionDelete(Wish, frozen=True):
+    """Put a session into the trash."""
+
+    session_id: str
+
+
+class SessionExport(Wish, frozen=True):
+    """A session in another form; the current one if none is named."""
+
+    session_id: str | None = None
+    format: str = "markdown"
+
+
+class Ask(NamedTuple):
+    """One thing that can be asked: its tag, its method, what it takes, and its answer's tag."""
+
+    tag: str
+    method: str
+    takes: type[Wish]
+    answer: str
+
+
+_ASKS = (
+    Ask("initialize", "initialize", Initialize, "initialized"),
+    Ask("query", "agent.query", Query, "query_result"),
+    Ask("cancel", "agent.cancel", Cancel, "cancelled"),
+    Ask("tool_approve", "tool.approve", ToolApprove, "tool_approved"),
+    Ask("session_create", "session.create", SessionCreate, "session_created"),
+    Ask("session_save", "session.save", SessionSave, "session_saved"),
+    Ask("session_load", "session.load", SessionLoad, "session_loaded"),
+    Ask("session_list", "session.list", SessionList, "session_list_result"),
+    Ask("session_delete", "session.delete", SessionDelete, "session_deleted"),
+    Ask("session_export", "session.export", SessionExport, "session_exported"),
+)
+ASKS = {ask.tag: ask for ask in _ASKS}
+# A client may use the tags as methods too, and `query` is what the agent is asked.
+BY_METHOD = {ask.tag: ask for ask in _ASKS} | {ask.method: ask for ask in _ASKS}
+NOTICES = {"stream_token": "stream.token", "tool_request_approval": "tool.request_approval"}
+"""What the bridge says without being asked, by tag and by method."""
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+def refusal(rpc_code: int, code: str, message: str, remedy: str = "") -> RpcError:
+    """What a request that cannot be served is answered with, in either way of talking."""
+    return RpcError(rpc_code, message, {"code": code, "remedy": remedy})
+
+
+def as_refusal(error: Exception) -> RpcError:
+    """The same for any error."""
+    if isinstance(error, RpcError):
+        if isinstance(error.data, dict) and "code" in error.data:
+            return error
+        return refusal(error.code, "protocol", error.message)
+    if isinstance(error, HoldfastError):
+        return refusal(_rpc_code(error), error.code, error.message, error.remedy)
+    return refusal(INTERNAL, "internal", f"{type(error).__name__}: {error}")
+
+
+def _rpc_code(error: HoldfastError) -> int:
+    match error:
+        case NotFound():
+            return NOT_FOUND
+        case InvalidId() | UsageError():
+            return INVALID_PARAMS
+        case _:
+            return INTERNAL
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """The answer "no" of a request that is answered with yes or no; why is beside it."""
+    return {"success": False, "error": error_body(as_refusal(error))}
+
+
+def error_body(error: RpcError) -> dict[str, str]:
+    """What is told of an error."""
+    return {
+        "code": str(error.data["code"]),
+        "message": error.message,
+        "remedy": str(error.data["remedy"]),
+    }
+
+
+def busy() -> RpcError:
+    """One thing at a time is answered on a connection."""
+    return refusal(
+        INVALID_REQUEST,
+        "busy",
+        "a query is being answered on this connection",
+        "Wait for its answer, cancel it, or open another connection.",
+    )
+
+
+# -- sessions ----------------------------------------------------------------------------------
+
+
+def session_info(found: SessionMetadata) -> dict[str, Any]:
+    """What is told of a session: a title only if there is one, moments always in UTC."""
+    told: dict[str, Any] = {"session_id": found.session_id}
+    if found.title is not None:
+        told["title"] = found.title
+    return told | {
+        "created_at": utc(found.created_at),
+        "updated_at": utc(found.updated_at),
+        "message_count": found.message_count,
+        "total_tokens": found.total_tokens,
+    }
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = datetime(1, 1, 1, tzinfo=UTC)
+_LAST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+
+
+def utc(ms: int) -> str:
+    """A moment as RFC 3339 has it, to the millisecond; one that no calendar has is cut off."""
+    try:
+        when = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        when = _LAST if ms > 0 else _FIRST
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
