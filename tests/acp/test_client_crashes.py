@@ -224,7 +224,7 @@ async def test_a_host_that_dies_loses_nothing_that_was_seen(agent, library, stor
         sys.executable,
         str(program),
         str(store_root),
-        json.dumps(agent("--flood", "100", "--load", "yes")),
+        json.dumps(agent("--flood", "20000", "--load", "yes")),
         stdout=asyncio.subprocess.PIPE,
         cwd=tmp_path,
     )

@@ -9,11 +9,11 @@ from typing import Any
 
 from holdfast.apps.acp._attaching import Waits, attach, be_quiet
 from holdfast.apps.acp._breaker import Breaker
+from holdfast.apps.acp._channel import Channel, known_agent_id
 from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_requests import Requests
+from holdfast.apps.acp._link import AgentLink
 from holdfast.apps.acp._missing import Heard, missing_end
-from holdfast.apps.acp._proxy_agent import AgentLink
-from holdfast.apps.acp._proxy_channel import Channel, known_agent_id
 from holdfast.apps.acp._recording import mask_servers
 from holdfast.apps.acp._telling import transcript_note
 from holdfast.apps.wire.frames import Frame, RpcError

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast.apps.acp._attaching import CONVERSATION
+from holdfast.apps.acp._channel import Channel
 from holdfast.apps.acp._client_attaching import Attaching
 from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_store import Snapshotter
 from holdfast.apps.acp._client_turn import Answer, Turn, Update
 from holdfast.apps.acp._client_view import SessionMetrics, SessionSnapshot, metrics_of
-from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
-from holdfast.apps.acp._proxy_channel import Channel
+from holdfast.apps.acp._link import AgentGone, AgentLink
 from holdfast.apps.wire.frames import (
     METHOD_NOT_FOUND,
     Frame,

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.apps.acp._client_config import ClientConfig
 from holdfast.apps.acp._client_requests import Requests
-from holdfast.apps.acp._proxy_agent import AgentLink
+from holdfast.apps.acp._link import AgentLink
 from holdfast.apps.wire.frames import (
     METHOD_NOT_FOUND,
     Frame,

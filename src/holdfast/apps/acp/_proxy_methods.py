@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from holdfast.apps.acp._channel import Channel
+from holdfast.apps.acp._link import AgentLink
 from holdfast.apps.acp._listing import list_sessions
-from holdfast.apps.acp._proxy_agent import AgentLink
-from holdfast.apps.acp._proxy_channel import Channel
 from holdfast.apps.acp._proxy_sessions import Sessions, session_id_of
 from holdfast.apps.wire.frames import INVALID_PARAMS, Frame, RpcError
 from holdfast.errors import InvalidId, NotFound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from holdfast.apps.acp._proxy_channel import Channel
+from holdfast.apps.acp._channel import Channel
 from holdfast.apps.wire.frames import Frame, encode
 from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
+from holdfast.apps.acp._channel import Channel, known_agent_id, open_session, was_left_open
+from holdfast.apps.acp._link import AgentGone, AgentLink
 from holdfast.apps.acp._missing import Heard, is_only_speech, missing_end
-from holdfast.apps.acp._proxy_agent import AgentGone, AgentLink
-from holdfast.apps.acp._proxy_channel import Channel, known_agent_id, open_session, was_left_open
 from holdfast.apps.acp._recording import mask_servers
 from holdfast.apps.acp._replaying import replay
 from holdfast.apps.acp._telling import WINDOW_TOKENS, transcript_note

@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any
 
 from holdfast.apps.acp._attaching import CONVERSATION, Waits
+from holdfast.apps.acp._channel import Channel
 from holdfast.apps.acp._chunks import read_chunk
-from holdfast.apps.acp._proxy_agent import AgentLink
-from holdfast.apps.acp._proxy_channel import Channel
+from holdfast.apps.acp._link import AgentLink
 from holdfast.apps.acp._proxy_methods import methods_of
 from holdfast.apps.acp._proxy_outbox import Outbox
 from holdfast.apps.acp._proxy_sessions import Sessions

@@ -1,4 +1,4 @@
-"""The proxy's agent: started, started again when it dies, and asked in wire order."""
+"""An agent that we drive: started, started again when it dies, and asked in wire order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AgentGone(RpcError):
 
 
 class AgentLink:
-    """One agent that the proxy drives, whichever process it is at the moment.
+    """One agent that we drive, whichever process it is at the moment.
 
     What the agent says on its own goes to ``on_line``, and if that does not take it, as a frame to
     ``on_frame``; answers go to whoever asked: all in wire order. ``on_batch`` is called after what
