@@ -17,7 +17,7 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "s3": ("stores in S3 and its kin", ("obstore",)),
     "tui": ("the terminal app", ("textual",)),
     "web": ("the web app and the HTTP service", ("jinja2", "starlette", "uvicorn")),
-    "acp": ("types of the Agent Client Protocol; `holdfast acp` works without", ("agent-client-protocol",)),
+    "acp": ("types of ACP; `holdfast acp` needs none", ("agent-client-protocol",)),
     "mcp": ("tools for models, by MCP", ("mcp",)),
     "otel": ("traces and metrics", ("opentelemetry-api", "prometheus-client")),
     "openai-agents": ("sessions of the OpenAI Agents SDK", ("openai-agents",)),
