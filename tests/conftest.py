@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def _clean_environment(tmp_path_factory):
     """Tests see no setting of the developer and never reach the developer's own sessions."""
     home = tmp_path_factory.mktemp("home")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So a shell starts what is to run in its background, and what tests start would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
             patch.delenv(name)
