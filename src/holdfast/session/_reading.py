@@ -35,7 +35,11 @@ def read_range(
     Backwards, only as much of the log is read as the limit needs.
     """
     events = _backwards(log, unseal) if reverse else read_events(log.read(), unseal=unseal)
-    return islice(_chosen(events, start, stop, types, reverse=reverse), limit)
+    if reverse or start > 0 or stop is not None:
+        events = _chosen(events, start, stop, types, reverse=reverse)
+    elif types is not None:
+        events = (event for event in events if event.type in types)
+    return events if limit is None else islice(events, limit)
 
 
 def _chosen(

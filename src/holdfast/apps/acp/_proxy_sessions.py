@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Protocol
 
 from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
@@ -290,7 +291,12 @@ class Sessions:
 
     async def _send_past(self, channel: Channel, first: int, stop: int, *, marks: bool) -> None:
         documents = self._hf.store.documents(f"sessions/{channel.id}")
-        events = self._hf.events(channel.id, first, stop)
+        # Numbers are dense: the first so many are those below, told apart without a look at each.
+        events = (
+            islice(self._hf.events(channel.id), stop)
+            if first == 0
+            else self._hf.events(channel.id, first, stop)
+        )
         if await asyncio.to_thread(documents.names, "blobs/"):
             events = resolve_blobs(events, documents)
         # A turn that is running has its tool calls open for good reason.
