@@ -18,6 +18,7 @@ from bench.live import Append, Flush, Growth
 from bench.recovery import peers
 from bench.stores import Postgres, SQLite
 from bench.table import show, write
+from bench.tui import Painted, Pressed
 
 CASES = (
     Append,
@@ -37,6 +38,8 @@ CASES = (
     Postgres,
     Proxied,
     Loaded,
+    Painted,
+    Pressed,
 )
 
 

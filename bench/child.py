@@ -254,6 +254,76 @@ def crowded(store: str) -> dict[str, float]:
     return {**found, "memory": _peak() / 1e6}
 
 
+def app_painted(store: str) -> int:
+    """Start the terminal app without a terminal, and leave it when its list is on the screen."""
+    import asyncio
+
+    import holdfast
+    from holdfast.apps.tui import SessionsApp
+
+    async def paint(app: Any) -> int:
+        async with app.run_test(size=(80, 24)):
+            while not _has_rows(app):  # noqa: ASYNC110 - there is no event for a painted screen
+                await asyncio.sleep(0.001)
+            return len(app.screen.sessions.rows)
+
+    with holdfast.open(store) as hf:
+        return asyncio.run(paint(SessionsApp(hf)))
+
+
+def _has_rows(app: Any) -> bool:
+    lists = app.screen.query("SessionList")
+    return bool(lists) and bool(lists.first().rows) and not app.screen._dirty_widgets  # noqa: SLF001
+
+
+def app_pressed(store: str, keys: str) -> dict[str, float]:
+    """Milliseconds from a key in a list of all sessions to the line that shows it, the median."""
+    import asyncio
+
+    import holdfast
+    from holdfast.apps.tui import SessionsApp
+
+    async def press(app: Any) -> float:
+        async with app.run_test(size=(80, 24)) as pilot:
+            while not _has_rows(app):  # noqa: ASYNC110 - there is no event for a painted screen
+                await asyncio.sleep(0.01)
+            rows = app.screen.sessions
+            await pilot.press("end")
+            while rows.cursor < hf.catalog_health().sessions - 1:  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.05)
+            await pilot.pause()
+            return await _keyed(app, rows, int(keys))
+
+    with holdfast.open(store) as hf:
+        return {"median_ms": asyncio.run(press(SessionsApp(hf)))}
+
+
+async def _keyed(app: Any, rows: Any, keys: int) -> float:
+    import asyncio
+
+    from textual import events
+
+    painted: list[int] = []
+    shown = app._display  # noqa: SLF001 - where a screen is handed to the terminal
+
+    def display(screen: Any, renderable: Any) -> None:
+        shown(screen, renderable)
+        painted.append(time.perf_counter_ns())
+
+    app._display = display  # noqa: SLF001
+    spent = []
+    for number in range(keys):
+        before, painted[:] = rows.cursor, []
+        begin = time.perf_counter_ns()
+        key = "up" if number % 4 else "pageup"
+        app.post_message(events.Key(key, None))
+        while rows.cursor == before or not painted:  # noqa: ASYNC110 - what is measured
+            await asyncio.sleep(0)
+        spent.append((painted[-1] - begin) / 1e6)
+        await asyncio.sleep(0.02)
+    return sorted(spent)[len(spent) // 2]
+
+
 JOBS = {
     job.__name__: job
     for job in (
@@ -269,6 +339,8 @@ JOBS = {
         flush_often,
         flush_many,
         crowded,
+        app_painted,
+        app_pressed,
     )
 }
 

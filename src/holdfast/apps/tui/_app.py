@@ -133,10 +133,10 @@ class SessionsApp(App[None]):
             return "synced"
         return "survives a crash" if able.survives_kill else "in memory only"
 
-    def on_mount(self) -> None:
+    def get_default_screen(self) -> Screen[Any]:
         """The list comes first."""
         self._main = MainScreen(Shelf(self.library), session_id=self._first_id)
-        self.push_screen(self._main)
+        return self._main
 
     async def on_unmount(self) -> None:
         """Answers that still run are stopped, and kept."""

@@ -29,6 +29,7 @@ class _Dialog(ModalScreen[str | None]):
     _Dialog .buttons { height: auto; align-horizontal: left; }
     _Dialog Button { margin-right: 1; min-width: 8; }
     """
+    AUTO_FOCUS = "Input, Button, OptionList"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Leave")]
 
     def __init__(self, question: str, detail: str = "") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rich.console import RenderableType
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 from textual.strip import Strip
@@ -109,6 +108,8 @@ def _body(entry: Entry, look: Look) -> RenderableType:
     if hidden > 0:
         text = f"{text[:_TEXT_CHARS_MAX]}\n… {hidden:,} more characters; an export has them all"
     if entry.kind in ("assistant", "system") and len(text) <= _MARKDOWN_CHARS_MAX:
+        from rich.markdown import Markdown  # takes longer to load than the list to show
+
         theme = "ansi_dark" if look.dark else "ansi_light"
         return Markdown(text, code_theme=theme, hyperlinks=False)
     style = "italic dim" if entry.kind in ("thinking", "note") else ""

@@ -10,12 +10,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from holdfast.apps.cli._words import ago, counted
 from holdfast.apps.tui._actions import Actions
 from holdfast.apps.tui._conversation import Conversation
+from holdfast.apps.tui._key_bar import KeyBar
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._saying import Saying
 from holdfast.apps.tui._session_list import SessionList, state_of
@@ -41,6 +42,9 @@ class MainScreen(Actions, Saying, Screen[None]):
     DEFAULT_CSS = """
     MainScreen #top, MainScreen #status { height: 1; padding: 0 1; background: $panel; }
     MainScreen #heading { height: 1; padding: 0 1; text-style: bold; background: $boost; }
+    MainScreen #top, MainScreen #status, MainScreen #heading {
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
     MainScreen #left { width: 100%; }
     MainScreen #right { width: 100%; display: none; }
     MainScreen #filter, MainScreen #say { display: none; height: 3; border: round $accent; }
@@ -90,6 +94,7 @@ class MainScreen(Actions, Saying, Screen[None]):
         self._next: Any = None
         self._is_whole = False
         self._fetching = False
+        self._wants_all = False
         self._total = 0
         self._progress = ""
         self._delay: Timer | None = None
@@ -109,7 +114,7 @@ class MainScreen(Actions, Saying, Screen[None]):
                 yield Conversation(self.app.library, id="conversation")
                 yield Input(placeholder="Say something; Enter sends, Esc leaves", id="say")
         yield Static("", id="status")
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """Ask for the first page; look again now and then."""
@@ -158,7 +163,7 @@ class MainScreen(Actions, Saying, Screen[None]):
     # -- the list ----------------------------------------------------------------------------
 
     def _begin(self, *, keep: bool = False) -> None:
-        self._next, self._is_whole = None, False
+        self._next, self._is_whole, self._wants_all = None, False, False
         self._load(self._asked, keep=keep)
 
     @work(thread=True, exclusive=True, group="list")
@@ -207,39 +212,41 @@ class MainScreen(Actions, Saying, Screen[None]):
         self._tell_top()
 
     @on(SessionList.NearEnd)
-    def _fetch_more(self, event: SessionList.NearEnd) -> None:
+    def _near_end(self, event: SessionList.NearEnd) -> None:
+        self._wants_all = self._wants_all or event.whole
+        self._fetch_more()
+
+    def _fetch_more(self) -> None:
         if self._next is not None and not self._fetching and not self._asked.needs_all:
             self._fetching = True
-            self._fetch(self._asked, self._next, whole=event.whole)
+            self._fetch(self._asked, self._next)
 
-    @work(thread=True, exclusive=True, group="more")
-    def _fetch(self, asked: Asked, after: Any, *, whole: bool) -> None:
+    @work(thread=True, group="more")
+    def _fetch(self, asked: Asked, after: Any) -> None:
         try:
-            while after is not None and asked == self._asked:
-                rows, after = self._shelf.following(asked, after)
-                self.app.call_from_thread(self._add, asked, rows, after, whole)
-                if not whole:
-                    break
+            rows, after = self._shelf.following(asked, after)
         except HoldfastError as error:
+            self._fetching = self._wants_all = False
             self.app.call_from_thread(self.app.tell_failure, error)
-        self._fetching = False
+            return
+        self.app.call_from_thread(self._add, asked, rows, after)
 
-    def _add(
-        self,
-        asked: Asked,
-        rows: list[SessionMetadata],
-        after: Any,
-        whole: bool,  # noqa: FBT001 - a callback
-    ) -> None:
+    def _add(self, asked: Asked, rows: list[SessionMetadata], after: Any) -> None:
+        self._fetching = False
         if asked != self._asked:
             return
         self._next, self._is_whole = after, after is None
         self.sessions.add(rows)
         count = len(self.sessions.rows)
-        self._progress = f"fetched {count:,}" if whole and after is not None else ""
-        if whole and after is None:
-            self.sessions.action_move(count)
+        self._progress = f"fetched {count:,}" if self._wants_all and after is not None else ""
         self._tell_top()
+        if not self._wants_all:
+            return
+        if after is None:
+            self._wants_all = False
+            self.sessions.action_move(count)
+        else:
+            self._fetch_more()
 
     def _renew(self) -> None:
         """See what other processes changed; only the newest page is asked for."""
@@ -289,8 +296,8 @@ class MainScreen(Actions, Saying, Screen[None]):
             many = f"{counted(count, 'session')}{'' if self._is_whole else ' so far'}"
         else:
             many = counted(max(self._total, count), "session")
-        parts = ["Holdfast", self.app.where, many, f"by {ORDERS[self._asked.order].name}"]
-        parts += [self._progress] if self._progress else []
+        parts = ["Holdfast", many, f"by {ORDERS[self._asked.order].name}"]
+        parts += [self._progress, self.app.where] if self._progress else [self.app.where]
         self.query_one("#top", Static).update(content("  ·  ".join(parts)))
 
     # -- filter and sort ---------------------------------------------------------------------

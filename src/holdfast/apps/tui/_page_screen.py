@@ -8,9 +8,10 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 from textual.worker import get_current_worker
 
+from holdfast.apps.tui._key_bar import KeyBar
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import content
 from holdfast.errors import HoldfastError
@@ -47,7 +48,7 @@ class PageScreen(Screen[T]):
         """The page below its title."""
         yield Static(content(self._title), id="title")
         yield LineView(id="page")
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     @property
     def page(self) -> LineView:

@@ -12,10 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.timer import Timer
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from holdfast.apps.cli._words import ago, counted
+from holdfast.apps.tui._key_bar import KeyBar
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line, styled
 from holdfast.errors import HoldfastError
@@ -116,7 +117,7 @@ class SearchScreen(Screen[tuple[str, int] | None]):
         yield Input(placeholder='words, "a phrase", begin*, -without, a OR b', id="query")
         yield Static("", id="found")
         yield Hits()
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     @on(Input.Changed, "#query")
     def _typed(self, event: Input.Changed) -> None:

@@ -172,13 +172,19 @@ class SessionList(LineView):
 
     def _place(self, cursor: int) -> None:
         self.cursor = cursor
-        height = max(self.scrollable_content_region.height - 1, 1)
+        height = self.scrollable_content_region.height - 1
         top = int(self.scroll_target_y)
+        if height < 1:
+            return  # not in sight; it is put right when it is
         if cursor < top:
             self.scroll_to(y=cursor, animate=False, immediate=True)
         elif cursor >= top + height:
             self.scroll_to(y=cursor - height + 1, animate=False, immediate=True)
         self.refresh()
+
+    def on_resize(self) -> None:
+        """The row under the cursor stays in sight."""
+        self.call_after_refresh(lambda: self._place(self.cursor))
 
     # -- keys --------------------------------------------------------------------------------
 
