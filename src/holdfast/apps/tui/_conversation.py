@@ -97,6 +97,7 @@ class Conversation(LineView):
     def on_mount(self) -> None:
         """Look now and then whether something was added."""
         self.set_interval(_POLL_S, self._poll)
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._break_anew())
 
     # -- what is read ------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -97,11 +98,12 @@ class Buttons(_Dialog):
         """The next button."""
         self.focus_next()
 
-    def on_key(self, event: object) -> None:
-        """A key that stands for an answer."""
-        key = getattr(event, "key", "")
-        if key in self._answers:
-            self.dismiss(self._answers[key])
+    def on_key(self, event: events.Key) -> None:
+        """A key that stands for an answer, and for nothing else."""
+        if event.key in self._answers:
+            event.stop()
+            event.prevent_default()
+            self.dismiss(self._answers[event.key])
 
 
 class Pick(_Dialog):

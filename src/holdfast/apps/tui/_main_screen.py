@@ -18,6 +18,7 @@ from holdfast.apps.tui._actions import Actions
 from holdfast.apps.tui._conversation import Conversation
 from holdfast.apps.tui._key_bar import KeyBar
 from holdfast.apps.tui._safe import content
+from holdfast.apps.tui._say_line import SayLine
 from holdfast.apps.tui._saying import Saying
 from holdfast.apps.tui._session_list import SessionList, state_of
 from holdfast.apps.tui._shelf import FIRST_PAGE, ORDERS, Asked, Batch, Shelf, parse, renewed
@@ -112,7 +113,7 @@ class MainScreen(Actions, Saying, Screen[None]):
             with Vertical(id="right"):
                 yield Static("", id="heading")
                 yield Conversation(self.app.library, id="conversation")
-                yield Input(placeholder="Say something; Enter sends, Esc leaves", id="say")
+                yield SayLine(placeholder="Say something; Enter sends, Esc leaves", id="say")
         yield Static("", id="status")
         yield KeyBar()
 

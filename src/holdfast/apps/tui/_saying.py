@@ -12,6 +12,7 @@ from textual.widgets import Input, Static
 from holdfast.apps.cli._words import counted, short
 from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._safe import content
+from holdfast.apps.tui._say_line import SayLine
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 from holdfast.session import new_session_id
@@ -96,6 +97,7 @@ class Saying(Screen[None]):
         text, id = event.value.strip(), self.app.talking_on
         if not text or id is None:
             return
+        self.query_one(SayLine).keep(event.value)
         event.input.clear()
         self.app.say(id, text)
 

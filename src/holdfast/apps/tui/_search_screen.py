@@ -41,16 +41,10 @@ class Hits(LineView):
     Hits { padding: 0 1; }
     Hits > .hits--cursor { background: $boost; text-style: bold; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup", "move(-8)", "Page up", show=False),
-        Binding("pagedown", "move(8)", "Page down", show=False),
-        Binding("enter", "screen.take", "Go there"),
-    ]
 
     def __init__(self) -> None:
         super().__init__()
+        self.can_focus = False  # the keys stay with the query
         self.hits: list[Hit] = []
         self.cursor = 0
 
@@ -68,7 +62,7 @@ class Hits(LineView):
             lines += _hit_lines(hit, width, now)
         self.show(lines)
 
-    def action_move(self, by: int) -> None:
+    def move(self, by: int) -> None:
         """So many hits on."""
         self.cursor = min(max(self.cursor + by, 0), max(len(self.hits) - 1, 0))
         top = self.cursor * _HIT_LINES
@@ -102,15 +96,20 @@ class SearchScreen(Screen[tuple[str, int] | None]):
     SearchScreen #found { height: 1; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "take", "Go there"),
+        Binding("down", "move(1)", "Next hit"),
+        Binding("up", "move(-1)", "Hit before"),
+        Binding("pageup", "move(-8)", "Page up", show=False),
+        Binding("pagedown", "move(8)", "Page down", show=False),
         Binding("escape", "leave", "Back"),
-        Binding("down", "results", "Results", show=False),
-        Binding("slash", "query", "Query", key_display="/"),
     ]
 
     def __init__(self, library: Holdfast) -> None:
         super().__init__()
         self._library = library
         self._delay: Timer | None = None
+        self._is_asking = False
+        self._takes_first = False
 
     def compose(self) -> ComposeResult:
         """The query above the hits."""
@@ -123,6 +122,7 @@ class SearchScreen(Screen[tuple[str, int] | None]):
     def _typed(self, event: Input.Changed) -> None:
         if self._delay is not None:
             self._delay.stop()
+        self._is_asking, self._takes_first = True, False
         self._delay = self.set_timer(_TYPING_S, lambda: self._ask(event.value))
 
     def _ask(self, query: str) -> None:
@@ -145,22 +145,23 @@ class SearchScreen(Screen[tuple[str, int] | None]):
             self.app.call_from_thread(self._show, hits, told)
 
     def _show(self, hits: list[Hit], told: str) -> None:
+        self._is_asking = False
         self.query_one("#found", Static).update(content(told))
         self.query_one(Hits).put(hits)
+        if self._takes_first:
+            self.action_take()
+
+    def action_move(self, by: int) -> None:
+        """So many hits on, while the query can still be typed."""
+        self.query_one(Hits).move(by)
 
     @on(Input.Submitted, "#query")
-    def action_results(self) -> None:
-        """Down to the hits."""
-        self.query_one(Hits).focus()
-
-    def action_query(self) -> None:
-        """Up to the query."""
-        self.query_one("#query", Input).focus()
-
     def action_take(self) -> None:
-        """Go to the hit."""
+        """Go to the hit; to the first one as soon as it is found."""
         hits = self.query_one(Hits)
-        if hits.hits:
+        if self._is_asking:
+            self._takes_first = True
+        elif hits.hits:
             hit = hits.hits[hits.cursor]
             self.dismiss((hit.session_id, hit.seq))
 
