@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent._results import plain_result
@@ -49,7 +49,12 @@ class Live:
         self, hf: Holdfast, kit: Kit, session: Session, desk: Desk, send: Callable[[Update], None]
     ) -> None:
         self._hf = hf
-        self._send = send
+        self._out = send
+        self._kept: list[Update] | None = None
+        """Updates that wait until the past has been told."""
+        self._whole = asyncio.Event()
+        self._whole.set()
+        self._replayed = -1
         self.kit = kit
         self.session = session
         self.desk = desk
@@ -189,6 +194,7 @@ class Live:
                 while self._seen < end:
                     self._told.clear()
                     await self._told.wait()
+        await self._whole.wait()
         for call in sorted(self._pending):
             self._send(result_update(call, "cancelled", failed=True))
         self._pending.clear()
@@ -254,6 +260,26 @@ class Live:
 
     # -- what is shown -----------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def held_back(self) -> Iterator[int]:
+        """While the past is told up to the event that this gives: what comes now is shown then."""
+        self._kept = []
+        self._whole.clear()
+        self._replayed = self.session.seq
+        try:
+            yield self._replayed
+        finally:
+            kept, self._kept = self._kept, None
+            for update in kept:
+                self._out(update)
+            self._whole.set()
+
+    def _send(self, update: Update) -> None:
+        if self._kept is None:
+            self._out(update)
+        else:
+            self._kept.append(update)
+
     def show(self, event: Event) -> None:
         """Show the editor what was recorded."""
         if _BLOB in bytes(event.raw):
@@ -261,8 +287,11 @@ class Live:
         try:
             if not is_child(event):
                 self._count(event.data.get("usage"))
-                for update in self._updates(event):
-                    self._send(update)
+                updates = self._updates(event)
+                # What it says itself is not part of the past.
+                if event.seq > self._replayed or event.data.get("direction") == "holdfast":
+                    for update in updates:
+                        self._send(update)
         finally:
             self._seen = max(self._seen, event.seq)
             self._told.set()

@@ -233,11 +233,12 @@ class AgentServer:
         """Tell the editor all that was said and done, from the log, without holding up others."""
         await live.session.aflush()
         documents = self._hf.store.documents(live.session.key)
-        events = resolve_blobs(self._hf.events(live.id), documents)
-        lines = replay(events, live.id, close_open=not live.is_busy)
-        while batch := await asyncio.to_thread(_batch, lines):
-            self._pipe.write(batch)
-            await self._pipe.drain()
+        with live.held_back() as last:
+            events = resolve_blobs(self._hf.events(live.id, 0, last + 1), documents)
+            lines = replay(events, live.id, close_open=not live.is_busy)
+            while batch := await asyncio.to_thread(_batch, lines):
+                self._pipe.write(batch)
+                await self._pipe.drain()
 
     def _show(self, session_id: str, event: Event) -> None:
         live = self._live.get(session_id)
