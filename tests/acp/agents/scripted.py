@@ -8,7 +8,8 @@ the replay out of order.
 
 Words in a prompt: "use tool" calls a tool and asks for permission, "wait" waits to be cancelled,
 "read PATH" and "write PATH" use the client's files, "think" thinks first, "plan" makes a plan,
-"refuse" stops with a refusal, "error" answers an error, "run" uses the client's terminal.
+"refuse" stops with a refusal, "error" answers an error, "run" uses the client's terminal,
+"stranger" asks for a file in the name of a session that nobody knows.
 Every answer ends with what the agent knows of the conversation, and with what it was told in
 blocks before the last one of the prompt, both as JSON.
 """
@@ -20,6 +21,7 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -53,6 +55,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--stubborn", action="store_true", help="do not stop when cancelled")
     parser.add_argument("--rude", action="store_true", help="ask before anyone greeted it")
     parser.add_argument("--nameless", action="store_true", help="give no agentInfo")
+    parser.add_argument("--counts", action="store_true", help="number sessions from one")
+    parser.add_argument("--new", choices=("yes", "hangs"), default="yes")
+    parser.add_argument("--full", metavar="FILE", help="make no sessions while FILE is there")
+    parser.add_argument("--survivor", action="store_true", help="leave a child behind at death")
     return parser.parse_args()
 
 
@@ -158,6 +164,8 @@ class Scripted:
                 return
             Path(self.wishes.die_once).touch()
         sys.stdout.flush()
+        if self.wishes.survivor:
+            subprocess.Popen(["sleep", "600"])  # with the output of its parent
         os._exit(9)
 
     # -- methods -------------------------------------------------------------------------------
@@ -175,12 +183,7 @@ class Scripted:
         if self.wishes.login and not self.logged_in:
             raise Refusal(-32000, "Authentication required")
         if method == "session/new":
-            self.die("new")
-            id = self.make(params, [])
-            if self.wishes.commands:
-                # Some agents tell this before they answer.
-                self.update(id, "available_commands_update", availableCommands=[])
-            return {"sessionId": id}
+            return self.do_new(params)
         if method == "session/prompt":
             return self.prompt(params)
         name = method.removeprefix("session/")
@@ -217,7 +220,8 @@ class Scripted:
         return found
 
     def make(self, params: dict[str, Any], turns: list[Any]) -> str:
-        id = f"scripted-{os.getpid()}-{next(self.numbers)}"
+        number = next(self.numbers)
+        id = f"s{number}" if self.wishes.counts else f"scripted-{os.getpid()}-{number}"
         self.sessions[id] = {"cwd": params.get("cwd"), "turns": turns}
         self.live.add(id)
         self.keep()
@@ -234,6 +238,18 @@ class Scripted:
             return self.sessions[params["sessionId"]]
         except KeyError:
             raise Refusal(-32002, "no such session") from None
+
+    def do_new(self, params: dict[str, Any]) -> dict[str, Any] | None:
+        self.die("new")
+        if self.wishes.new == "hangs":
+            return None
+        if self.wishes.full and Path(self.wishes.full).exists():
+            raise Refusal(-32603, "no more sessions")
+        id = self.make(params, [])
+        if self.wishes.commands:
+            # Some agents tell this before they answer.
+            self.update(id, "available_commands_update", availableCommands=[])
+        return {"sessionId": id}
 
     def do_load(self, params: dict[str, Any], number: Any) -> dict[str, Any] | None:
         session = self.known(params)
@@ -325,6 +341,9 @@ class Scripted:
             self.update(id, "plan", entries=[entry])
         if "wait" in request:
             return self.wait(id)
+        if "stranger" in request:
+            answer = self.ask("fs/read_text_file", {"sessionId": "nobody", "path": "/a"})
+            self.say(id, json.dumps(answer))
         if "use tool" in request:
             return self.use_tool(id)
         self.use_client(id, request)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.apps.wire.frames import AUTH_REQUIRED, RpcError
+from holdfast.apps.wire.frames import AUTH_REQUIRED, INTERNAL, RpcError
 
 __all__ = ["CONVERSATION", "Attached", "Driver", "Waits", "attach", "be_quiet"]
 
@@ -93,10 +93,15 @@ async def attach(
             continue
         assert known_id is not None
         return Attached(known_id, how, _object(answer), tuple(failures))
-    answer = _object(await agent.request("session/new", params, timeout_s=waits.load_s))
+    try:
+        answer = _object(await agent.request("session/new", params, timeout_s=waits.load_s))
+    except TimeoutError as error:
+        raise RpcError(
+            INTERNAL, f"the agent did not answer in time: no session within {waits.load_s:g} s"
+        ) from error
     agent_id = answer.get("sessionId")
     if not isinstance(agent_id, str) or not agent_id:
-        raise RpcError(-32603, "the agent made a session without an id")
+        raise RpcError(INTERNAL, "the agent made a session without an id")
     return Attached(agent_id, "new", answer, tuple(failures))
 
 

@@ -90,6 +90,7 @@ class Channel:
         self.heard: Heard | None = None
         """What that replay says, while the agent may lack something of the conversation."""
         self.heard_at = 0.0
+        self.replaying = asyncio.Lock()
         self.muted: list[bytes] | None = None
         """Lines for the editor that wait until the replay is through."""
         self.broken: HoldfastError | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from holdfast.apps.acp._channel import Channel
@@ -25,6 +26,7 @@ class Outbox:
         self._failed = failed
         self._lines: list[tuple[Channel | None, bytes]] = []
         self._touched: dict[Channel, None] = {}
+        self._settling = asyncio.Lock()
 
     def touch(self, channel: Channel) -> None:
         """Something of this session is to be recorded."""
@@ -39,6 +41,15 @@ class Outbox:
 
         Raises ConnectionError if the editor is gone.
         """
+        async with self._settling:
+            await self._settle()
+
+    async def shown(self) -> None:
+        """Return once everything that is recorded has been shown, too, or kept back."""
+        async with self._settling:
+            return
+
+    async def _settle(self) -> None:
         touched, self._touched = self._touched, {}
         waiting, self._lines = self._lines, []
         for channel in touched:

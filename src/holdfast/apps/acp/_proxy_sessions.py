@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
 from holdfast.apps.acp._channel import Channel, known_agent_id, open_session, was_left_open
+from holdfast.apps.acp._early import Early
 from holdfast.apps.acp._link import AgentGone, AgentLink
 from holdfast.apps.acp._missing import Heard, is_only_speech, missing_end
 from holdfast.apps.acp._recording import mask_servers
@@ -24,7 +27,7 @@ from holdfast.apps.wire.frames import (
     encode,
     notification,
 )
-from holdfast.errors import InvalidId, NotFound
+from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import check_id
 from holdfast.session import Session, resolve_blobs
@@ -47,6 +50,9 @@ class Editor(Protocol):
     async def drain(self) -> None:
         """Wait until the editor has taken enough."""
 
+    async def shown(self) -> None:
+        """Wait until the editor has been shown all that is recorded."""
+
 
 class Sessions:
     """Every session that this connection has open, by our id and by the agent's."""
@@ -57,6 +63,7 @@ class Sessions:
         agent: AgentLink,
         editor: Editor,
         *,
+        early: Early,
         command: list[str],
         waits: Waits,
         window_tokens: int = WINDOW_TOKENS,
@@ -64,10 +71,11 @@ class Sessions:
         self._hf = hf
         self._agent = agent
         self._editor = editor
+        self._early = early
         self._command = command
         self._waits = waits
         self._window_tokens = window_tokens
-        self._opening = asyncio.Lock()
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.by_id: dict[str, Channel] = {}
         self.by_agent: dict[str, Channel] = {}
 
@@ -76,26 +84,34 @@ class Sessions:
     async def new(self, params: Frame) -> Channel:
         """A new session, on both sides. Raises RpcError."""
         await self._agent.ready()
-        taken = await attach(
-            self._agent,
-            _for_agent(params),
-            known_id=None,
-            replayed=lambda: 0,
-            expects_replay=False,
-            waits=self._waits,
-        )
-        session = await asyncio.to_thread(open_session, self._hf, None, resume="auto")
-        channel = self._register(session, params)
-        channel.muted = []  # the editor does not know the id yet
-        try:
-            self._describe(channel)
-            self._attached(channel, taken)
+        with self._early.expecting(self.by_agent):
+            taken = await attach(
+                self._agent,
+                _for_agent(params),
+                known_id=None,
+                replayed=lambda: 0,
+                expects_replay=False,
+                waits=self._waits,
+            )
+            session = await asyncio.to_thread(open_session, self._hf, None, resume="auto")
+            channel = self._register(session, params)
+            channel.muted = []  # the editor does not know the id yet
+            async with self._or_closed(channel):
+                self._describe(channel)
+                self._attached(channel, taken)
+        async with self._or_closed(channel):
             await channel.settle()
             await channel.session.abarrier()
+        return channel
+
+    @contextlib.asynccontextmanager
+    async def _or_closed(self, channel: Channel) -> AsyncIterator[None]:
+        """A session that cannot be had as it was asked for is not kept open."""
+        try:
+            yield
         except BaseException:
             await self.close(channel, tell_agent=None)
             raise
-        return channel
 
     def unmute(self, channel: Channel) -> None:
         """Send the editor what was kept back."""
@@ -106,7 +122,7 @@ class Sessions:
     async def get(self, params: Frame) -> Channel:
         """The session that a request names, opened if it is not yet. Raises RpcError."""
         id = session_id_of(params)
-        async with self._opening:
+        async with self._alone(id):
             channel = self.by_id.get(id)
             if channel is None:
                 session = await asyncio.to_thread(self._open, id)
@@ -118,6 +134,15 @@ class Sessions:
         if "cwd" in params:
             channel.params = self._params_of(channel.session, params)
         return channel
+
+    async def find(self, id: str) -> Channel | None:
+        """The session that a notification names, if it is open or being opened."""
+        async with self._alone(id):
+            return self.by_id.get(id)
+
+    def _alone(self, id: str) -> asyncio.Lock:
+        """Frames about a session that is being opened wait for it, in wire order."""
+        return self._opening.setdefault(id, asyncio.Lock())
 
     def _open(self, id: str) -> Session:
         try:
@@ -156,23 +181,26 @@ class Sessions:
                 return
             await self._agent.ready()
             known = channel.known_id
+            if known is not None and self.by_agent.get(known, channel) is not channel:
+                known = None  # it counts from one again: that is another conversation now
             if known is not None:
                 self._swallow(channel, known)
-            has_past = bool(channel.session.live_state.turns)
-            try:
-                taken = await attach(
-                    self._agent,
-                    _for_agent(channel.params),
-                    known_id=known,
-                    replayed=lambda: channel.swallowed,
-                    expects_replay=has_past,
-                    doubtful=channel.doubtful,
-                    waits=self._waits,
-                )
-            finally:
-                if known is not None and channel.agent_id is None:
-                    self.by_agent.pop(known, None)
-            self._attached(channel, taken)
+            has_past = bool(channel.session.live_state.message_count)
+            with self._early.expecting(self.by_agent):
+                try:
+                    taken = await attach(
+                        self._agent,
+                        _for_agent(channel.params),
+                        known_id=known,
+                        replayed=lambda: channel.swallowed,
+                        expects_replay=has_past,
+                        doubtful=channel.doubtful,
+                        waits=self._waits,
+                    )
+                finally:
+                    if known is not None and channel.agent_id is None:
+                        self.by_agent.pop(known, None)
+                self._attached(channel, taken)
             if taken.how == "new" and has_past:
                 await self._prime(channel, taken)
             await channel.settle()
@@ -279,14 +307,16 @@ class Sessions:
     async def replay(self, channel: Channel, params: Frame) -> Frame:
         """Send the editor what was said; where it began and ended, for the answer."""
         wish = _wish(params)
-        last = channel.session.seq
-        channel.muted = []  # before anything is waited for: what comes now comes after the past
-        try:
-            first, stop = await asyncio.to_thread(self._range, channel, wish, last)
-            if first < stop:
-                await self._send_past(channel, first, stop, marks=wish is not None)
-        finally:
-            self.unmute(channel)
+        async with channel.replaying:
+            await self._editor.shown()  # else it would be told again by the past
+            last = channel.session.seq
+            channel.muted = []  # before anything is waited for: what comes now comes after the past
+            try:
+                first, stop = await asyncio.to_thread(self._range, channel, wish, last)
+                if first < stop:
+                    await self._send_past(channel, first, stop, marks=wish is not None)
+            finally:
+                self.unmute(channel)
         return {"first": first, "last": stop - 1, "earlier": first > 0}
 
     async def _send_past(self, channel: Channel, first: int, stop: int, *, marks: bool) -> None:
@@ -331,28 +361,35 @@ class Sessions:
         channel.muted = []  # the editor does not know the id yet
         parent = self.by_id.get(parent_id)
         agent_id = None if parent is None else parent.agent_id
-        if at is None and agent_id is not None and self._agent.advertises("fork"):
-            channel.known_id = await self._fork_at_agent(channel, agent_id)
-        await self.attach(channel)
+        try:
+            async with self._or_closed(channel):
+                if at is None and agent_id is not None and self._agent.advertises("fork"):
+                    channel.known_id = await self._fork_at_agent(channel, agent_id)
+                await self.attach(channel)
+        except BaseException:
+            with contextlib.suppress(HoldfastError):
+                await asyncio.to_thread(self._hf.delete, id)  # nobody was told of it
+            raise
         return channel
 
     async def _fork_at_agent(self, channel: Channel, agent_id: str) -> str | None:
-        try:
-            answer = await self._agent.request(
-                "session/fork",
-                {**_for_agent(channel.params), "sessionId": agent_id},
-                timeout_s=self._waits.load_s,
-            )
-        except AgentGone:
-            raise
-        except (RpcError, TimeoutError):
-            return None
-        found = answer.get("sessionId") if isinstance(answer, dict) else None
-        if not isinstance(found, str) or found in self.by_agent:
-            return None
-        self._swallow(channel, found)
-        self._attached(channel, Attached(found, "fork", answer))
-        return found
+        with self._early.expecting(self.by_agent):
+            try:
+                answer = await self._agent.request(
+                    "session/fork",
+                    {**_for_agent(channel.params), "sessionId": agent_id},
+                    timeout_s=self._waits.load_s,
+                )
+            except AgentGone:
+                raise
+            except (RpcError, TimeoutError):
+                return None
+            found = answer.get("sessionId") if isinstance(answer, dict) else None
+            if not isinstance(found, str) or found in self.by_agent:
+                return None
+            self._swallow(channel, found)
+            self._attached(channel, Attached(found, "fork", answer))
+            return found
 
     async def close(self, channel: Channel, *, tell_agent: str | None) -> None:
         """Give a session back; ``tell_agent`` is close or delete, where the agent knows it."""
@@ -400,7 +437,8 @@ def session_id_of(params: Frame) -> str:
 
 
 def _for_agent(params: Frame) -> Frame:
-    meta = {k: v for k, v in (params.get("_meta") or {}).items() if k != "holdfast"}
+    given = params.get("_meta")
+    meta = {k: v for k, v in given.items() if k != "holdfast"} if isinstance(given, dict) else {}
     found = {k: v for k, v in params.items() if k not in _OWN}
     found.setdefault("mcpServers", [])
     return {**found, "_meta": meta} if meta else found

@@ -18,6 +18,7 @@ from typing import Any
 from holdfast.apps.acp._attaching import CONVERSATION, Waits
 from holdfast.apps.acp._channel import Channel
 from holdfast.apps.acp._chunks import read_chunk
+from holdfast.apps.acp._early import Early
 from holdfast.apps.acp._link import AgentLink
 from holdfast.apps.acp._proxy_methods import methods_of
 from holdfast.apps.acp._proxy_outbox import Outbox
@@ -26,6 +27,7 @@ from holdfast.apps.acp._telling import WINDOW_TOKENS
 from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
     INVALID_REQUEST,
+    NOT_FOUND,
     Frame,
     RpcError,
     encode,
@@ -42,7 +44,6 @@ from holdfast.library import Holdfast
 
 __all__ = ["Proxy"]
 
-_EARLY_MAX = 1_000
 _STOP_S = 2.0
 _SETTINGS = frozenset({"session/set_mode", "session/set_config_option", "session/set_model"})
 INTERRUPTED = "interrupted, outcome unknown"
@@ -74,10 +75,12 @@ class Proxy:
             on_death=self._agent_died,
             on_noise=self._noise,
         )
+        self._early = Early(self._deliver_early)
         self._sessions = Sessions(
             hf,
             self._agent,
             self,
+            early=self._early,
             command=command,
             waits=waits or Waits(),
             window_tokens=window_tokens,
@@ -88,8 +91,6 @@ class Proxy:
         # What the editor asked: the number under which the agent was asked, None for ourselves.
         self._serving: dict[Any, int | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        # What the agent said under an id that it has not told us yet.
-        self._early: dict[str, list[Frame]] = {}
         self._methods = methods_of(hf, self._agent, self._sessions, self._stop)
 
     async def run(self) -> None:
@@ -118,6 +119,10 @@ class Proxy:
     async def drain(self) -> None:
         """Wait until the editor has taken enough."""
         await self._editor.drain()
+
+    async def shown(self) -> None:
+        """Return once the editor has been shown all that is recorded."""
+        await self._outbox.shown()
 
     def _from_editor(self, line: bytes | TooLong) -> None:
         try:
@@ -164,7 +169,8 @@ class Proxy:
         made = answer.get("result", {}).get("sessionId")
         if made in self._sessions.by_id:
             self._sessions.unmute(self._sessions.by_id[made])
-        await self._deliver_early()
+        with contextlib.suppress(ConnectionError):
+            await self._editor.drain()
 
     async def _enqueue(self, frame: Frame, params: Frame) -> None:
         """A request about a session: after all others about it."""
@@ -191,7 +197,7 @@ class Proxy:
                 frame["method"], params, partial(self._agent_answered, channel, frame)
             )
             await self._agent.drain()
-        except (RpcError, HoldfastError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
             channel.prompts.pop(frame["id"], None)
             self._refuse(frame, error)
             if is_prompt:
@@ -233,11 +239,16 @@ class Proxy:
             if number is not None:
                 self._agent.tell(method, {"requestId": number})
             return
-        channel = self._sessions.by_id.get(str(params.get("sessionId")))
+        if "sessionId" in params:
+            self._spawn(self._enqueue_told(frame, str(params["sessionId"])))
+        elif not method.startswith("session/"):
+            self._agent.tell(method, params)
+
+    async def _enqueue_told(self, frame: Frame, id: str) -> None:
+        """After the requests before it, even if the session is only being opened for them."""
+        channel = await self._sessions.find(id)
         if channel is not None:
             channel.enqueue(partial(self._tell_agent, channel, frame))
-        elif "sessionId" not in params and not method.startswith("session/"):
-            self._agent.tell(method, params)
 
     async def _tell_agent(self, channel: Channel, frame: Frame) -> None:
         with contextlib.suppress(HoldfastError):
@@ -292,9 +303,9 @@ class Proxy:
             return
         channel = self._sessions.by_agent.get(str(agent_id))
         if channel is None or params is None:
-            early = self._early.setdefault(str(agent_id), [])
-            if len(early) < _EARLY_MAX and self._serving:
-                early.append(frame)
+            if not self._early.keep(str(agent_id), frame) and "id" in frame:
+                unknown = RpcError(NOT_FOUND, f"there is no session {str(agent_id)[:200]!r}")
+                self._agent.send(error_frame(frame["id"], unknown))
             return
         if channel.swallowing and _is_of_replay(frame):
             channel.swallowed += 1
@@ -342,14 +353,14 @@ class Proxy:
             channel.settings[name] = {"method": asked["method"], "params": params}
             channel.note(("metadata", {"acp_settings": dict(channel.settings)}))
 
-    async def _deliver_early(self) -> None:
-        """What the agent said of a session before we knew it to be one."""
-        for agent_id in [id for id in self._early if id in self._sessions.by_agent]:
-            for frame in self._early.pop(agent_id):
-                self._from_agent(frame)
-        if not self._serving:
-            self._early.clear()
-        await self._outbox.settle()
+    def _deliver_early(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._from_agent(frame)
+        self._spawn(self._show())
+
+    async def _show(self) -> None:
+        with contextlib.suppress(ConnectionError):  # then nobody is there to see it
+            await self._outbox.settle()
 
     def _noise(self, line: bytes) -> None:
         self._say(f"the agent printed what is no frame: {line[:200].decode('utf-8', 'replace')}")
@@ -371,6 +382,7 @@ class Proxy:
     async def _agent_died(self, reason: str) -> None:
         self._say(reason)
         self._sessions.agent_is_gone()
+        self._early.forget()
         self._asked.clear()
         await self._outbox.settle()
         self._spawn(self._bring_back())

@@ -18,6 +18,7 @@ __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 
 _READ_BYTES = 256 * 1024
 _GRACE_S = 2.0
+_LOOK_S = 0.5
 # Some agents go on for ever when their input ends, and with them what they are doing. So a watch
 # in the agent's own process group, and nobody's child, waits for the end of a pipe of which only
 # this process has the other side; the agent takes the shell's place and knows nothing of it.
@@ -61,6 +62,11 @@ class Pipe:
         self._writer = writer
         self._splitter = Splitter() if line_bytes_max is None else Splitter(line_bytes_max)
         self._ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all that the other side wrote has been read."""
+        return self._ended
 
     async def read(self) -> list[bytes | TooLong] | None:
         """The lines that came, all that are there at once; None at the end."""
@@ -134,6 +140,7 @@ class AgentProcess:
         self._process = process
         self._lifeline: int | None = lifeline
         self.pipe = pipe
+        self._burying = asyncio.ensure_future(self._bury())
 
     @classmethod
     async def start(
@@ -201,7 +208,16 @@ class AgentProcess:
         """End it at once, with everything that it started."""
         self._kill(signal.SIGKILL)
 
+    async def _bury(self) -> None:
+        """What an agent started may hold its output open, so that its death would not be seen."""
+        while self._process.returncode is None:  # noqa: ASYNC110 - the wait for it may be longer
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_GRACE_S)  # what it wrote last is still read
+        if not self.pipe.has_ended:
+            self._kill(signal.SIGKILL)
+
     def _let_go(self) -> None:
+        self._burying.cancel()
         # What nobody read of it keeps its pipe open, and asyncio has no other way to close it.
         self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         if self._lifeline is not None:
