@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from holdfast.apps.ipc._messages import utc
+from holdfast.apps.wire.times import utc
 
 ERROR = {"type", "code", "message", "remedy"}
 

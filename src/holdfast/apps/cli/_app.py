@@ -45,6 +45,7 @@ SECTIONS = {
     "Connect": {
         "acp": "Keep the sessions of editors' agents; serve one; ask one.",
         "bridge": "Serve sessions and an agent to programs, as lines of JSON.",
+        "mcp": "Give other agents your past sessions, by MCP.",
     },
     "Care": {
         "title": "Show or set the title of a session.",

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, RpcError
+from holdfast.apps.wire.times import utc
 from holdfast.errors import HoldfastError, InvalidId, NotFound, UsageError
 from holdfast.model import SessionMetadata
 
@@ -35,7 +35,6 @@ __all__ = [
     "failure",
     "refusal",
     "session_info",
-    "utc",
 ]
 
 LIMIT_MAX = 2**53 - 1
@@ -199,17 +198,3 @@ def session_info(found: SessionMetadata) -> dict[str, Any]:
         "message_count": found.message_count,
         "total_tokens": found.total_tokens,
     }
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST = datetime(1, 1, 1, tzinfo=UTC)
-_LAST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
-
-
-def utc(ms: int) -> str:
-    """A moment as RFC 3339 has it, to the millisecond; one that no calendar has is cut off."""
-    try:
-        when = _EPOCH + timedelta(milliseconds=ms)
-    except OverflowError:
-        when = _LAST if ms > 0 else _FIRST
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

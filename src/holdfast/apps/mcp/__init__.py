@@ -1,0 +1,1 @@
+"""Past sessions for other agents, by the Model Context Protocol."""
