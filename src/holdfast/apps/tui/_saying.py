@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from textual import on, work
+from textual import on
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
@@ -13,7 +13,6 @@ from holdfast.apps.cli._words import counted, short
 from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._say_line import SayLine
-from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 from holdfast.session import new_session_id
 
@@ -104,8 +103,8 @@ class Saying(Screen[None]):
     def action_stop(self) -> None:
         """End the answer that is shown."""
         id = self.conversation.session_id or self.app.talking_on
-        if id is not None and not self.app.talks.stop(id):
-            self.app.notify("No answer is under way here.", markup=False)
+        if id is not None:
+            self.app.talks.stop(id)
 
     def switched(self, session_id: str | None) -> None:
         """Another session is looked at: tell who answers, and count what is there."""
@@ -197,14 +196,6 @@ class Saying(Screen[None]):
         marked = len(self.sessions.marked)
         parts += [f"{marked} marked"] if marked else []
         return " · ".join(parts)
-
-    @work(thread=True)
-    def give_back(self, session_id: str) -> None:
-        """Let others write a session that rests here."""
-        try:
-            self.app.talks.release(session_id)
-        except HoldfastError as error:
-            self.app.call_from_thread(self.app.tell_failure, error)
 
 
 def _close(app: SessionsApp, dialog: Buttons) -> None:

@@ -1,0 +1,131 @@
+"""What can be done to a session: each action, and what becomes of it."""
+
+from __future__ import annotations
+
+import holdfast
+
+
+async def answer(seat, text):
+    """Type an answer into the dialog, in the place of what stands there."""
+    await seat.press("ctrl+a", "ctrl+k")
+    await seat.type(text)
+    await seat.press("enter")
+
+
+async def test_title_tags_and_pin(sit, hf, trip):
+    """Labels are set, shown, and taken away."""
+    async with sit(size=(100, 24)) as seat:
+        await seat.sees("Trip to Lisbon")
+        await seat.press("r")
+        await seat.sees("Title")
+        await answer(seat, "Porto")
+        await seat.sees("renamed to Porto")
+        await seat.press("t")
+        await seat.sees("Now: travel")
+        await answer(seat, "sea -travel")
+        await seat.sees("tags: sea")
+        await seat.press("p")
+        await seat.until(lambda: hf.info(trip).pinned)
+        await seat.until(lambda: seat.app.screen.chosen.pinned)
+        await seat.press("p")
+        await seat.until(lambda: not hf.info(trip).pinned)
+    assert hf.info(trip).title == "Porto"
+    assert hf.info(trip).tags == ("sea",)
+
+
+async def test_fork(sit, hf, trip):
+    """A fork up to an event is made and opened."""
+    async with sit() as seat:
+        await seat.sees("Trip to Lisbon")
+        await seat.press("F")
+        await seat.sees("Fork up to event")
+        await seat.type("4")
+        await seat.press("enter")
+        await seat.sees("forked into")
+    [made] = hf.list(parent=trip)
+    assert [event.seq for event in hf.events(made.session_id) if event.seq > 4][:1] == [5]
+
+
+async def test_export(sit, hf, trip, own_place):
+    """The format is chosen, then the file."""
+    async with sit() as seat:
+        await seat.sees("Trip to Lisbon")
+        await seat.press("x")
+        await seat.sees("Export as", "Markdown")
+        await seat.press("enter")
+        await seat.sees("Write it to")
+        await seat.press("enter")
+        await seat.sees("wrote")
+        assert "Plan a week" in (own_place / "trip-planner.md").read_text()
+        await seat.press("x")
+        await seat.sees("Export as")
+        await seat.press("escape")
+
+
+async def test_archive_and_back(sit, hf, trip):
+    """An archived session says so, and comes out again."""
+    async with sit() as seat:
+        await seat.sees("Trip to Lisbon")
+        await seat.press("z")
+        await seat.sees("archived; it stays readable")
+        await seat.until(lambda: seat.app.screen.chosen.archived)
+        await seat.press("z")
+        await seat.until(lambda: not hf.info(trip).archived)
+
+
+async def test_delete_and_undo(sit, hf, trip, fill):
+    """Deleting asks; it is gone from the list, and comes back with one key."""
+    fill(1)
+    async with sit() as seat:
+        await seat.sees("Trip to Lisbon")
+        await seat.press("down", "enter")
+        await seat.sees("Just so.")
+        await seat.press("d")
+        await seat.sees("into the trash?")
+        await seat.press("n")
+        assert hf.exists(trip)
+        await seat.press("d")
+        await seat.sees("into the trash?")
+        await seat.press("y")
+        await seat.until(lambda: not hf.exists(trip))
+        await seat.until(lambda: len(seat.app.screen.sessions.rows) == 1)
+        await seat.press("u")
+        await seat.until(lambda: hf.exists(trip))
+        await seat.until(lambda: len(seat.app.screen.sessions.rows) == 2)
+        await seat.press("u")
+        await seat.sees("nothing was deleted here")
+
+
+async def test_compare_and_merge(sit, hf, trip):
+    """Two sessions stand side by side; a merge of them is made and opened."""
+    fork = hf.fork(trip, 4, title="Trip to Porto")
+    with hf.session(fork) as s:
+        s.user("Plan a week in Porto")
+        s.assistant("Take the boat.")
+    async with sit(size=(100, 40)) as seat:
+        await seat.sees("Trip to Porto")
+        await seat.press("equals_sign")
+        await seat.sees("Mark one session with Space")
+        await seat.press("space", "down", "equals_sign")
+        shown = await seat.sees("In common", "Take the boat.")
+        assert "Weather" in shown
+        await seat.press("o", "escape")
+        await seat.sees("✓")
+        await seat.press("m")
+        await seat.sees("Merge", "keep both")
+        await seat.press("enter")
+        await seat.sees("merged into")
+    assert len(hf.list()) == 3
+
+
+async def test_a_failure_is_told_and_changes_nothing(sit, hf, trip, store_root):
+    """What another program has open cannot be renamed; the app says so."""
+    async with sit() as seat:
+        await seat.sees("Trip to Lisbon")
+        with holdfast.open(store_root) as other:
+            other.hold(trip, "a case")
+        await seat.press("d")
+        await seat.sees("into the trash?")
+        await seat.press("y")
+        await seat.sees("is under legal")
+    assert hf.exists(trip)
