@@ -138,7 +138,7 @@ def test_a_path_that_no_socket_can_have(tmp_path):
 def test_the_default_address(monkeypatch, tmp_path):
     """In the user's run-time folder if there is one, else beside the user's other state."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert default_address() == str(tmp_path / "holdfast" / "bridge" / "bridge.sock")
+    assert default_address() == str(tmp_path / "holdfast" / "bridge.sock")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "none"))
     assert default_address().endswith("holdfast/bridge/bridge.sock")
     assert str(tmp_path / "none") not in default_address()

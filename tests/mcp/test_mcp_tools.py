@@ -91,6 +91,25 @@ async def test_what_is_too_long_for_one_answer_goes_on_in_the_next(past, caller,
     assert all(f"word{number} " in seen for number in range(60))
 
 
+async def test_words_that_were_cut_off_are_not_lost(past, caller, monkeypatch):
+    """They come late, with an earlier number; reading goes on behind them all the same."""
+    monkeypatch.setattr(_answers, "ANSWER_CHARS_MAX", 300)
+    with past.session("cut") as session:
+        session.delta("half a sen", run="r")
+        for number in range(8):
+            session.user(f"word{number} " + "x" * 60)
+    start, seen = 0, ""
+    for _ in range(20):
+        part = await caller.call("read_session", session_id="cut", start=start)
+        seen += part
+        if "end of the session" in part:
+            break
+        assert int(part.rpartition("start=")[2]) > start
+        start = int(part.rpartition("start=")[2])
+    assert "word7" in seen
+    assert "half a sen" in await caller.call("read_session", session_id="cut", limit=5)
+
+
 async def test_messages_are_recalled_as_of_any_event(caller, past):
     """A valid message list, up to that point."""
     now = await caller.call("recall_session", session_id="trip")

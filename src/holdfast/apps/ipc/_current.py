@@ -30,6 +30,7 @@ from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, check_id
 from holdfast.session import Session
+from holdfast.session._cancellation import uncancelled
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, Decision, PermissionRequest
@@ -80,8 +81,10 @@ class Current:
         """Begin a session, on record at once, and make it the current one."""
         self._check_idle()
         session = await asyncio.to_thread(self._begin, wish.title)
-        await self._leave()
-        self._id, self._session = session.id, session
+        try:
+            await self._leave()
+        finally:
+            self._id, self._session = session.id, session
         return {"session_id": session.id}
 
     async def save(self, _: SessionSave) -> Answer:
@@ -227,10 +230,14 @@ class Current:
 
     async def _writable(self) -> Session:
         """The current session, opened for writing; a new one begins with what is said first."""
-        if self._session is None:
-            opened = await asyncio.to_thread(self._kit.open_session, self._hf, self._id)
-            self._session, self._id = opened, opened.id
-        return self._session
+        if self._session is not None:
+            return self._session
+        return await uncancelled(self._open())  # or nobody would give it back
+
+    async def _open(self) -> Session:
+        opened = await asyncio.to_thread(self._kit.open_session, self._hf, self._id)
+        self._session, self._id = opened, opened.id
+        return opened
 
     async def _answer(self, text: str, say: Say) -> Answer:
         session = await self._writable()

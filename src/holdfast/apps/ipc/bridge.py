@@ -29,12 +29,13 @@ def schema() -> str:
 
 def default_address() -> str:
     """Where the socket of this user is, unless another place is asked for."""
-    from platformdirs import user_runtime_dir, user_state_dir
+    # Not the stand-in for it in /tmp, which anyone could have made before.
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime) and os.path.isdir(runtime):
+        return os.path.join(runtime, "holdfast", "bridge.sock")
+    from platformdirs import user_state_dir
 
-    folder = user_runtime_dir("holdfast", appauthor=False)
-    if not os.path.isdir(os.path.dirname(folder)):
-        folder = user_state_dir("holdfast", appauthor=False)
-    return os.path.join(folder, "bridge", "bridge.sock")
+    return os.path.join(user_state_dir("holdfast", appauthor=False), "bridge", "bridge.sock")
 
 
 class Bridge:
@@ -47,9 +48,7 @@ class Bridge:
 
     async def serve(self, pipe: Pipe) -> None:
         """One client, until it is gone."""
-        # What a library prints must not come between the messages.
-        with contextlib.redirect_stdout(sys.stderr):
-            await Connection(pipe, Current(self._hf, self._kit)).run()
+        await Connection(pipe, Current(self._hf, self._kit)).run()
 
     async def listen(self, place: PrivateSocket) -> None:
         """Clients at a socket, until this is cancelled; then all of them are let go of."""
@@ -89,8 +88,14 @@ _FULL = (
 
 def serve_stdio(place: str | None, kit: Kit) -> None:
     """Serve one client on standard input and output. Raises as ``holdfast.open``."""
+
+    async def work(pipe: Pipe) -> None:
+        # What a library prints must not come between the messages.
+        with contextlib.redirect_stdout(sys.stderr):
+            await Bridge(hf, kit).serve(pipe)
+
     with Holdfast(place) as hf:
-        serve(Bridge(hf, kit).serve, line_bytes_max=LINE_BYTES_MAX)
+        serve(work, line_bytes_max=LINE_BYTES_MAX)
 
 
 def serve_socket(

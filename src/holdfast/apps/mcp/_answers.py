@@ -128,12 +128,14 @@ def read_events(hf: Holdfast, id: str, *, start: int, limit: int) -> str:
 def _fitting(entries: Iterator[Entry], stop: int) -> tuple[list[str], int]:
     """The lines that there is room for, and the first event that they do not show."""
     lines: list[str] = []
-    room = ANSWER_CHARS_MAX
+    room, reached = ANSWER_CHARS_MAX, 0
     for entry in entries:
         line = _line(entry)
         room -= len(line) + 1
-        if room < 0 and lines:
+        # What was cut off comes late, with an earlier number: it would not be come by again.
+        if room < 0 and lines and entry.seq >= reached:
             return lines, entry.seq
+        reached = max(reached, entry.seq + 1)
         lines.append(line)
     return lines, stop
 
