@@ -104,7 +104,7 @@ def test_a_relative_that_cannot_be_read(hf, trip, monkeypatch):
     """It stands in the tree all the same."""
     child = hf.fork(trip, 4)
     info = hf.info
-    monkeypatch.setattr(hf, "info", lambda id: fails() if id == child else info(id))
+    monkeypatch.setattr(hf, "info", lambda one: fails() if one == child else info(one))
     assert [row.state for row in family(hf, trip)] == ["ok", "unreadable"]
 
 

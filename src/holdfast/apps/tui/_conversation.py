@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,6 +29,7 @@ _POLL_S = 0.4
 _SLOW_S = 0.4
 _EARLIER_AT = 10  # lines from the top at which the part before is fetched
 _TAIL_EVENTS_MAX = 300
+_DRAWN_AT_ONCE = 80  # blocks that are drawn in the time between two keys
 
 
 class Conversation(LineView):
@@ -292,8 +294,7 @@ class Conversation(LineView):
             return
         if first <= seq < stop:
             self._found = seq
-            self._redraw()
-            self._go_to(seq)
+            self._redraw(lambda: self._go_to(seq))
         else:
             self.read(self.session_id, seq)
 
@@ -363,10 +364,30 @@ class Conversation(LineView):
                     blocks[at] = self._block(entry, self._look())
         self._lay()
 
-    def _redraw(self) -> None:
-        look = self._look()
-        self._blocks = [[self._block(b.entry, look) for b in blocks] for blocks in self._blocks]
+    def _redraw(self, then: Callable[[], None] = lambda: None) -> None:
+        """Draw every block anew, many of them beside the app; ``then`` something."""
+        chunks = list(self._chunks)
+        if len(self._flat) > _DRAWN_AT_ONCE:
+            self._draw_beside(chunks, then)
+        else:
+            self._redrew(chunks, [self._drawn(chunk) for chunk in chunks], then)
+
+    @work(thread=True, exclusive=True, group="draw")
+    def _draw_beside(self, chunks: list[Chunk], then: Callable[[], None]) -> None:
+        drawn = [self._drawn(chunk) for chunk in chunks]
+        self.app.call_from_thread(self._redrew, chunks, drawn, then)
+
+    def _redrew(
+        self, chunks: list[Chunk], drawn: list[list[Block]], then: Callable[[], None]
+    ) -> None:
+        if len(chunks) != len(self._chunks) or any(
+            one is not other for one, other in zip(chunks, self._chunks, strict=True)
+        ):
+            self._redraw(then)  # something came or went meanwhile
+            return
+        self._blocks = drawn
         self._lay()
+        then()
 
     def on_resize(self) -> None:
         """Lines are broken anew, once the new size holds."""
@@ -378,11 +399,14 @@ class Conversation(LineView):
         if all(block.look == look for block in self._flat):
             return
         sticks, top = self._sticks, self._top_seq()
-        self._redraw()
-        if sticks:
-            self._to_end()
-        elif top is not None:
-            self._go_to(top)
+
+        def go_back() -> None:
+            if sticks:
+                self._to_end()
+            elif top is not None:
+                self._go_to(top)
+
+        self._redraw(go_back)
 
     def _to_end(self) -> None:
         self.scroll_end(animate=False, immediate=True)
