@@ -53,7 +53,7 @@ torture: $(READY)  ## The whole crash campaign: every state, every position, 20,
 	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash tests/storage/test_fights.py tests/storage/test_bucket_kills.py)
 
 test-peers: $(READY)  ## Real coding agents resume what is exported, and live behind the proxy (downloads 3 GB of npm packages once)
-	PEERS=all $(BIN)/pytest -m peers --durations=0 $(or $(PYTEST_ARGS),tests/formats/test_peers.py tests/acp/test_acp_peers.py)
+	PEERS=all $(BIN)/pytest -m peers --durations=0 $(or $(PYTEST_ARGS),tests/formats/test_peers.py tests/acp/test_acp_peers.py tests/mcp/test_mcp_peers.py)
 
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict
