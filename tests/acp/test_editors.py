@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.apps.acp._settings_text import read_settings, with_member
-from holdfast.apps.acp.editors import default_name, plan, write
+from holdfast.apps.acp.editors import command_line, default_name, plan, write
 from holdfast.errors import InvalidData, UsageError
 
 COMMENTED = """// my settings
@@ -127,3 +127,10 @@ def test_an_editor_that_is_not_known_is_refused():
 def test_an_entry_is_called_by_its_agent(agent, name):
     """What the menu of the editor shows."""
     assert default_name(agent) == name
+
+
+def test_a_store_is_named_as_it_can_be_found_from_anywhere(tmp_path, monkeypatch):
+    """Editors start agents in other directories; addresses stay as they are."""
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path / "mine") in command_line(["agent"], "mine")
+    assert "memory:name" in command_line(["agent"], "memory:name")

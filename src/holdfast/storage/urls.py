@@ -12,7 +12,7 @@ from holdfast.storage.files import FileStore
 if TYPE_CHECKING:
     from holdfast.storage.memory import MemoryStore
 
-__all__ = ["open_store", "shown_url"]
+__all__ = ["is_path", "open_store", "shown_url"]
 
 ENTRY_POINTS = "holdfast.stores"
 """Where packages name their stores: the scheme of an address, and what makes a store of one."""
@@ -31,9 +31,9 @@ def open_store(where: str | os.PathLike[str]) -> Store:
     Raises UsageError for a URL that no backend serves.
     """
     text = os.fspath(where)
-    scheme, colon, rest = text.partition(":")
-    if not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme:
+    if is_path(text):
         return FileStore(os.path.expanduser(text))
+    scheme, _, rest = text.partition(":")
     if scheme == "none":
         from holdfast.storage.none import NoStore
 
@@ -57,6 +57,12 @@ def open_store(where: str | os.PathLike[str]) -> Store:
     if scheme == "file":
         return FileStore(_file_path(text))
     return _installed(scheme, text)
+
+
+def is_path(where: str) -> bool:
+    """Whether this is the path of a directory, and not a URL."""
+    scheme, colon, _ = where.partition(":")
+    return not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme
 
 
 def _installed(scheme: str, url: str) -> Store:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from holdfast.apps.acp._settings_text import read_settings, with_member
 from holdfast.errors import InvalidData, Unavailable, UsageError
 from holdfast.storage import place_file
+from holdfast.storage.urls import is_path
 
 __all__ = ["EDITORS", "Plan", "command_line", "default_name", "plan", "write"]
 
@@ -50,6 +51,8 @@ class Plan(NamedTuple):
 
 def command_line(agent: list[str], store: str | None) -> list[str]:
     """The command of an entry: the proxy in front of an agent, or our own agent."""
+    if store and is_path(store):  # an editor starts it somewhere else
+        store = os.path.abspath(os.path.expanduser(store))
     place = ["--store", store] if store else []
     own = _own_command()
     return [own, *place, "acp", "proxy", "--", *agent] if agent else [own, *place, "acp", "agent"]
