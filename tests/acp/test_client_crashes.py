@@ -78,6 +78,27 @@ async def test_an_agent_that_dies_in_a_turn_is_started_again(client, agent, libr
     assert library.state("talk").pending_calls == {}
 
 
+async def test_an_agent_that_died_shows_what_it_has(client, agent):
+    """It is loaded, though it can resume: only a replay tells what it has lost."""
+    wishes = agent("--load", "yes", "--resume", "yes", "--die", "stream")
+    async with await client(wishes) as session:
+        with pytest.raises(AgentError, match="exit code 9"):
+            await session.ask("hello")
+        await session.ask("go on")
+        assert session.attached == "load"
+
+
+async def test_whoever_stops_waiting_holds_up_nobody(client, agent, library):
+    """An answer that nobody waits for any more is recorded, and the next prompt is answered."""
+    async with await client(agent("--flood", "5000")) as session:
+        asking = asyncio.ensure_future(session.ask("hello"))
+        while not text_of(library):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        answer = await asyncio.wait_for(session.ask("and now?"), 60)
+        assert answer.stop_reason == "end_turn"
+
+
 @pytest.mark.parametrize("phase", ["initialize", "new"])
 async def test_an_agent_that_dies_at_the_start_leaves_no_trace(client, agent, library, phase):
     """A typed error, and no session."""
@@ -233,9 +254,9 @@ async def test_a_host_that_dies_loses_nothing_that_was_seen(agent, library, stor
     assert text_of(library).startswith(out.decode())
     warned = []
     config = ClientConfig(cwd=str(tmp_path), quiet_s=0.1, on_warning=warned.append)
-    command = Provider.of(agent("--load", "yes"))
+    command = Provider.of(agent("--load", "yes", "--resume", "yes"))
     async with await create_or_resume(command, "talk", config, library=library) as session:
-        assert session.attached == "load"
+        assert session.attached == "load"  # only a replay shows what it has lost
         answer = await session.ask("go on")
         assert out.decode()[:20] in answer.text.partition("I was told")[2].replace("\\\\", "")
     assert ["has lost the end" in str(warning) for warning in warned] == [True]

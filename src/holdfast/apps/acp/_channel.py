@@ -18,7 +18,7 @@ from holdfast.model import Limits
 from holdfast.replay import needs_interruption
 from holdfast.session import Session
 
-__all__ = ["Channel", "known_agent_id", "open_session", "was_left_open"]
+__all__ = ["Channel", "known_agent_id", "long_limits", "open_session", "was_left_open"]
 
 Draft = tuple[str, dict[str, Any]]
 Work = Callable[[], Awaitable[None]]
@@ -32,8 +32,14 @@ _TURNING = frozenset({"link", "forked", "merged", "imported", "user"})
 
 def open_session(hf: Holdfast, id: str | None, *, resume: str) -> Session:
     """A session for frames: as long as they are, damage repaired. Raises as ``hf.session``."""
-    limits: Limits = msgspec.structs.replace(hf.limits, **_LONG)
+    limits = long_limits(hf.limits)
     return hf.session(id, resume=resume, repair="auto", provider_type="acp", limits=limits)
+
+
+def long_limits(limits: Limits) -> Limits:
+    """The same limits, with room for whatever an agent says."""
+    found: Limits = msgspec.structs.replace(limits, **_LONG)
+    return found
 
 
 def known_agent_id(hf: Holdfast, id: str, agent: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.apps.acp._attaching import Waits, attach, be_quiet
 from holdfast.apps.acp._breaker import Breaker
-from holdfast.apps.acp._channel import Channel, known_agent_id
+from holdfast.apps.acp._channel import Channel, known_agent_id, was_left_open
 from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_requests import Requests
 from holdfast.apps.acp._link import AgentLink
@@ -123,6 +123,7 @@ class Attaching:
         channel = Channel(self._library, self._session, self._link.name, self._params)
         if self._session.restored:
             channel.known_id = known_agent_id(self._library, self.id, self._link.name)
+            channel.doubtful = was_left_open(self._library, self.id)
         self._channel = channel
         return channel
 
@@ -138,12 +139,13 @@ class Attaching:
             known_id=known,
             replayed=lambda: channel.swallowed,
             expects_replay=has_past,
+            doubtful=channel.doubtful,
             waits=self._waits,
         )
         if taken.how == "new" and has_past and self._can_go_on():
             why = "it has no session of its own for this one" if known is None else "it failed"
             self._complain(channel, why, taken.failures)
-        channel.swallowing = taken.how == "load"
+        channel.swallowing, channel.doubtful = taken.how == "load", False
         if taken.how != "load":
             self._heard = None  # there is no replay that would have to be whole
         channel.agent_id = channel.known_id = taken.agent_id

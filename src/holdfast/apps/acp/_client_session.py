@@ -357,7 +357,7 @@ class AcpSession(Attaching):
         channel = self._channel
         if channel is None:
             return
-        channel.agent_id = None
+        channel.agent_id, channel.doubtful = None, True
         if channel.prompts:
             await self._cut_off(reason)
 

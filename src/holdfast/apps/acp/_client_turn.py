@@ -80,7 +80,7 @@ class Turn:
                 pass
             return await asyncio.shield(self.ended)
         except asyncio.CancelledError:
-            self.cancel()
+            await self.aclose()  # else what comes until it ends would wait for a reader
             raise
 
     def cancel(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.apps.acp._channel import long_limits
 from holdfast.apps.acp._client_attaching import AgentWarning
 from holdfast.apps.acp._client_config import ClientConfig, Permission, Provider, has_hidden
 from holdfast.apps.acp._client_requests import (
@@ -48,10 +49,6 @@ __all__ = [
     "create_or_resume",
 ]
 
-_GIB = 1024**3
-# The agent decides how long its words are, and a recorder that refuses them loses them.
-_LONG = {"message_bytes_max": _GIB, "blob_bytes_max": _GIB, "session_bytes_max": 64 * _GIB}
-
 
 async def create_or_resume(
     provider: Provider | str | Sequence[str],
@@ -65,7 +62,8 @@ async def create_or_resume(
 
     A stored session goes on by the agent's ``session/resume`` if it has one that works, else by its
     ``session/load``, whose replay is not recorded again, else in a new session of the agent that is
-    told the conversation with the first prompt, with a warning.
+    told the conversation with the first prompt, with a warning. If it was not closed in order, the
+    load comes first: only its replay shows what the agent has lost.
 
     Without ``library``, sessions are kept in this process only, or, if the configuration enables
     persistence, at ``snapshot_storage_path`` or the default place.
@@ -115,13 +113,13 @@ def _own_library(config: ClientConfig) -> Holdfast:
 
 
 def _open(library: Holdfast, id: str | None, provider: Provider, config: ClientConfig) -> Session:
-    kept: dict[str, Any] = {**_LONG, "snapshots_kept": config.max_snapshots_per_session}
+    kept = {"snapshots_kept": config.max_snapshots_per_session}
     return library.session(
         id,
         resume=config.resume,
         provider_type=provider.type,
         snapshot_ms=0,  # ours, if persistence is enabled, and then as often as it says
-        limits=msgspec.structs.replace(library.limits, **kept),
+        limits=msgspec.structs.replace(long_limits(library.limits), **kept),
     )
 
 
