@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from itertools import islice
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -27,6 +27,7 @@ from holdfast.apps.wire.frames import (
     encode,
     notification,
 )
+from holdfast.apps.wire.lines import next_lines
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import check_id
@@ -34,7 +35,6 @@ from holdfast.session import Session, resolve_blobs
 
 __all__ = ["Editor", "Sessions"]
 
-_BYTES_AT_ONCE = 256 * 1024
 _OWN = frozenset({"sessionId", "_meta"})
 
 
@@ -331,7 +331,7 @@ class Sessions:
             events = resolve_blobs(events, documents)
         # A turn that is running has its tool calls open for good reason.
         lines = replay(events, channel.id, close_open=not channel.prompts, marks=marks)
-        while batch := await asyncio.to_thread(_some_of, lines):
+        while batch := await asyncio.to_thread(next_lines, lines):
             self._editor.write(batch)
             await self._editor.drain()
 
@@ -414,18 +414,6 @@ class Sessions:
         for channel in self.by_id.values():
             channel.doubtful = channel.doubtful or channel.agent_id is not None
             channel.agent_id = None
-
-
-def _some_of(lines: Iterator[bytes]) -> bytes:
-    """The next lines, as many as are worth a write; nothing at the end."""
-    found: list[bytes] = []
-    size = 0
-    for line in lines:
-        found.append(line)
-        size += len(line)
-        if size >= _BYTES_AT_ONCE:
-            break
-    return b"".join(found)
 
 
 def session_id_of(params: Frame) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -34,6 +34,7 @@ from holdfast.apps.acp._agent_params import (
 from holdfast.apps.acp._listing import list_sessions
 from holdfast.apps.acp._replaying import replay
 from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, NOT_FOUND, RpcError
+from holdfast.apps.wire.lines import next_lines
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError, InvalidId, NotFound
@@ -44,7 +45,6 @@ from holdfast.session import Session, resolve_blobs
 __all__ = ["AgentServer", "Kit", "serve_agent"]
 
 PROTOCOL = 1
-_BATCH_BYTES = 256 * 1024
 
 Params = dict[str, Any]
 
@@ -236,7 +236,7 @@ class AgentServer:
         with live.held_back() as last:
             events = resolve_blobs(self._hf.events(live.id, 0, last + 1), documents)
             lines = replay(events, live.id, close_open=not live.is_busy)
-            while batch := await asyncio.to_thread(_batch, lines):
+            while batch := await asyncio.to_thread(next_lines, lines):
                 self._pipe.write(batch)
                 await self._pipe.drain()
 
@@ -256,17 +256,6 @@ class AgentServer:
         for live in list(self._live.values()):
             with contextlib.suppress(HoldfastError):  # the others are closed all the same
                 await self._let_go(live)
-
-
-def _batch(lines: Iterator[bytes]) -> bytes:
-    found: list[bytes] = []
-    size = 0
-    for line in lines:
-        found.append(line)
-        size += len(line)
-        if size >= _BATCH_BYTES:
-            break
-    return b"".join(found)
 
 
 def _explained(

@@ -23,6 +23,7 @@ from holdfast.apps.acp._link import AgentLink
 from holdfast.apps.acp._proxy_methods import methods_of
 from holdfast.apps.acp._proxy_outbox import Outbox
 from holdfast.apps.acp._proxy_sessions import Sessions
+from holdfast.apps.acp._replaying import INTERRUPTED
 from holdfast.apps.acp._telling import WINDOW_TOKENS
 from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
@@ -46,7 +47,6 @@ __all__ = ["Proxy"]
 
 _STOP_S = 2.0
 _SETTINGS = frozenset({"session/set_mode", "session/set_config_option", "session/set_model"})
-INTERRUPTED = "interrupted, outcome unknown"
 
 
 class Proxy:

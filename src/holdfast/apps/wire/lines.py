@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["LINE_BYTES_MAX", "Splitter", "TooLong"]
+from collections.abc import Iterator
+
+__all__ = ["LINE_BYTES_MAX", "Splitter", "TooLong", "next_lines"]
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """One frame: it may carry a picture or a file, and has to fit into memory several times over."""
@@ -17,6 +19,19 @@ class TooLong:
 
 
 _HEAD_BYTES = 256
+_BYTES_AT_ONCE = 256 * 1024
+
+
+def next_lines(lines: Iterator[bytes]) -> bytes:
+    """The next lines, as many as are worth a write; nothing at the end."""
+    found: list[bytes] = []
+    size = 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if size >= _BYTES_AT_ONCE:
+            break
+    return b"".join(found)
 
 
 class Splitter:
