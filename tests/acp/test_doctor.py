@@ -56,7 +56,7 @@ def test_what_an_agent_says_is_compared_with_what_it_does(doctor):
     outcome = doctor(
         *("--load", "late", "--resume", "missing", "--list", "hidden", "--fork", "fails"),
         *("--close", "hangs", "--delay", "0.1", "--noise"),
-        options=["--json", "--prompt", "hello", "--timeout", "0.7"],
+        options=["--json", "--prompt", "hello", "--timeout", "2"],
     )
     found, verdicts = findings(outcome)
     assert {name: one["real"] for name, one in found.items()} == {

@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, StoreError
 from holdfast.storage._s3_log import Head, Pieces
 from holdfast.storage._s3_names import Name, Named, Names
 from holdfast.storage._s3_objects import Listed, Objects
-from holdfast.storage._s3_pieces import HEAD_BYTES, end_of
+from holdfast.storage._s3_pieces import end_of
 from holdfast.storage.base import Entry
 from holdfast.storage.disk import forks
 
@@ -85,10 +85,7 @@ class Listing:
         found = pieces.pieces_of(head, objects)
         if head.sealed or not (head.generation or any(one.size for one in found)):
             return None
-        marks = [f"{folder}/{kind}/{head.mark}/" for kind in ("log", "pack")]
-        mine = [one for one in objects if one.path.startswith(tuple(marks))]
-        data = [one for one in mine if one.size > HEAD_BYTES] or mine
-        modified = max((one.modified for one in data), default=0)
+        modified = pieces.changed_ms(head, objects)
         size, last = end_of(found), found[-1].last if found else 0
         return Entry(key, size, modified, f"{folder}-{head.mark}-{last}-{size}")
 

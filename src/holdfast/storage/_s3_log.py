@@ -66,6 +66,8 @@ class Head(msgspec.Struct, omit_defaults=True, frozen=True):
     place: str = ""
     """A folder of its own for each generation: what a late writer puts into its own counts not."""
     sealed: bool = False
+    changed_ms: int = 0
+    """Of an archived log: when it was last changed. Its objects are only as old as the archive."""
 
     @property
     def mark(self) -> str:
@@ -241,13 +243,27 @@ class Pieces:
         head, etag = self._head_and_etag()
         if head.sealed:
             return
+        changed_ms = self.changed_ms(head, self._objects.list(f"{self.folder}/")) if archive else 0
         for group in groups(self.pieces(head), archive=archive):
             is_done = len(group) == 1 and group[0].packed
             if not is_done and any(one.size for one in group):
                 self._pack(head, group, compress=archive)
         self.forget()
         if archive:
-            self._put_head(msgspec.structs.replace(head, archived=True), etag)
+            archived = msgspec.structs.replace(head, archived=True, changed_ms=changed_ms)
+            self._put_head(archived, etag)
+
+    def changed_ms(self, head: Head, objects: Iterable[Listed]) -> int:
+        """When the log was last changed, by the server's clock; ``objects`` are all of its folder.
+
+        0 if there is nothing of it.
+        """
+        if head.archived and head.changed_ms:
+            return head.changed_ms
+        folders = (self._log_folder(head), self._pack_folder(head))
+        mine = [one for one in objects if one.path.startswith(folders)]
+        data = [one for one in mine if one.size > HEAD_BYTES] or mine
+        return max((one.modified for one in data), default=0)
 
     def unarchive(self) -> None:
         """Say that it is not archived; its packs are read as they are."""
