@@ -35,19 +35,41 @@ def address(tmp_path):
 
 
 @pytest.fixture
-def bridge(store_root, address):
-    """A bridge in a process of its own, at the address."""
-    process = subprocess.Popen(
-        [COMMAND, "--store", str(store_root), "bridge", "--socket", address, "--model", "local"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    assert "Listening at" in process.stderr.readline()
-    yield process
-    process.kill()
-    process.wait()
-    process.stderr.close()
+def start(store_root, address):
+    """Starts a bridge in a process of its own, at the address."""
+    started = []
+
+    def start():
+        process = subprocess.Popen(
+            [
+                COMMAND,
+                "--store",
+                str(store_root),
+                "bridge",
+                "--socket",
+                address,
+                "--model",
+                "local",
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stderr is not None
+        assert "Listening at" in process.stderr.readline()
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.fixture
+def bridge(start):
+    """One that has been started."""
+    return start()
 
 
 def converse(address, *messages):
@@ -188,6 +210,27 @@ def test_a_bridge_at_a_socket_in_a_process(bridge, address, store_root):
     bridge.send_signal(signal.SIGTERM)
     assert bridge.wait(PATIENCE_S) == 0
     assert not os.path.exists(address)
+
+
+def test_a_bridge_that_was_killed(start, address):
+    """What was answered is there at the next one, which takes the place of the dead socket."""
+    first = start()
+    *_, said = converse(
+        address,
+        {"type": "initialize", "demo_mode": True},
+        {"type": "query", "query": "remember me"},
+    )
+    first.kill()
+    first.wait()
+    assert os.path.exists(address)
+    start()
+    loaded, exported = converse(
+        address,
+        {"type": "session_load", "session_id": said["session_id"]},
+        {"type": "session_export", "format": "text"},
+    )
+    assert loaded["message_count"] == 2
+    assert "remember me" in exported["content"]
 
 
 @pytest.mark.req("S2-84")

@@ -13,7 +13,9 @@ from holdfast.model import check_id, fit_id
 from holdfast.session import Session
 
 if TYPE_CHECKING:
+    from holdfast._config import Configuration
     from holdfast.agent import Agent, Tool
+    from holdfast.agent._models import ModelChoice
 
 __all__ = ["AGENT_TYPE", "Kit"]
 
@@ -49,11 +51,18 @@ class Kit:
         ``place`` is the store that was asked for, since a project's settings may name others.
         """
         from holdfast._config import configuration
-        from holdfast.agent._local import CONTEXT_TOKENS
         from holdfast.agent._models import choose_model
 
         settings = configuration({} if place is None else {"store": place})
-        choice = choose_model(model, settings)
+        return cls.of(choose_model(model, settings), settings, agent=agent, **more)
+
+    @classmethod
+    def of(
+        cls, choice: ModelChoice, settings: Configuration, *, agent: str | None = None, **more: Any
+    ) -> Self:
+        """The same for a model that was chosen."""
+        from holdfast.agent._local import CONTEXT_TOKENS
+
         window = settings.get("local.context_tokens", CONTEXT_TOKENS)
         return cls(
             make_model=choice.resolve,
@@ -95,19 +104,25 @@ class Kit:
         """An agent for one session. Raises UsageError if there is no such model."""
         from holdfast.agent import Agent
 
-        instructions = self.instructions
-        if instructions is None and not session.live_state.instructions:
-            instructions = self.WORDS
-        small = self.small_window
         return Agent(
             self.model(),
             agent_id=session.agent_id or self.agent_id,
-            agent_type=AGENT_TYPE,
             hf=hf,
-            instructions=instructions,
-            # The embedded model cannot call tools, and their description would fill its context.
-            tools=[] if self.is_small else tools(),
-            max_context_tokens=None if small is None else max(small - _REPLY_TOKENS, 1),
-            strategy="none" if small is None else "window",
             permission=permission,
+            **self.habits(tools, instructed=bool(session.live_state.instructions)),
         )
+
+    def habits(self, tools: Callable[[], Iterable[Tool]], *, instructed: bool) -> dict[str, Any]:
+        """How an agent on this model works, as ``Agent`` takes it.
+
+        ``instructed``: the session has instructions, and keeps them unless others are configured.
+        """
+        small = self.small_window
+        return {
+            "agent_type": AGENT_TYPE,
+            "instructions": self.instructions or (None if instructed else self.WORDS),
+            # The embedded model cannot call tools, and their description would fill its context.
+            "tools": tools() if small is None else [],
+            "max_context_tokens": None if small is None else max(small - _REPLY_TOKENS, 1),
+            "strategy": "none" if small is None else "window",
+        }

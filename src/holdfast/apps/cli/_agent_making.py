@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast._config import configuration
 from holdfast.agent import Agent, PersistentSession, RepairedWarning
 from holdfast.agent._builtin import builtin_tools
 from holdfast.agent._home import AgentHome
-from holdfast.agent._local import CONTEXT_TOKENS
+from holdfast.agent._kit import AGENT_TYPE, Kit
 from holdfast.agent._models import ModelChoice, choose_model
 from holdfast.model import fit_id
 
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
 __all__ = ["AgentMaker"]
-
-DEFAULT_AGENT = "assistant"
-_TYPE = "agent"
-_INSTRUCTIONS = "You are a helpful assistant. Answer briefly and plainly."
-_REPLY_TOKENS = 600  # what is kept free of a small context for the answer
 
 
 class AgentMaker:
@@ -47,14 +41,15 @@ class AgentMaker:
         self._library = library
         self.settings = configuration({} if place is None else {"store": place})
         self.choice: ModelChoice = choose_model(model, self.settings).named()
+        self._kit = Kit.of(self.choice, self.settings)
         self._asked_agent = agent
         self._permission = permission
         self._warn = warn
 
-    @cached_property
+    @property
     def model(self) -> Any:
         """The model itself. Raises UsageError for an unknown one or a missing key."""
-        return self.choice.resolve()
+        return self._kit.model()
 
     def agent_for(self, session_id: str | None) -> str:
         """The agent that was asked for, else the session's; any name becomes an id that fits."""
@@ -65,7 +60,7 @@ class AgentMaker:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", RepairedWarning)
             if session_id is None and load:
-                session_id = AgentHome(self._library, agent_id, _TYPE).current()
+                session_id = AgentHome(self._library, agent_id, AGENT_TYPE).current()
             agent = self._agent_on(agent_id, session_id, load=load)
         for warning in told:
             if issubclass(warning.category, RepairedWarning):
@@ -78,29 +73,23 @@ class AgentMaker:
             owner = self._library.state(session_id).agent_id
             if owner:
                 return owner
-        name: str = self.settings.get("agent", DEFAULT_AGENT)
-        return name
+        return self._kit.agent_id
 
     def _agent_on(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
-        local = self.choice.is_local
-        context = self.settings.get("local.context_tokens", CONTEXT_TOKENS)
         return Agent(
             self.model,
             agent_id=agent_id,
-            agent_type=_TYPE,
             session_id=session_id,
             persistent_session=PersistentSession(storage=self._library, load_on_create=load),
-            instructions=self._instructions(session_id),
-            # The embedded model cannot call tools, and their description would fill its context.
-            tools=[] if local else builtin_tools(os.getcwd()),
-            max_context_tokens=context - _REPLY_TOKENS if local else None,
-            strategy="window" if local else "none",
             permission=self._permission,
+            **self._kit.habits(
+                lambda: builtin_tools(os.getcwd()), instructed=self._has_instructions(session_id)
+            ),
         )
 
-    def _instructions(self, session_id: str | None) -> str | None:
-        """What is configured; a session that has instructions of its own keeps them."""
-        configured: str | None = self.settings.get("instructions")
-        if configured is None and session_id is not None and self._library.exists(session_id):
-            return None if self._library.state(session_id).instructions else _INSTRUCTIONS
-        return configured or _INSTRUCTIONS
+    def _has_instructions(self, session_id: str | None) -> bool:
+        if self._kit.instructions is not None or session_id is None:
+            return False  # then it does not matter
+        if not self._library.exists(session_id):
+            return False
+        return bool(self._library.state(session_id).instructions)
