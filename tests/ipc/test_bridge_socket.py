@@ -294,3 +294,45 @@ def test_the_command_prints_the_schema_and_refuses_both_ways():
     both = CliRunner().invoke(cli, ["bridge", "--stdio", "--socket", "x"])
     assert both.exit_code == 2
     assert "either at a socket" in both.stderr
+
+
+def test_what_the_command_is_asked_for(monkeypatch, store_root, tmp_path):
+    """The place, the model, the agent and the store reach what serves."""
+    served = []
+
+    def socket_bridge(place, kit, address, *, ready):
+        served.append((place, kit.agent_id, "local" in kit.about, address))
+        ready(address)
+
+    monkeypatch.setattr(bridge_module, "serve_socket", socket_bridge)
+    monkeypatch.setattr(bridge_module, "serve_stdio", lambda place, kit: served.append("stdio"))
+    options = ["--store", str(store_root), "bridge", "--model", "local", "--agent", "guide"]
+    done = CliRunner().invoke(cli, [*options, "--socket", "/x/b.sock"])
+    assert (done.exit_code, done.stderr) == (0, "Listening at /x/b.sock\n")
+    assert CliRunner().invoke(cli, [*options, "--stdio"]).exit_code == 0
+    assert served == [(str(store_root), "guide", True, "/x/b.sock"), "stdio"]
+
+
+def test_serving_begins_and_ends_in_good_order(monkeypatch, store_root, kit_of, address, capsys):
+    """The address is told once it is there, and gone at the end; output is only for messages."""
+    told = []
+
+    async def nobody(self, place):
+        pass
+
+    async def noisy(self, pipe):
+        sys.stdout.write("a greeting\n")
+
+    monkeypatch.setattr(Bridge, "listen", nobody)
+    monkeypatch.setattr(Bridge, "serve", noisy)
+
+    def ready(where):
+        told.append((where, os.path.exists(where)))
+
+    bridge_module.serve_socket(str(store_root), kit_of(), address, ready=ready)
+    assert told == [(os.path.realpath(address), True)]
+    assert not os.path.exists(address)
+    monkeypatch.setattr(bridge_module, "serve", lambda work, **_: asyncio.run(work(None)))
+    bridge_module.serve_stdio(str(store_root), kit_of())
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "a greeting\n")

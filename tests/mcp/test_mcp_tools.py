@@ -120,6 +120,18 @@ async def test_messages_are_recalled_as_of_any_event(caller, past):
     assert "lighthouse" in json.dumps(then["messages"])
 
 
+async def test_what_has_no_room_is_counted(past, caller):
+    """The end of a long conversation is recalled, with how much came before it."""
+    with past.session("long") as session:
+        for number in range(60):
+            session.user(f"question {number} " + "word " * 40)
+            session.assistant(f"answer {number}")
+    told = await caller.call("recall_session", session_id="long", max_tokens=500)
+    assert "answer 59" in json.dumps(told["messages"])
+    assert told["left_out"]["messages"] > 60
+    assert told["left_out"]["from"] < told["left_out"]["to"]
+
+
 async def test_the_state_is_recalled(caller, past):
     """Variables and todos, now and before they were there."""
     now = await caller.call("recall_session", session_id="trip", what="state")
