@@ -26,6 +26,7 @@ from holdfast.apps.acp._recording_values import (
     todo,
     tool_name,
     tool_output,
+    without_secrets,
 )
 from holdfast.model import Limits
 
@@ -343,9 +344,7 @@ def _as_frame(frame: Any) -> Taken:
 
 
 def _without_secrets(frame: Any, params: Any) -> Any:
-    if not isinstance(params, dict) or "mcpServers" not in params:
-        return frame
-    return frame | {"params": params | {"mcpServers": mask_servers(params["mcpServers"])}}
+    return frame | {"params": without_secrets(params)} if isinstance(params, dict) else frame
 
 
 def _text_bytes(content: Any) -> int:

@@ -26,12 +26,14 @@ __all__ = [
     "todo",
     "tool_name",
     "tool_output",
+    "without_secrets",
 ]
 
 _LIMITS = Limits()
 _UNFIT = re.compile("[\0\ud800-\udfff]")
 _WORDS = {math.inf: "Infinity", -math.inf: "-Infinity"}
 _HIDDEN = "***"
+_DEPTH_MAX = 64
 _ERROR_CHARS_MAX = 1000
 _FIGURES = {
     "inputTokens": "input_tokens",
@@ -126,6 +128,20 @@ def mask_servers(servers: Any) -> Any:
     if not isinstance(servers, list):
         return servers
     return [_mask_server(server) for server in servers]
+
+
+def without_secrets(value: Any, *, depth: int = _DEPTH_MAX) -> Any:
+    """The same with every list of MCP servers masked, wherever in it that is."""
+    if depth and isinstance(value, dict):
+        return {
+            key: mask_servers(each)
+            if key == "mcpServers"
+            else without_secrets(each, depth=depth - 1)
+            for key, each in value.items()
+        }
+    if depth and isinstance(value, list):
+        return [without_secrets(each, depth=depth - 1) for each in value]
+    return value
 
 
 def _mask_server(server: Any) -> Any:
