@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from holdfast.apps.acp._attaching import Waits
 from holdfast.session import Session
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 
 
 def frames(*given):
@@ -130,6 +135,26 @@ def test_a_conversation_without_turns_is_told_too(proxy, kept, tmp_path):
     start = len(editor.seen)
     editor.prompt(session.id, "which word?")
     assert "heron" in str(editor.updates(start))
+
+
+def test_an_editor_that_listens_no_more_is_gone(agent_command, store_place, tmp_path):
+    """The proxy ends when nobody reads it, though its input stays open, and says nothing of it."""
+    command = [HOLDFAST, "--store", str(store_place), "acp", "proxy", "--"]
+    command += agent_command("--flood", "5000", store=False)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+
+        def ask(method, **params):
+            process.stdin.write(frames({"id": 1, "method": method, "params": params}))
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        ask("initialize", protocolVersion=1)
+        made = ask("session/new", cwd=str(tmp_path), mcpServers=[])["result"]
+        ask("session/prompt", **made, prompt=[{"type": "text", "text": "hello"}])
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert process.stderr.read() == b""
 
 
 @pytest.mark.req("B-34")

@@ -71,7 +71,7 @@ class Proxy:
             launch,
             on_line=self._words_of_agent,
             on_frame=self._from_agent,
-            on_batch=self._outbox.settle,
+            on_batch=self._show,
             on_death=self._agent_died,
             on_noise=self._noise,
         )
@@ -91,20 +91,28 @@ class Proxy:
         # What the editor asked: the number under which the agent was asked, None for ourselves.
         self._serving: dict[Any, int | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._lost = asyncio.Event()
         self._methods = methods_of(hf, self._agent, self._sessions, self._stop)
 
     async def run(self) -> None:
         """Serve until the editor is gone; then sessions and agent are closed."""
+        reading = asyncio.ensure_future(self._read())
+        losing = asyncio.ensure_future(self._lost.wait())
         try:
-            while (lines := await self._editor.read()) is not None:
-                for line in lines:
-                    self._from_editor(line)
-                await self._agent.drain()
-                await self._editor.drain()
-        except ConnectionError:
-            pass
+            await asyncio.wait({reading, losing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            reading.cancel()
+            losing.cancel()
             await self._end()
+        with contextlib.suppress(asyncio.CancelledError, ConnectionError):
+            await reading
+
+    async def _read(self) -> None:
+        while (lines := await self._editor.read()) is not None:
+            for line in lines:
+                self._from_editor(line)
+            await self._agent.drain()
+            await self._editor.drain()
 
     # -- the editor's frames ---------------------------------------------------------------------
 
@@ -359,8 +367,10 @@ class Proxy:
         self._spawn(self._show())
 
     async def _show(self) -> None:
-        with contextlib.suppress(ConnectionError):  # then nobody is there to see it
+        try:
             await self._outbox.settle()
+        except ConnectionError:
+            self._lost.set()  # it may keep our input open all the same
 
     def _noise(self, line: bytes) -> None:
         self._say(f"the agent printed what is no frame: {line[:200].decode('utf-8', 'replace')}")
@@ -384,7 +394,7 @@ class Proxy:
         self._sessions.agent_is_gone()
         self._early.forget()
         self._asked.clear()
-        await self._outbox.settle()
+        await self._show()
         self._spawn(self._bring_back())
 
     async def _bring_back(self) -> None:
