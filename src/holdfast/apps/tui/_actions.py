@@ -10,7 +10,6 @@ from textual import work
 from textual.screen import Screen
 
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
-from holdfast.apps.tui._jumping import find_seq
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import SessionMetadata
 
@@ -304,6 +303,8 @@ class Actions(Screen[None]):
             return
 
         def jump(text: str) -> str:
+            from holdfast.apps.tui._jumping import find_seq
+
             seq = find_seq(self.app.library, id, text)
             self.app.call_from_thread(self.read, id, seq)
             return ""

@@ -30,9 +30,10 @@ class SayLine(Input):
         self._at = 0
         self._history: History | None = None
 
-    def on_mount(self) -> None:
-        """Fetch what was typed before."""
-        self._load()
+    def on_focus(self) -> None:
+        """Fetch what was typed before, when it may first be asked for."""
+        if self._history is None:
+            self._load()
 
     @work(thread=True)
     def _load(self) -> None:
