@@ -138,6 +138,21 @@ def test_since_and_until(hf):
         ]
 
 
+def test_a_row_that_is_brought_up_to_date_says_the_same_as_a_new_one(hf):
+    """Every member, whether the index looked at the session once or after each event."""
+    with hf.session("a", agent_id="x", title="A title") as session:
+        session.append("metadata", {"cwd": "/there", "pinned": True, "legal_hold": "a case"})
+        session.tag("one")
+        session.assistant("Yes.", model="m", usage={"input_tokens": 1, "output_tokens": 2})
+        for number in range(3):
+            session.user(f"question {number}")
+            hf.list()
+    grown = hf.list()
+    hf.reindex()
+    assert grown == hf.list()
+    assert (grown[0].cwd, grown[0].pinned, grown[0].held) == ("/there", True, True)
+
+
 def test_filters_together(hf):
     """Agent, model, parent, folder and status narrow a list, with a limit and without."""
     make(hf, "a", at=1, agent_id="x")

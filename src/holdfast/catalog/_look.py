@@ -36,7 +36,7 @@ _STEP_BYTES = 8 << 20
 _LINE_END_BYTES = 11
 _DIGITS = 8
 _BLOB_MARK = b'"$blob":'
-_KEPT_METADATA = ("pinned", "legal_hold")
+_KEPT_METADATA = ("pinned", "legal_hold", "cwd")
 
 
 def look(
