@@ -7,11 +7,14 @@ import json
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from holdfast.apps.acp._attaching import Waits
+from holdfast.apps.acp._link import AgentLink
+from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.session import Session
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -187,3 +190,48 @@ def _answer(editor, number):
     """The answer to a request, whether it came already or not."""
     came = [f for f in editor.seen if f.get("id") == number and "method" not in f]
     return came[0] if came else editor.wait(number)
+
+
+def _link(command):
+    """An agent that nobody listens to."""
+
+    async def nothing(*_):
+        pass
+
+    return AgentLink(
+        partial(AgentProcess.start, command),
+        on_frame=lambda _: None,
+        on_batch=nothing,
+        on_death=nothing,
+        on_noise=lambda _: None,
+    )
+
+
+async def test_nobody_speaks_to_an_agent_before_it_was_greeted(agent_command):
+    """Who needs the agent while it is started waits until it has answered."""
+    link = _link(agent_command())
+    greeting = asyncio.ensure_future(link.greet({"protocolVersion": 1}))
+    try:
+        while link._process is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert not link.alive
+        await link.ready()
+        assert link.hello["agentInfo"]["name"] == "scripted"
+    finally:
+        await greeting
+        await link.end()
+
+
+async def test_an_agent_whose_start_was_given_up_does_not_stay(agent_command):
+    """Whoever starts an agent and is cancelled leaves none behind that was never greeted."""
+    link = _link(agent_command())
+    greeting = asyncio.ensure_future(link.greet({"protocolVersion": 1}))
+    while link._process is None:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    process = link._process
+    greeting.cancel()
+    await asyncio.gather(greeting, return_exceptions=True)
+    assert process.returncode is not None
+    await link.ready()
+    assert link.alive
+    await link.end()

@@ -65,6 +65,7 @@ class AgentLink:
         self._numbers = itertools.count(1)
         self._waiting: dict[Any, Answered] = {}
         self._process: AgentProcess | None = None
+        self._greeted: AgentProcess | None = None
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._ended = False
@@ -76,7 +77,7 @@ class AgentLink:
     @property
     def alive(self) -> bool:
         """Whether it runs and has been greeted."""
-        return self._process is not None
+        return self._process is not None and self._process is self._greeted
 
     @property
     def can(self) -> Frame:
@@ -110,10 +111,10 @@ class AgentLink:
 
     async def ready(self) -> None:
         """Return once it runs and has been greeted. Raises AgentGone if that cannot be."""
-        if self._process is not None:
+        if self.alive:
             return
         async with self._starting:
-            if self._process is None:
+            if not self.alive:
                 await self._start()
 
     async def _start(self) -> None:
@@ -137,12 +138,14 @@ class AgentLink:
             self.hello = await self.request("initialize", self._greeting, timeout_s=_START_S)
             if self._login is not None:
                 await self.request("authenticate", self._login, timeout_s=_START_S)
-        except (RpcError, TimeoutError) as error:
-            self._breaker.failed()
+        except BaseException as error:
+            if isinstance(error, (RpcError, TimeoutError)):  # else whoever waited gave up
+                self._breaker.failed()
             await self._let_go()
             if isinstance(error, TimeoutError):
                 raise AgentGone(f"the agent did not answer within {_START_S:.0f} s") from error
             raise
+        self._greeted = process
         if not isinstance(self.hello, dict):
             self.hello = {}
 
