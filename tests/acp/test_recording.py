@@ -592,13 +592,3 @@ def test_secrets_of_mcp_servers_are_not_recorded():
     assert masked[0] == servers[0] | {"env": [{"name": "KEY", "value": "***"}]}
     assert masked[1]["headers"] == {"Authorization": "***"}
     assert mask_servers(None) is None
-
-
-def test_secrets_of_mcp_servers_are_found_wherever_they_are():
-    """A method that nobody knows yet may carry servers in another place."""
-    server = {"name": "a", "env": [{"name": "KEY", "value": "s3cret"}]}
-    desk = Desk()
-    params = {"sessionId": "x", "steps": [{"config": {"mcpServers": [server]}}]}
-    desk.put(desk.notes.client({"method": "session/odd", "params": params}))
-    assert "s3cret" not in repr(desk.log)
-    assert desk.only("frame")["frame"]["params"]["sessionId"] == "x"

@@ -322,3 +322,13 @@ def test_a_huge_answer_to_a_question_is_kept_beside_the_decision():
         ("permission", {"tool": "tool", "decision": "allow", "scope": "once", "option": "allow"}),
         ("frame", {"direction": "client", "frame": answer}),
     ]
+
+
+def test_secrets_of_mcp_servers_are_found_wherever_they_are():
+    """A method that nobody knows yet may carry servers in another place."""
+    server = {"name": "a", "env": [{"name": "KEY", "value": "s3cret"}]}
+    params = {"sessionId": "x", "steps": [{"config": {"mcpServers": [server]}}]}
+    taken = Notes(next_seq=lambda: 0).client({"method": "session/odd", "params": params})
+    [(_, data)] = taken.events
+    assert "s3cret" not in repr(data)
+    assert data["frame"]["params"]["sessionId"] == "x"
