@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.figures import Line, line_of, median, micros, millis
 
@@ -105,33 +105,37 @@ class Loaded:
     MARK = 2.0
     COUNT = 10_000
 
+    KINDS: ClassVar = {"chunks": "of messages", "mixed": "of messages and, 4 in 10, of tool calls"}
+
     def __init__(self, *, quick: bool) -> None:
         self._loads = 2 if quick else 5
-        self._ours: list[float] = []
-        self._bare: list[float] = []
+        self._ours: dict[str, list[float]] = {kind: [] for kind in self.KINDS}
+        self._bare: dict[str, list[float]] = {kind: [] for kind in self.KINDS}
 
     def measure(self, folder: str) -> None:
         """One round: the session is made, then loaded, in turn with the bare writer."""
-        agent = _agent("mixed", self.COUNT)
-        proxy, bare = Connection(_proxy(folder, agent)), Connection(agent)
-        proxy.spend("session/prompt", **_TURN)
-        spent: tuple[list[int], list[int]] = ([], [])
-        for _ in range(self._loads):
-            spent[0].append(proxy.spend("session/load", cwd="/", mcpServers=[]))
-            spent[1].append(bare.spend("session/prompt", **_TURN))
-        proxy.end()
-        bare.end()
-        self._ours.append(median(spent[0]))
-        self._bare.append(median(spent[1]))
+        for kind in self.KINDS:
+            agent = _agent(kind, self.COUNT)
+            proxy, bare = Connection(_proxy(folder, agent)), Connection(agent)
+            proxy.spend("session/prompt", **_TURN)
+            spent: tuple[list[int], list[int]] = ([], [])
+            for _ in range(self._loads):
+                spent[0].append(proxy.spend("session/load", cwd="/", mcpServers=[]))
+                spent[1].append(bare.spend("session/prompt", **_TURN))
+            proxy.end()
+            bare.end()
+            self._ours[kind].append(median(spent[0]))
+            self._bare[kind].append(median(spent[1]))
 
     def lines(self) -> list[Line]:
         """The table's lines."""
         return [
             line_of(
-                f"ACP load of {self.COUNT:,} updates (writing those frames to a pipe)",
-                [one / least for one, least in zip(self._ours, self._bare, strict=True)],
+                f"ACP load of {self.COUNT:,} updates, {what} (writing those frames to a pipe)",
+                [a / b for a, b in zip(self._ours[kind], self._bare[kind], strict=True)],
                 self.MARK,
-                ours=millis(median(self._ours)),
-                floor=millis(median(self._bare)),
+                ours=millis(median(self._ours[kind])),
+                floor=millis(median(self._bare[kind])),
             )
+            for kind, what in self.KINDS.items()
         ]

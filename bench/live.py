@@ -126,6 +126,9 @@ class Growth:
             session.messages("anthropic")
             for size in self._sizes:
                 _grow(session, size)
+                hf.list(
+                    1
+                )  # so that the catalogue has caught up: what it costs has lines of its own
                 append[size], both[size] = self._window(session, size)
         self._append.append(append)
         self._both.append(both)

@@ -18,6 +18,7 @@ from bench import rivals, server
 from bench.child import ask
 from bench.figures import Line, alternated, exponent, line_of, median, micros
 from bench.workload import record, step
+from holdfast.library import Holdfast
 
 __all__ = ["Postgres", "SQLite"]
 
@@ -158,7 +159,8 @@ class Postgres:
         self._each = 20 if quick else 100
         self._server: server.Server | None = None
         self._number = 0
-        names = ("append", "flush", "bare", "many", "many_flushed", "bare_rate", "bare_many")
+        names = ("append", "flush", "bare", "many", "many_flushed", "many_indexed")
+        names += ("bare_rate", "bare_many")
         self._spent: dict[str, list[float]] = {name: [] for name in names}
         self._growth: list[dict[int, float]] = []
         self._rival: list[Any] = []
@@ -186,11 +188,14 @@ class Postgres:
         self._rival.append(rivals.ask("langgraph", folder, task))
         self._number += 1
         spent = self._spent
-        with holdfast.open(f"{self._server.url}?schema=round{self._number}") as hf:
+        url = f"{self._server.url}?schema=round{self._number}"
+        with Holdfast(url, timers=False) as hf:  # the store alone: nothing is indexed meanwhile
             found = _in_turn(hf, self._server.url, self._count)
             self._growth.append(_growth(hf, self._sizes, flush=True))
             spent["many"].append(_many(hf, self._each, flush=False))
             spent["many_flushed"].append(_many(hf, self._each, flush=True))
+        with holdfast.open(f"{url}indexed") as hf:
+            spent["many_indexed"].append(_many(hf, self._each, flush=False))
         for name, value in zip(("append", "flush", "bare"), found, strict=True):
             spent[name].append(value)
         spent["bare_rate"].append(asyncio.run(_bare_rate(self._server.url, self._count, 1)))
@@ -207,6 +212,11 @@ class Postgres:
             _ratio(f"postgres: append and flush p50 ({bare})", spent["flush"], spent["bare"]),
             _flat("postgres: exponent of one append and flush", self._growth),
             self._many("stored at the end", "many", "bare_rate", "a commit for each", 1),
+            self._many(
+                "stored at the end, the catalogue at work",
+                *("many_indexed", "bare_rate", "a commit for each"),
+                None,
+            ),
             self._many("each flushed", "many_flushed", "bare_rate", "a commit for each", None),
             self._many(
                 "stored at the end", "many", "bare_many", f"on {_SESSIONS} connections", None
