@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Event
-from holdfast.apps.cli._transcript import Entry, folded, readable, transcript
+from holdfast.apps.shown.transcript import Entry, folded, readable, transcript
 
 
 def log(*events, run=None):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.apps.cli._ink import Plain, fit
 from holdfast.apps.cli._screen import Column, Span
 from holdfast.apps.cli._when import When
-from holdfast.apps.cli._words import ago, clock, counted, day_time, short, size
+from holdfast.apps.shown.words import ago, clock, counted, day_time, short, size
 
 NOW = 1_800_000_000_000
 

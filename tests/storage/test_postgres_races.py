@@ -260,14 +260,8 @@ def test_a_server_without_tls_is_told_when_it_is_required(postgres_server):
     store.close()
 
 
-def test_a_long_log_of_large_pieces_is_read_a_few_at_a_time(store, monkeypatch):
-    """Large pieces are not fetched by the hundred."""
-    epoch = store.lease(KEY).acquire("me", 60_000)
-    log = store.log(KEY)
-    lines = [b"%d" % n + b"x" * (1 << 19) + b"\n" for n in range(12)]
-    for number, line in enumerate(lines):
-        log.append(line, number, 1, epoch)
-        log.sync()
+def _rows_asked_for(log, lines, monkeypatch):
+    """How many rows each question of a whole reading asked for; what was read is right."""
     counts = []
     real = type(log)._rows
     monkeypatch.setattr(
@@ -276,6 +270,18 @@ def test_a_long_log_of_large_pieces_is_read_a_few_at_a_time(store, monkeypatch):
         lambda self, head, start, n: counts.append(n) or real(self, head, start, n),
     )
     assert b"".join(log.read()) == b"".join(lines)
+    return counts
+
+
+def test_a_long_log_of_large_pieces_is_read_a_few_at_a_time(store, monkeypatch):
+    """Large pieces are not fetched by the hundred."""
+    epoch = store.lease(KEY).acquire("me", 60_000)
+    log = store.log(KEY)
+    lines = [b"%d" % n + b"x" * (1 << 19) + b"\n" for n in range(12)]
+    for number, line in enumerate(lines):
+        log.append(line, number, 1, epoch)
+        log.sync()
+    counts = _rows_asked_for(log, lines, monkeypatch)
     assert max(counts) <= 4
 
 
@@ -364,12 +370,5 @@ def test_a_short_log_of_many_pieces_is_read_with_one_question(store, monkeypatch
     for number, line in enumerate(lines):
         log.append(line, number, 1, epoch)
         log.sync()
-    counts = []
-    real = type(log)._rows
-    monkeypatch.setattr(
-        type(log),
-        "_rows",
-        lambda self, head, start, n: counts.append(n) or real(self, head, start, n),
-    )
-    assert b"".join(log.read()) == b"".join(lines)
+    counts = _rows_asked_for(log, lines, monkeypatch)
     assert len(counts) == 1

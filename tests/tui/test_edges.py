@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.apps.cli._transcript import Entry
+from holdfast.apps.shown.transcript import Entry
 from holdfast.apps.tui._entry_lines import Look, block_of
 from holdfast.apps.tui._session_list import state_of
 from holdfast.apps.tui._tree_screen import family

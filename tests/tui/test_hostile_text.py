@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 import holdfast
-from holdfast.apps.cli._transcript import Entry
+from holdfast.apps.shown.transcript import Entry
 from holdfast.apps.tui import SessionsApp
 from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._entry_lines import Look, block_of

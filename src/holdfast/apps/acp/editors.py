@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.apps.acp._settings_text import read_settings, with_member
-from holdfast.errors import InvalidData, Unavailable, UsageError
+from holdfast.errors import InvalidData, UsageError
 from holdfast.storage import place_file
+from holdfast.storage.loose import read_file
 from holdfast.storage.urls import is_path
 
 __all__ = ["EDITORS", "Plan", "command_line", "default_name", "plan", "write"]
@@ -101,14 +101,12 @@ def _env(settings: str, name: str) -> dict[str, Any]:
 
 
 def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return ""
+    try:
+        return b"".join(read_file(path)).decode()
     except UnicodeDecodeError as error:
-        raise InvalidData(f"{path} is not text in UTF-8") from error
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be read: {error.strerror}") from error
+        raise InvalidData(f"{path} is not text in UTF-8", remedy="Mend the file first.") from error
 
 
 def _own_command() -> str:

@@ -10,7 +10,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import complete_id
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._transcript import readable
+from holdfast.apps.shown.transcript import readable
 
 __all__ = ["at_option", "id_option", "kept_value", "new_options", "tell_made", "two_sessions"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast._config import configuration, strange_variables
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._words import counted, size
+from holdfast.apps.shown.words import counted, size
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata

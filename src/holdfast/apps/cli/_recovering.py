@@ -9,7 +9,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._words import counted
+from holdfast.apps.shown.words import counted
 
 if TYPE_CHECKING:
     from holdfast.replay import Recovery

@@ -10,8 +10,8 @@ from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._summary import print_conversation, print_header
-from holdfast.apps.cli._transcript import readable
-from holdfast.apps.cli._words import ago
+from holdfast.apps.shown.transcript import readable
+from holdfast.apps.shown.words import ago
 from holdfast.errors import UsageError
 from holdfast.session import Session, now_ms
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._drawing import bar, calendar, columns, sparkline
 from holdfast.apps.cli._screen import Column, Piece, Span
-from holdfast.apps.cli._words import counted, day_time, short
+from holdfast.apps.shown.words import counted, day_time, short
 from holdfast.catalog._stats_shapes import Period, SessionFigures, Share, Stats, ToolFigures
 from holdfast.catalog._timeline import Timeline, TurnFigures
 

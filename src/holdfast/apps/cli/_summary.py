@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._transcript import Entry, folded, transcript
-from holdfast.apps.cli._words import ago, clock, counted, day_time
+from holdfast.apps.shown.transcript import Entry, folded, transcript
+from holdfast.apps.shown.words import ago, clock, counted, day_time
 from holdfast.model import Event, SessionMetadata
 from holdfast.session import now_ms
 

@@ -12,8 +12,8 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._talk_options import Wishes
-from holdfast.apps.cli._transcript import readable
-from holdfast.apps.cli._words import ago, counted
+from holdfast.apps.shown.transcript import readable
+from holdfast.apps.shown.words import ago, counted
 from holdfast.errors import UsageError
 from holdfast.model import Event, Notice
 from holdfast.session import Session, now_ms

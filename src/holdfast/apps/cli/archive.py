@@ -9,7 +9,7 @@ from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import sessions_argument, store_option
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._words import size
+from holdfast.apps.shown.words import size
 
 __all__ = ["command"]
 

@@ -12,7 +12,7 @@ from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._side_by_side import Half, apart, print_halves
-from holdfast.apps.cli._words import counted
+from holdfast.apps.shown.words import counted
 
 if TYPE_CHECKING:
     from holdfast.replay import Change, Comparison, Side, ToolUse, TurnPair, TurnView

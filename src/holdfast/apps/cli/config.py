@@ -11,7 +11,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE, EXIT_USAGE
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Column, Span
-from holdfast.apps.cli._words import counted
+from holdfast.apps.shown.words import counted
 from holdfast.errors import HoldfastError
 
 __all__ = ["command"]

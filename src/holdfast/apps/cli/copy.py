@@ -9,7 +9,7 @@ from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, sessions_argument, store_option
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._words import counted, size
+from holdfast.apps.shown.words import counted, size
 
 __all__ = ["command"]
 

@@ -20,7 +20,7 @@ from holdfast.apps.cli._health import (
 )
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._words import counted
+from holdfast.apps.shown.words import counted
 from holdfast.model import FORMAT_VERSION, VERSION
 from holdfast.storage._sqlite import sqlite_version
 

@@ -14,7 +14,7 @@ from holdfast.apps.cli._failure import EXIT_DAMAGED
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._words import counted
+from holdfast.apps.shown.words import counted
 from holdfast.errors import HoldfastError, InvalidData, KeyMissing, TooLarge, UsageError
 from holdfast.library import ImportReport, Place
 

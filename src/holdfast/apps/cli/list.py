@@ -12,9 +12,9 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, limit_option, store_option
 from holdfast.apps.cli._screen import Column, Piece, Span
-from holdfast.apps.cli._tree import forest
 from holdfast.apps.cli._when import When
-from holdfast.apps.cli._words import ago, counted, short
+from holdfast.apps.shown.tree import forest
+from holdfast.apps.shown.words import ago, counted, short
 from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
 

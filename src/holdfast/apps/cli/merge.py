@@ -13,7 +13,7 @@ from holdfast.apps.cli._branching import kept_value, new_options, two_sessions
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._words import counted
+from holdfast.apps.shown.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

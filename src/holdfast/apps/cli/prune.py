@@ -11,7 +11,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Column, Piece, Span
-from holdfast.apps.cli._words import ago, counted, size
+from holdfast.apps.shown.words import ago, counted, size
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._recovering import print_recovery, provider_options
-from holdfast.apps.cli._words import counted
+from holdfast.apps.shown.words import counted
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Event, LineReader, is_id
 from holdfast.session import resolve_blobs

@@ -8,7 +8,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, session_argument, store_option
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._words import counted, size
+from holdfast.apps.shown.words import counted, size
 from holdfast.model import Gap
 
 __all__ = ["command"]

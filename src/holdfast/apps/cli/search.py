@@ -12,7 +12,7 @@ from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, limit_option, store_option
 from holdfast.apps.cli._screen import Piece, Span
 from holdfast.apps.cli._when import When
-from holdfast.apps.cli._words import ago
+from holdfast.apps.shown.words import ago
 from holdfast.catalog import ROLES, Hit
 from holdfast.session import now_ms
 

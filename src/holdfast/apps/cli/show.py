@@ -15,7 +15,7 @@ from holdfast.apps.cli._options import json_option, session_argument, store_opti
 from holdfast.apps.cli._recovering import print_recovery, provider_options
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._summary import last_of, print_around, print_conversation, print_header
-from holdfast.apps.cli._words import day_time
+from holdfast.apps.shown.words import day_time
 from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
 from holdfast.session import resolve_blobs

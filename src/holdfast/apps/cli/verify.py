@@ -10,7 +10,7 @@ from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE, explain
 from holdfast.apps.cli._options import json_option, sessions_argument, store_option
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._words import counted
+from holdfast.apps.shown.words import counted
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError, StoreError
 from holdfast.session import Report
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.cli._transcript import Entry, transcript
+from holdfast.apps.shown.transcript import Entry, transcript
 from holdfast.apps.wire.times import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast

@@ -178,7 +178,7 @@ class Conversation(LineView):
         return [self._block(entry, look) for entry in chunk.entries]
 
     def _block(self, entry: object, look: Look) -> Block:
-        from holdfast.apps.cli._transcript import Entry
+        from holdfast.apps.shown.transcript import Entry
 
         assert isinstance(entry, Entry)
         found = self._found is not None and entry.seq == self._found

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.text import Text
 from textual.strip import Strip
 
-from holdfast.apps.cli._transcript import Entry
-from holdfast.apps.cli._words import clock, counted
+from holdfast.apps.shown.transcript import Entry
+from holdfast.apps.shown.words import clock, counted
 from holdfast.apps.tui._safe import lay_out, one_line, paragraphs, styled
 
 __all__ = ["Block", "Look", "block_of", "is_foldable"]

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from holdfast.apps.cli._words import ago, counted
+from holdfast.apps.shown.words import ago, counted
 from holdfast.apps.tui._actions import Actions
 from holdfast.apps.tui._conversation import Conversation
 from holdfast.apps.tui._key_bar import KeyBar

@@ -9,7 +9,7 @@ from textual import on
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from holdfast.apps.cli._words import counted, short
+from holdfast.apps.shown.words import counted, short
 from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._say_line import SayLine

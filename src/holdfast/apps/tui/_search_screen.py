@@ -15,7 +15,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from holdfast.apps.cli._words import ago, counted
+from holdfast.apps.shown.words import ago, counted
 from holdfast.apps.tui._key_bar import KeyBar
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line, styled

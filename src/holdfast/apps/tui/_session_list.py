@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from holdfast.apps.cli._words import ago, short
+from holdfast.apps.shown.words import ago, short
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import cut
 from holdfast.model import SessionMetadata

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from holdfast.apps.cli._transcript import readable, transcript
-from holdfast.apps.cli._words import counted, day_time, short
+from holdfast.apps.shown.transcript import readable, transcript
+from holdfast.apps.shown.words import counted, day_time, short
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import cut, lay_out, one_line
 from holdfast.apps.tui._window import Reader

@@ -8,8 +8,8 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
-from holdfast.apps.cli._tree import forest
-from holdfast.apps.cli._words import ago, counted
+from holdfast.apps.shown.tree import forest
+from holdfast.apps.shown.words import ago, counted
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import lay_out, styled
 from holdfast.errors import HoldfastError

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.apps.cli._transcript import Entry, transcript
+from holdfast.apps.shown.transcript import Entry, transcript
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
 from holdfast.session import resolve_blobs

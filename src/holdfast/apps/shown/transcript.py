@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.apps.cli._words import size
+from holdfast.apps.shown.words import size
 from holdfast.errors import HoldfastError
 from holdfast.model import Event, is_reference
 

@@ -1,0 +1,1 @@
+"""Sessions as people read them, for every app: conversations, times and sizes in words, trees."""
