@@ -1,0 +1,108 @@
+"""Who may ask: names that this server has, and pages that it made itself.
+
+A page anywhere on the web can send requests to a server on this machine. ``HostCheck`` refuses
+those for which a foreign name was made to point here (DNS rebinding), ``OriginCheck`` those that
+another page sends in its visitor's name, also as a WebSocket, which no same-origin policy covers.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.apps.gate.refusing import header, refuse
+
+__all__ = ["LOOPBACK", "SAFE_METHODS", "HostCheck", "OriginCheck", "same_secret"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""The names of this machine for itself."""
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""The methods that change nothing."""
+_GUARDED = ("http", "websocket")
+
+
+def same_secret(given: str, known: str) -> bool:
+    """Whether two secrets are the same, in a time that tells nothing about where they differ."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode("utf-8", "replace"))
+
+
+class HostCheck:
+    """Passes on what was sent to one of ``hosts`` (names without a port); 421 for the rest.
+
+    ``"*"`` among them passes everything, for a server behind a proxy that checks.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = LOOPBACK) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request or connection, as ASGI has it."""
+        if scope["type"] in _GUARDED and "*" not in self._hosts:
+            name = _host_name(header(scope, b"host") or "")
+            if name not in self._hosts:
+                await refuse(
+                    scope, receive, send, 421, "host", "this server does not have that name",
+                    "Use the address that the server said when it started.",
+                )  # fmt: skip
+                return
+        await self._app(scope, receive, send)
+
+
+class OriginCheck:
+    """Passes on unsafe requests and WebSockets of this server's own pages and of no page at all.
+
+    ``origins`` are others that may come, such as ``https://app.example``. With ``need_origin`` an
+    unsafe request has to say where it comes from: for an app whose users are known by a cookie.
+    Browsers always say it; programs need not, and are known by a token.
+    """
+
+    def __init__(
+        self, app: ASGIApp, origins: Collection[str] = (), *, need_origin: bool = False
+    ) -> None:
+        self._app = app
+        self._origins = frozenset(origin.lower() for origin in origins)
+        self._need_origin = need_origin
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request or connection, as ASGI has it."""
+        is_upgrade = scope["type"] == "websocket"
+        if (is_upgrade or _is_unsafe(scope)) and not self._may_come(scope):
+            await refuse(
+                scope, receive, send, 403, "origin", "another page may not do this here",
+                "Open this server's own page, or use a program with a token.",
+            )  # fmt: skip
+            return
+        await self._app(scope, receive, send)
+
+    def _may_come(self, scope: Scope) -> bool:
+        origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")
+        if origin is not None:
+            return origin.lower() in self._origins or _is_own(origin, header(scope, b"host"))
+        if site is not None:
+            return site in {"same-origin", "none"}
+        return not self._need_origin
+
+
+def _is_unsafe(scope: Scope) -> bool:
+    return scope["type"] == "http" and scope["method"] not in SAFE_METHODS
+
+
+def _is_own(origin: str, host: str | None) -> bool:
+    """Whether an origin is the address that was asked; which of the two schemes a proxy knows."""
+    scheme, _, netloc = origin.partition("://")
+    return scheme in {"http", "https"} and bool(host) and netloc.lower() == (host or "").lower()
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header, without port and brackets; empty if it is no such thing."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises for what is no port
+    except ValueError:
+        return ""
+    is_bare = parts.netloc == host and "@" not in host and not parts.path
+    return (parts.hostname or "") if is_bare else ""

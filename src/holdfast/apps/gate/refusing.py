@@ -1,0 +1,59 @@
+"""Answers of the gate itself, the same for a request and for a WebSocket that wants to begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+__all__ = ["header", "problem_body", "refuse"]
+
+PROBLEM = "application/problem+json"
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """The one header of that name (in small letters); None for none. Twice counts as two lines."""
+    found = [value for key, value in scope["headers"] if key == name]
+    return b"\n".join(found).decode("latin-1") if found else None
+
+
+def problem_body(status: int, code: str, detail: str, remedy: str = "", **more: Any) -> bytes:
+    """A problem as RFC 9457 has it, with our code and what to do about it."""
+    from http import HTTPStatus
+
+    fields = {
+        "type": f"urn:holdfast:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        "remedy": remedy,
+        **more,
+    }
+    return msgspec.json.encode({name: value for name, value in fields.items() if value != ""})
+
+
+async def refuse(  # noqa: PLR0917 - an ASGI application's three, and what is to be said
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    status: int,
+    code: str,
+    detail: str,
+    remedy: str = "",
+    headers: dict[str, str] | None = None,
+) -> None:
+    """Answer a request, or the handshake of a WebSocket, with a problem."""
+    body = problem_body(status, code, detail, remedy)
+    given = {"content-type": PROBLEM, "content-length": str(len(body)), **(headers or {})}
+    lines = [(name.encode(), value.encode("latin-1")) for name, value in given.items()]
+    kind = "http"
+    if scope["type"] == "websocket":
+        await receive()  # websocket.connect
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": code})
+            return
+        kind = "websocket.http"
+    await send({"type": f"{kind}.response.start", "status": status, "headers": lines})
+    await send({"type": f"{kind}.response.body", "body": body})

@@ -1,0 +1,109 @@
+"""Running an ASGI application until the process is asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from holdfast.apps.wire.serving import ENDING
+from holdfast.errors import Unavailable
+
+__all__ = ["listen", "run"]
+
+_GRACE_SECONDS = 10
+_MESSAGE_BYTES_MAX = 1 << 20
+
+
+def run(
+    app: ASGIApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ready: Callable[[str], None] = lambda _: None,
+    stopping: Callable[[], None] = lambda: None,
+    grace_seconds: int = _GRACE_SECONDS,
+    message_bytes_max: int = _MESSAGE_BYTES_MAX,
+) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP; return when the last request was answered.
+
+    ``ready`` is told the address once clients can come; port 0 is any that is free. When the
+    process is asked to end nobody new is let in, and ``stopping`` is called on the event loop, to
+    end what would go on for long; what still runs after ``grace_seconds`` is cancelled. Then the
+    application's lifespan ends. A second signal does not wait. Raises Unavailable if the port is
+    taken.
+    """
+    with listen(host, port) as listening:
+        server = _Server(_config(app, grace_seconds, message_bytes_max))
+        server.told_ready = lambda: ready(_address(listening))
+        server.told_stopping = stopping
+        asyncio.run(server.serve([listening]))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises Unavailable."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(128)  # whoever is told the address may come at once
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise Unavailable(
+            f"port {port} of {host} cannot be used: {getattr(error, 'strerror', None) or error}",
+            remedy="Choose another port.",
+        ) from error
+    return listening
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _config(app: ASGIApp, grace_seconds: int, message_bytes_max: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        access_log=False,  # addresses may hold a one-time token
+        log_level="warning",
+        lifespan="on",
+        proxy_headers=False,  # anyone could say who they are
+        server_header=False,
+        timeout_graceful_shutdown=grace_seconds,
+        ws="websockets-sansio",
+        ws_max_size=message_bytes_max,
+    )
+
+
+class _Server(uvicorn.Server):
+    """One that leaves ``run`` in good order: uvicorn's own ends the process by the signal."""
+
+    told_ready: Callable[[], None]
+    told_stopping: Callable[[], None]
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            loop.add_signal_handler(number, self._end)
+        try:
+            yield
+        finally:
+            for number in ENDING:
+                loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.told_ready()
+
+    def _end(self) -> None:
+        if self.should_exit:
+            self.force_exit = True
+            return
+        self.should_exit = True
+        self.told_stopping()
