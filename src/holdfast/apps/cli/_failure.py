@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import errno
-import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import click
 
+from holdfast.apps.shown.failure import told
 from holdfast.errors import (
     Damaged,
     Fenced,
@@ -59,7 +59,7 @@ class Failure(NamedTuple):
 def explain(error: BaseException) -> Failure:
     """What to tell the user about an exception, whatever it is."""
     if isinstance(error, HoldfastError):
-        return Failure(error.message, _remedy(error), _code(error))
+        return Failure(*told(error), _code(error))
     if isinstance(error, click.exceptions.Exit):
         return Failure("", "", error.exit_code)
     if isinstance(error, click.ClickException):
@@ -68,22 +68,15 @@ def explain(error: BaseException) -> Failure:
         return Failure("stopped", "", EXIT_INTERRUPTED)
     if isinstance(error, SystemExit):
         return Failure("", "", error.code if isinstance(error.code, int) else EXIT_FAILED)
-    if isinstance(error, OSError):
-        return _explain_system(error)
-    return _explain_defect(error)
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        return Failure("", "", EXIT_FAILED)  # the reader has seen enough; it knows
+    return Failure(*told(error), EXIT_FAILED)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that is not known: what it may have meant."""
     close = difflib.get_close_matches(name[:128], list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-def _remedy(error: HoldfastError) -> str:
-    """The error's own remedy; one that is about Python calls is said for the shell."""
-    if isinstance(error, Locked) and error.remedy == Locked.remedy:
-        return "Close it there first. Reading it works all the time."
-    return error.remedy
 
 
 def _code(error: HoldfastError) -> int:
@@ -95,18 +88,3 @@ def _explain_click(error: click.ClickException) -> Failure:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "holdfast"
     return Failure(message[:1].lower() + message[1:], f"See `{path} --help`.", error.exit_code)
-
-
-def _explain_system(error: OSError) -> Failure:
-    if error.errno == errno.EPIPE:
-        return Failure("", "", EXIT_FAILED)  # the reader has seen enough; it knows
-    why = os.strerror(error.errno) if error.errno else str(error)
-    return Failure(f"the system refused: {why}", "Check the disk and your rights.", EXIT_FAILED)
-
-
-def _explain_defect(error: BaseException) -> Failure:
-    return Failure(
-        f"{type(error).__name__}: {error}",
-        "This is a defect of Holdfast. Please report it with what HOLDFAST_TRACEBACK=1 adds.",
-        EXIT_FAILED,
-    )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import click
 
-__all__ = ["When"]
+from holdfast.apps.shown.moments import moment_of
 
-_AGO = re.compile(r"(\d{1,6}) ?(min|m|h|d|w)\Z", re.ASCII)
-_DAY = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
-_SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+__all__ = ["When"]
 
 
 class When(click.ParamType[datetime]):
@@ -29,22 +26,8 @@ class When(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            return _moment(value.strip(), end=self._end)
+            return moment_of(value.strip(), end=self._end)
         except (ValueError, OverflowError, OSError):
             self.fail(
                 f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param
             )
-
-
-def _moment(text: str, *, end: bool) -> datetime:
-    found = _AGO.match(text)
-    now = datetime.now().astimezone()
-    if found:
-        return now - timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
-    if text in ("today", "yesterday"):
-        day = now - timedelta(days=1 if text == "yesterday" else 0)
-        text = day.strftime("%Y-%m-%d")
-    moment = datetime.fromisoformat(text)
-    if end and _DAY.match(text):
-        moment += timedelta(days=1, milliseconds=-1)
-    return moment if moment.tzinfo else moment.astimezone()

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.theme import Theme
 
-from holdfast.apps.cli._failure import explain
+from holdfast.apps.shown.failure import told
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._safe import paragraphs
 from holdfast.apps.tui._shelf import Shelf
@@ -150,8 +150,8 @@ class SessionsApp(App[None]):
         if main is not None and screen is main:
             for title, name in _ACTIONS.items():
                 action: Callable[[], None] = getattr(main, f"action_{name}")
-                told = (action.__doc__ or "").partition("\n")[0]
-                yield SystemCommand(title, told, action)
+                does = (action.__doc__ or "").partition("\n")[0]
+                yield SystemCommand(title, does, action)
         yield SystemCommand("Light or dark", "The other theme", self.action_theme)
         yield SystemCommand("Quit", "Leave the app", self.exit)
 
@@ -168,8 +168,7 @@ class SessionsApp(App[None]):
     def tell_failure(self, error: object) -> None:
         """Say what went wrong, and what to do about it."""
         if isinstance(error, BaseException):
-            failure = explain(error)
-            text = "\n".join(filter(None, (failure.message, failure.remedy)))
+            text = "\n".join(filter(None, told(error)))
         else:
             text = str(error)
         self.notify(paragraphs(text), severity="error", timeout=8, markup=False)

@@ -6,9 +6,7 @@ import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-import click
-
-from holdfast.apps.cli._when import When
+from holdfast.apps.shown.moments import moment_of
 from holdfast.apps.tui._window import Reader
 from holdfast.errors import NotFound, UsageError
 
@@ -51,8 +49,8 @@ def _moment(library: Holdfast, session_id: str, text: str) -> int:
         asked = start + timedelta(hours=hour, minutes=minute, seconds=second)
         return int(asked.timestamp() * 1000)
     try:
-        moment: datetime = When().convert(text, None, None)
-    except click.UsageError:
+        moment = moment_of(text)
+    except (ValueError, OverflowError, OSError):
         raise UsageError(
             f"{text[:40]!a} is no event, turn or time", remedy="Such as 120, t7, 14:30, 2026-05-01."
         ) from None
