@@ -11,7 +11,7 @@ import pytest
 HEAVY = {"pydantic_ai", "pydantic", "openai", "anthropic", "httpx", "xllamacpp", "asyncio"}
 LOOK = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
 ENGINE_USERS = tuple(
-    f"holdfast.apps.cli.{name}" for name in ("_chatting", "_talking", "_agent_making")
+    f"holdfast.apps.{name}" for name in ("cli._chatting", "cli._talking", "talk.making")
 )
 COMMAND = "from holdfast.apps.cli import cli; cli.main({0!r}, standalone_mode=False)"
 

@@ -9,7 +9,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._talk_options import needs_agent
+from holdfast.apps.talk.before import needs_agent
 
 __all__ = ["command"]
 

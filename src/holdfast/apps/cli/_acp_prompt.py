@@ -14,7 +14,8 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import complete_id, json_option, store_option
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._talk_options import recordable, standard_input
+from holdfast.apps.cli._talk_options import standard_input
+from holdfast.apps.talk.before import recordable
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.model import is_id
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from holdfast.agent._runtime import EXIT_WORDS
 from holdfast.apps.cli._app import App, tell
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain
-from holdfast.apps.cli._history import History, LineReader
+from holdfast.apps.cli._line_reader import LineReader
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._slash import COMMANDS, is_command, obey
 from holdfast.apps.cli._summary import print_conversation
-from holdfast.apps.cli._talk_options import Wishes, recordable, standard_input
+from holdfast.apps.cli._talk_options import Wishes, standard_input
 from holdfast.apps.cli._talking import Talker
+from holdfast.apps.talk.before import recordable
+from holdfast.apps.talk.history import History
 from holdfast.errors import HoldfastError
 from holdfast.replay import is_complete
 

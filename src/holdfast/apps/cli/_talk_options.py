@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple, TextIO, TypeVar
 
 import click
 
-from holdfast.errors import UsageError
-
-__all__ = ["Wishes", "needs_agent", "recordable", "standard_input", "talk_options"]
+__all__ = ["Wishes", "standard_input", "talk_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,26 +42,8 @@ def talk_options(function: F) -> F:
     return function
 
 
-@contextmanager
-def needs_agent() -> Iterator[None]:
-    """Around the import of what talks: a part that is not installed is told with its command."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"this needs the package {error.name}, which is not installed",
-            remedy="Install it with: pip install 'holdfast[agent,local]'",
-        ) from error
-
-
 def standard_input() -> TextIO:
     """Standard input; bytes that are no text become question marks instead of a failure."""
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="replace")
     return sys.stdin
-
-
-def recordable(text: str) -> str:
-    """What the user gave, without the few characters that no provider takes."""
-    clean = text.encode("utf-8", "replace").decode()
-    return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")

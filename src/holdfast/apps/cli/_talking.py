@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.agent._models import ModelChoice
-from holdfast.apps.cli._agent_making import AgentMaker
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._talk_options import Wishes
 from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import ago, counted
+from holdfast.apps.talk.making import AgentMaker
 from holdfast.errors import UsageError
 from holdfast.model import Event, Notice
 from holdfast.session import Session, now_ms

@@ -8,7 +8,8 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._talk_options import Wishes, needs_agent, talk_options
+from holdfast.apps.cli._talk_options import Wishes, talk_options
+from holdfast.apps.talk.before import needs_agent
 
 __all__ = ["command"]
 

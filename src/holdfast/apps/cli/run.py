@@ -12,11 +12,10 @@ from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._talk_options import (
     Wishes,
-    needs_agent,
-    recordable,
     standard_input,
     talk_options,
 )
+from holdfast.apps.talk.before import needs_agent, recordable
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:

@@ -100,7 +100,7 @@ def _explain(app: App, session_id: str, *, as_json: bool) -> None:
 
 
 def _suggest(app: App, session_id: str, model: str | None, *, apply: bool, as_json: bool) -> None:
-    from holdfast.apps.cli._talk_options import needs_agent
+    from holdfast.apps.talk.before import needs_agent
 
     with needs_agent():
         from holdfast.apps.cli._suggesting import suggest

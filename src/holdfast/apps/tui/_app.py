@@ -21,7 +21,7 @@ from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
-    from holdfast.apps.cli._agent_making import AgentMaker
+    from holdfast.apps.talk.making import AgentMaker
     from holdfast.library import Holdfast
 
 __all__ = ["SessionsApp"]
@@ -177,7 +177,7 @@ class SessionsApp(App[None]):
 
     def say(self, session_id: str, text: str) -> None:
         """Give a message to the agent of a session."""
-        from holdfast.apps.cli._talk_options import recordable
+        from holdfast.apps.talk.before import recordable
 
         self.talks.keep(session_id)
         self.tracking.increment_message_count()
@@ -187,8 +187,8 @@ class SessionsApp(App[None]):
         self, place: str | None, model: str | None, agent: str | None
     ) -> Callable[[Callable[[PermissionRequest], Any]], AgentMaker]:
         def make(permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
-            from holdfast.apps.cli._agent_making import AgentMaker
-            from holdfast.apps.cli._talk_options import needs_agent
+            from holdfast.apps.talk.before import needs_agent
+            from holdfast.apps.talk.making import AgentMaker
 
             with needs_agent():
                 return AgentMaker(

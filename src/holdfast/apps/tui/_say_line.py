@@ -11,7 +11,7 @@ from textual.widgets import Input
 from holdfast.apps.tui._safe import one_line
 
 if TYPE_CHECKING:
-    from holdfast.apps.cli._history import History
+    from holdfast.apps.talk.history import History
 
 __all__ = ["SayLine"]
 
@@ -37,7 +37,7 @@ class SayLine(Input):
 
     @work(thread=True)
     def _load(self) -> None:
-        from holdfast.apps.cli._history import History
+        from holdfast.apps.talk.history import History
 
         self._history = History()
         self._lines = self._history.lines()

@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, PermissionRequest
-    from holdfast.apps.cli._agent_making import AgentMaker
+    from holdfast.apps.talk.making import AgentMaker
 
 __all__ = ["Talks"]
 

@@ -1,4 +1,4 @@
-"""Which agent talks on a session, and how it is made. Shared by the chat and the terminal app."""
+"""Which agent talks on a session, and how it is made."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""What every app needs that lets people talk: agents on sessions, and what was typed."""
