@@ -36,12 +36,19 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def settle(
-    where: str | os.PathLike[str] | Store | None, config: Given, limits: Limits | None
+    where: str | os.PathLike[str] | Store | None,
+    config: Given,
+    limits: Limits | None,
+    space: str | None = None,
 ) -> Settings:
     """Settings from what the caller gave. Raises UsageError for a misspelt or wrong one."""
     found = configuration(config)
     place = found.get("store") if where is None else where
     store = place if isinstance(place, Store) else open_store(place)
+    if space is not None:
+        from holdfast.storage import SpaceStore
+
+        store = SpaceStore(store, space)
     defaults = {name: found.get(name) for name in _OF_SESSIONS if found.origin(name)}
     return Settings(store, limits or Limits(**found.below("limits")), defaults, found)
 

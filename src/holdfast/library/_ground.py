@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from holdfast._config import Given, Settings, settle
@@ -27,8 +28,9 @@ class Ground:
         config: Given = None,
         limits: Limits | None = None,
         timers: bool = True,
+        space: str | None = None,
     ) -> None:
-        self._settings: Settings = settle(where, config, limits)
+        self._settings: Settings = settle(where, config, limits, space)
         self._store = self._settings.store
         self._hub = Hub()
         self._timers = Timers() if timers else None
@@ -46,17 +48,25 @@ class Ground:
         return self._store.url
 
     @property
+    def closed(self) -> bool:
+        """Whether it was closed; then it opens and reads nothing any more."""
+        return self._closed
+
+    @property
     def limits(self) -> Limits:
         """The limits in force."""
         return self._settings.limits
 
     def __repr__(self) -> str:
-        return f"<Holdfast {shown_url(self.url)}>"
+        inside = "" if self._store.space is None else f" space {self._store.space}"
+        return f"<Holdfast {shown_url(self.url)}{inside}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._store.capabilities.shared:
             raise UsageError(f"{self.url} lives in this process and cannot be pickled")
-        return type(self), (self.url,)
+        space = self._store.space
+        make = type(self) if space is None else partial(type(self), space=space)
+        return make, (self.url,)
 
     def _check_open(self) -> None:
         if self._closed:

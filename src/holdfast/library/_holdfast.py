@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from holdfast._config import Given
 from holdfast.errors import UsageError
 from holdfast.library._branching import Branching
@@ -45,13 +47,15 @@ def open(
     *,
     config: Given = None,
     limits: Limits | None = None,
+    space: str | None = None,
 ) -> Holdfast:
     """The sessions at a place: a path, a URL, a store object, or the default place.
 
     The default is ``HOLDFAST_STORE``, else ``.holdfast/`` in the project if there is one, else the
-    user's data directory. Nothing is created before the first event.
+    user's data directory. Nothing is created before the first event. With ``space`` only what is
+    in that space is there, and nothing else can be named; InvalidId if it can be no name of one.
     """
-    return Holdfast(where, config=config, limits=limits)
+    return Holdfast(where, config=config, limits=limits, space=space)
 
 
 class Holdfast(
@@ -92,6 +96,21 @@ class Holdfast(
         if read_only:
             return Session(self._store, Opening(self._store, self._known(id), chosen))
         return self._live_session(new_session_id(chosen.clock) if id is None else id, chosen)
+
+    def space(self, name: str) -> Holdfast:
+        """The sessions of one space of this store, such as those of one user among many.
+
+        It shares the connection to the store, and is to be closed before it. Raises InvalidId for
+        what can be no name of a space: an id in small letters.
+        """
+        from holdfast.storage import SpaceStore
+
+        self._check_open()
+        inside = SpaceStore(self._store, name, owns=False)
+        timers = self._timers is not None
+        made = type(self)(inside, limits=self.limits, timers=timers)
+        made._settings = msgspec.structs.replace(self._settings, store=inside)  # noqa: SLF001
+        return made
 
     def subscribe(self, listener: Subscriber) -> Callable[[], None]:
         """Call ``listener(session_id, event_or_notice)`` for sessions opened through this object.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.storage.none import NoStore
     from holdfast.storage.outside import Outside, look_outside
     from holdfast.storage.placing import place_file
+    from holdfast.storage.space import SpaceStore, check_space
 
 # Loaded when first asked for: most programs keep their sessions in files.
 _LAZY = {
@@ -37,6 +38,8 @@ _LAZY = {
     "NoStore": "none",
     "Outside": "outside",
     "PrivateSocket": "listening",
+    "SpaceStore": "space",
+    "check_space": "space",
     "copy_database": "_sqlite_foreign",
     "documents_beside": "loose",
     "find_log": "loose",
@@ -61,8 +64,10 @@ __all__ = [
     "Outside",
     "Pieces",
     "PrivateSocket",
+    "SpaceStore",
     "Stamp",
     "Store",
+    "check_space",
     "copy_database",
     "documents_beside",
     "find_log",

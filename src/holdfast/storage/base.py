@@ -238,6 +238,8 @@ class Store(ABC):
 
     url: str
     capabilities: Capabilities
+    space: str | None = None
+    """The name of the space that this store is; None if it is no space."""
 
     @property
     def identity(self) -> str:
@@ -319,6 +321,10 @@ class Store(ABC):
 
     def catalog_place(self) -> str | None:
         """The path of a file in which a catalogue of this store may be kept; None for in memory."""
+        return None
+
+    def space_catalog_place(self, space: str) -> str | None:
+        """The same for the catalogue of one space, a file for each; None for in memory."""
         return None
 
     def lend_catalog(self) -> Link | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from holdfast.errors import Conflict, Forbidden, NotFound, Unavailable, UsageError
-from holdfast.model import fold_id, is_id
+from holdfast.model import check_id, fold_id, is_id
 from holdfast.storage._file_branch import inherit, making
 from holdfast.storage._file_documents import FileDocuments
 from holdfast.storage._file_forms import FileForms
@@ -170,6 +170,11 @@ class FileStore(Store):
     def catalog_place(self) -> str | None:
         """``<root>/catalog.db``; in memory on a disk that is not the real one."""
         return os.path.join(self.path, "catalog.db") if type(self._disk) is Disk else None
+
+    def space_catalog_place(self, space: str) -> str | None:
+        """``<root>/spaces/<space>/catalog.db``, in the same way."""
+        place = os.path.join(self.path, "spaces", check_id(space, what="space"), "catalog.db")
+        return place if type(self._disk) is Disk else None
 
     def move(self, key: str, to: str) -> None:
         """Rename the directory under its lock, then sync both parents."""

@@ -175,6 +175,10 @@ class PostgresStore(Store):
         """In the user's cache directory, for a role that may not keep it in the database."""
         return cache_place(self.url)
 
+    def space_catalog_place(self, space: str) -> str | None:
+        """In the user's cache directory: what is in the database is of all, and not of a space."""
+        return cache_place(f"{self.url}#spaces/{space}")
+
     def lend_catalog(self) -> Link:
         """The database itself, for one catalogue of all machines."""
         return self.link

@@ -126,6 +126,11 @@ class ObjectStore(Store):
         # Without the keys, which change; with the server, which may be one of several.
         return cache_place(f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}")
 
+    def space_catalog_place(self, space: str) -> str | None:
+        """In the user's cache directory, as the other."""
+        base, _, query = self.url.partition("?")
+        return cache_place(f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}#spaces/{space}")
+
     def move(self, key: str, to: str) -> None:
         """Under another name: two small objects are written, whatever the key has."""
         check_key(to)

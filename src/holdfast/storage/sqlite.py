@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict, NotFound, UsageError
-from holdfast.model import fold_id
+from holdfast.model import check_id, fold_id
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
 from holdfast.storage._names import folder_of
@@ -143,6 +143,10 @@ class SQLiteStore(Store):
     def catalog_place(self) -> str | None:
         """Beside the file: the index must not make writers of sessions wait."""
         return f"{self.path}-catalog"
+
+    def space_catalog_place(self, space: str) -> str | None:
+        """Beside the file, by name."""
+        return f"{self.path}-catalog-of-{check_id(space, what='space')}"
 
     def move(self, key: str, to: str) -> None:
         """Under another name, in one transaction."""

@@ -1,0 +1,177 @@
+"""A space: a store inside a store, that of one user among many.
+
+Everything that a space has lies below ``spaces/<name>/``. Whoever holds the space can name nothing
+else: a key is checked before the prefix is put before it, and a key that is checked has no dots,
+no slashes and no space in its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+
+from holdfast.errors import InvalidId
+from holdfast.model import check_id, fold_id
+from holdfast.storage._names import check_key, check_prefix
+from holdfast.storage.base import Changes, Documents, Entry, Lease, Log, Pieces, Stamp, Store
+
+__all__ = ["SpaceStore", "check_space"]
+
+
+def check_space(name: object) -> str:
+    """``name`` itself if a space can have it: an id in small letters. Raises InvalidId."""
+    checked = check_id(name, what="space")
+    if checked != fold_id(checked):
+        # On some systems two names that differ by case only would be the same folder.
+        raise InvalidId(f"{checked!a} is not a space: only small letters", id=checked)
+    return checked
+
+
+class SpaceStore(Store):
+    """The keys below ``spaces/<name>/`` of another store, as a store of their own.
+
+    It is closed with ``store`` if it owns it; otherwise closing it does nothing.
+    """
+
+    def __init__(self, store: Store, name: str, *, owns: bool = True) -> None:
+        if isinstance(store, SpaceStore):
+            raise InvalidId("there are no spaces in a space", id=name)
+        self.space = self._name = check_space(name)
+        self._store = store
+        self._owns = owns
+        self._prefix = f"spaces/{self._name}/"
+        self.url = store.url
+        self.capabilities = store.capabilities
+
+    @property
+    def identity(self) -> str:
+        """That of the store, and the name, which no other store can have."""
+        return f"{self._store.identity}#{self._prefix}"
+
+    def log(self, key: str) -> Log:
+        """The log of a key of this space."""
+        return self._store.log(self._key(key))
+
+    def documents(self, key: str) -> Documents:
+        """The documents of a key of this space."""
+        return self._store.documents(self._key(key))
+
+    def lease(self, key: str) -> Lease:
+        """The lease of a key of this space."""
+        return self._store.lease(self._key(key))
+
+    def exists(self, key: str) -> bool:
+        """Whether the key has a log here."""
+        return self._store.exists(self._key(key))
+
+    def clash(self, key: str) -> str | None:
+        """A key of this space that differs by case only."""
+        found = self._store.clash(self._key(key))
+        return None if found is None else self._own(found)
+
+    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
+        """On the thread of the store, together with those of other spaces."""
+        return self._store.sync({self._key(key): log for key, log in logs.items()})
+
+    def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
+        """Every key with a log in a folder of this space."""
+        for entry in self._store.entries(self._folder(prefix)):
+            yield entry._replace(key=self._own(entry.key))
+
+    def entry(self, key: str) -> Entry | None:
+        """The entry of one key of this space."""
+        found = self._store.entry(self._key(key))
+        return None if found is None else found._replace(key=key)
+
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """Every key in a folder of this space."""
+        found = self._store.folders(self._folder(prefix))
+        return {self._own(key): mark for key, mark in found.items()}
+
+    def stamp(self, key: str) -> Stamp | None:
+        """As the store tells it."""
+        return self._store.stamp(self._key(key))
+
+    def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
+        """As the store reads them."""
+        asked = {self._key(key): places for key, places in starts.items()}
+        found = self._store.read_pieces(asked, size)
+        return {self._own(key): pieces for key, pieces in found.items()}
+
+    def may_hold(self, key: str, folder: str) -> bool:
+        """As the store tells it."""
+        return self._store.may_hold(self._key(key), folder)
+
+    def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
+        """What may have changed in a folder of this space."""
+        found = self._store.changes(mark, self._folder(prefix))
+        if found.keys is None:
+            return found
+        return found._replace(keys=frozenset(map(self._own, found.keys)))
+
+    def catalog_place(self) -> str | None:
+        """A file for this space alone: no question to it can find what is in another."""
+        return self._store.space_catalog_place(self._name)
+
+    def move(self, key: str, to: str) -> None:
+        """Within this space."""
+        self._store.move(self._key(key), self._key(to))
+
+    def drop(self, key: str) -> None:
+        """A key of this space."""
+        self._store.drop(self._key(key))
+
+    def branch(self, key: str, to: str, size: int) -> None:
+        """Within this space."""
+        self._store.branch(self._key(key), self._key(to), size)
+
+    def base_size(self, key: str) -> int:
+        """As the store tells it."""
+        return self._store.base_size(self._key(key))
+
+    def detach(self, key: str) -> None:
+        """A key of this space."""
+        self._store.detach(self._key(key))
+
+    def archive(self, key: str) -> None:
+        """A key of this space."""
+        self._store.archive(self._key(key))
+
+    def unarchive(self, key: str) -> None:
+        """A key of this space."""
+        self._store.unarchive(self._key(key))
+
+    def is_archived(self, key: str) -> bool:
+        """As the store tells it."""
+        return self._store.is_archived(self._key(key))
+
+    def wait(self, key: str, seconds: float) -> None:
+        """As the store hears of it."""
+        self._store.wait(self._key(key), seconds)
+
+    def location(self, key: str) -> str:
+        """Where the store keeps it."""
+        return self._store.location(self._key(key))
+
+    def check(self) -> None:
+        """Whether the store can be used."""
+        self._store.check()
+
+    def close(self) -> None:
+        """Close the store, if it is this space's own."""
+        if self._owns:
+            self._store.close()
+
+    def _key(self, key: str) -> str:
+        if check_key(key).startswith("spaces/"):
+            raise InvalidId(f"{key[:80]!a} is not a key of a space", id=key)
+        return self._prefix + key
+
+    def _folder(self, prefix: str) -> str:
+        if check_prefix(prefix)[0] == "spaces":
+            raise InvalidId(f"{prefix[:80]!a} is not a folder of a space", id=prefix)
+        return self._prefix + prefix
+
+    def _own(self, key: str) -> str:
+        assert key.startswith(self._prefix), "a store gave a key that was not asked for"
+        return key[len(self._prefix) :]
