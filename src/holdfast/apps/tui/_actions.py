@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import work
-from textual.screen import Screen
 
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
+from holdfast.apps.tui._main_parts import MainParts
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.model import SessionMetadata
-
-if TYPE_CHECKING:
-    from holdfast.apps.tui._app import SessionsApp
-    from holdfast.apps.tui._conversation import Conversation
-    from holdfast.apps.tui._session_list import SessionList
 
 __all__ = ["Actions"]
 
@@ -34,32 +28,8 @@ _POLICIES = (
 )
 
 
-class Actions(Screen[None]):
+class Actions(MainParts):
     """The part of the main screen that acts."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def app(self) -> SessionsApp:  # type: ignore[override]
-            """The app that this screen is made for."""
-
-        @property
-        def sessions(self) -> SessionList:
-            """The list."""
-
-        @property
-        def conversation(self) -> Conversation:
-            """What is read."""
-
-        @property
-        def chosen(self) -> SessionMetadata | None:
-            """The session that actions are about."""
-
-        def read(self, session_id: str, at: int | None = None) -> None:
-            """Show a session."""
-
-        def refresh_list(self) -> None:
-            """Look again."""
 
     # -- labels ------------------------------------------------------------------------------
 

@@ -6,21 +6,18 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from textual import on
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from holdfast.apps.shown.words import counted, short
 from holdfast.apps.tui._dialogs import Buttons
+from holdfast.apps.tui._main_parts import MainParts
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._say_line import SayLine
-from holdfast.model import SessionMetadata
 from holdfast.session import new_session_id
 
 if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
     from holdfast.apps.tui._app import SessionsApp
-    from holdfast.apps.tui._conversation import Conversation
-    from holdfast.apps.tui._session_list import SessionList
 
 __all__ = ["Saying"]
 
@@ -33,36 +30,8 @@ _ANSWERS = (
 _ARGUMENT_CHARS = 2_000
 
 
-class Saying(Screen[None]):
+class Saying(MainParts):
     """The part of the main screen that talks."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def app(self) -> SessionsApp:  # type: ignore[override]
-            """The app that this screen is made for."""
-
-        @property
-        def sessions(self) -> SessionList:
-            """The list."""
-
-        @property
-        def conversation(self) -> Conversation:
-            """What is read."""
-
-        @property
-        def chosen(self) -> SessionMetadata | None:
-            """The session that actions are about."""
-
-        @property
-        def is_reading(self) -> bool:
-            """Whether the conversation is what the user looks at."""
-
-        def read(self, session_id: str, at: int | None = None) -> None:
-            """Show a session."""
-
-        def refresh_list(self) -> None:
-            """Look again."""
 
     def action_talk(self) -> None:
         """Talk on the chosen session."""
@@ -89,7 +58,7 @@ class Saying(Screen[None]):
         line = self.query_one("#say", Input)
         line.add_class("-shown")
         line.focus()
-        self._tell_status()
+        self.tell_status()
 
     @on(Input.Submitted, "#say")
     def _said(self, event: Input.Submitted) -> None:
@@ -136,7 +105,7 @@ class Saying(Screen[None]):
                 title = self._called(session_id)
                 self.app.notify(detail or "answered", title=title, markup=False)
         self.sessions.refresh()
-        self._tell_status()
+        self.tell_status()
 
     def _await_first(self, session_id: str) -> None:
         """A new session can be read as soon as something is in it."""
@@ -173,7 +142,8 @@ class Saying(Screen[None]):
 
     # -- status ------------------------------------------------------------------------------
 
-    def _tell_status(self) -> None:
+    def tell_status(self) -> None:
+        """Say on the bottom line how things are."""
         self.query_one("#status", Static).update(content(self._status()))
         self.refresh_bindings()
 

@@ -1,0 +1,213 @@
+"""The list of the main screen: its pages, its filter and its order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import on, work
+from textual.timer import Timer
+from textual.widgets import Input, Static
+from textual.worker import get_current_worker
+
+from holdfast.apps.shown.words import counted
+from holdfast.apps.tui._main_parts import MainParts
+from holdfast.apps.tui._safe import content
+from holdfast.apps.tui._session_list import SessionList
+from holdfast.apps.tui._shelf import FIRST_PAGE, ORDERS, Asked, Batch, Shelf, parse, renewed
+from holdfast.errors import HoldfastError
+from holdfast.model import SessionMetadata
+
+__all__ = ["Listing"]
+
+_TYPING_S = 0.12
+
+
+class Listing(MainParts):
+    """The part of the main screen that lists."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        super().__init__()
+        self._shelf = shelf
+        self._asked = Asked()
+        self._next: Any = None
+        self._is_whole = False
+        self._fetching = False
+        self._wants_all = False
+        self._total = 0
+        self._progress = ""
+        self._delay: Timer | None = None
+
+    # -- the list ----------------------------------------------------------------------------
+
+    def begin(self, *, keep: bool = False) -> None:
+        """Ask for the first page, and for more as it is needed."""
+        self._next, self._is_whole, self._wants_all = None, False, False
+        self._load(self._asked, keep=keep)
+
+    @work(thread=True, exclusive=True, group="list")
+    def _load(self, asked: Asked, *, keep: bool) -> None:
+        worker = get_current_worker()
+        try:
+            if not asked.needs_all:
+                rows, after = self._shelf.first(asked)
+                self.app.call_from_thread(self._put, asked, rows, after, keep)
+                total = self._shelf.total()
+                self.app.call_from_thread(self._tell_total, total)
+                return
+            first = True
+            for batch in self._shelf.everything(asked):
+                if worker.is_cancelled:
+                    return
+                self.app.call_from_thread(self._put_batch, asked, batch, first)
+                first = first and not batch.rows
+        except HoldfastError as error:
+            self.app.call_from_thread(self.app.tell_failure, error)
+
+    def _put(
+        self,
+        asked: Asked,
+        rows: list[SessionMetadata],
+        after: Any,
+        keep: bool,  # noqa: FBT001 - a callback
+    ) -> None:
+        if asked != self._asked:
+            return
+        self._next, self._is_whole, self._fetching = after, after is None, False
+        self.sessions.put(rows, keep=keep)
+        self._know(rows)
+        self._tell_top()
+
+    def _put_batch(self, asked: Asked, batch: Batch, first: bool) -> None:  # noqa: FBT001
+        if asked != self._asked:
+            return
+        if first and (batch.rows or batch.is_last):
+            self.sessions.put(batch.rows, keep=False)
+        elif batch.rows:
+            self.sessions.add(batch.rows)
+        self._is_whole = batch.is_last
+        self._progress = "" if batch.is_last else f"looked through {batch.seen:,}"
+        self._know(batch.rows[:FIRST_PAGE])
+        self._tell_top()
+
+    @on(SessionList.NearEnd)
+    def _near_end(self, event: SessionList.NearEnd) -> None:
+        self._wants_all = self._wants_all or event.whole
+        self._fetch_more()
+
+    def _fetch_more(self) -> None:
+        if self._next is not None and not self._fetching and not self._asked.needs_all:
+            self._fetching = True
+            self._fetch(self._asked, self._next)
+
+    @work(thread=True, group="more")
+    def _fetch(self, asked: Asked, after: Any) -> None:
+        try:
+            rows, after = self._shelf.following(asked, after)
+        except HoldfastError as error:
+            self._fetching = self._wants_all = False
+            self.app.call_from_thread(self.app.tell_failure, error)
+            return
+        self.app.call_from_thread(self._add, asked, rows, after)
+
+    def _add(self, asked: Asked, rows: list[SessionMetadata], after: Any) -> None:
+        self._fetching = False
+        if asked != self._asked:
+            return
+        self._next, self._is_whole = after, after is None
+        self.sessions.add(rows)
+        count = len(self.sessions.rows)
+        self._progress = f"fetched {count:,}" if self._wants_all and after is not None else ""
+        self._tell_top()
+        if not self._wants_all:
+            return
+        if after is None:
+            self._wants_all = False
+            self.sessions.action_move(count)
+        else:
+            self._fetch_more()
+
+    def renew(self) -> None:
+        """See what other processes changed; only the newest page is asked for."""
+        if self.app.screen is self and not self._asked.needs_all:
+            self._look_again(self._asked)
+        self.tell_status()
+
+    @work(thread=True, exclusive=True, group="renew")
+    def _look_again(self, asked: Asked) -> None:
+        try:
+            rows, after = self._shelf.first(asked)
+            total = self._shelf.total()
+        except HoldfastError:
+            return  # the next time may go better; the list stays as it was
+        self.app.call_from_thread(self._tell_total, total)
+        self.app.call_from_thread(self._renewed, asked, rows, after)
+
+    def _renewed(self, asked: Asked, head: list[SessionMetadata], after: Any) -> None:
+        rows = self.sessions.rows
+        if asked != self._asked or rows[: len(head)] == head:
+            return
+        self._shelf.forget()
+        self.sessions.put(renewed(rows, head, more=after is not None))
+        if len(self.sessions.rows) <= FIRST_PAGE:
+            self._next = after
+        self._know(head)
+
+    def refresh_list(self) -> None:
+        """Something was changed here: look again now."""
+        self._shelf.forget()
+        if self._asked.needs_all:
+            self.begin()
+        else:
+            self._look_again(self._asked)
+
+    def _know(self, rows: list[SessionMetadata]) -> None:
+        self.app.tracking.known.update((row.session_id, row) for row in rows)
+        self.tell_heading()
+
+    def _tell_total(self, total: int) -> None:
+        self._total = total
+        self._tell_top()
+
+    def _tell_top(self) -> None:
+        count = len(self.sessions.rows)
+        if self._asked.needs_all or self._asked.fields:
+            many = f"{counted(count, 'session')}{'' if self._is_whole else ' so far'}"
+        else:
+            many = counted(max(self._total, count), "session")
+        parts = ["Holdfast", many, f"by {ORDERS[self._asked.order].name}"]
+        parts += [self._progress, self.app.where] if self._progress else [self.app.where]
+        self.query_one("#top", Static).update(content("  ·  ".join(parts)))
+
+    # -- filter and sort ---------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        """Type to narrow the list."""
+        self.leave_reading()
+        box = self.query_one("#filter", Input)
+        box.add_class("-shown")
+        box.focus()
+
+    @on(Input.Changed, "#filter")
+    def _typed(self) -> None:
+        if self._delay is not None:
+            self._delay.stop()
+        self._delay = self.set_timer(_TYPING_S, self._narrow)
+
+    def _narrow(self) -> None:
+        asked = parse(self.query_one("#filter", Input).value, self._asked.order)
+        if asked != self._asked:
+            self._asked = asked
+            self.begin()
+
+    @on(Input.Submitted, "#filter")
+    def _filtered(self) -> None:
+        self._narrow()
+        self.sessions.focus()
+
+    def action_sort(self) -> None:
+        """By the next column."""
+        order = (self._asked.order + 1) % len(ORDERS)
+        self._asked = self._asked._replace(order=order)
+        self._progress = "sorting" if order else ""
+        self._tell_top()
+        self.begin()
