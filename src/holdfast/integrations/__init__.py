@@ -1,0 +1,4 @@
+"""Other frameworks on our log: one module for each, loaded only by those who use it.
+
+Each class takes ``hf``: a Holdfast, a store URL or path, or None for the default place.
+"""

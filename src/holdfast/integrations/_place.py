@@ -1,0 +1,208 @@
+"""Where one conversation of a framework lives: open while it is written, given back when idle.
+
+Frameworks have no moment at which a conversation ends, and several processes may serve the same one
+in turn. So the right to write is taken with the first write and given back after a short rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, TypeAlias
+
+import holdfast
+from holdfast.errors import InvalidId, Locked, NotFound
+from holdfast.formats import session_id_of
+from holdfast.model import Event, check_id
+from holdfast.session import Session, Timers, resolve_blobs
+
+__all__ = ["Library", "Place", "library_of", "own_id"]
+
+Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"
+"""What an adapter takes as its ``hf``."""
+
+_PATIENCE_S = 10.0
+_FIRST_WAIT_S = 0.005
+_LONGEST_WAIT_S = 0.1
+_IDLE_MS = 1_000
+
+_opened: dict[str | None, holdfast.Holdfast] = {}
+_opened_lock = threading.Lock()
+_timers = Timers()
+
+
+def library_of(hf: Library) -> holdfast.Holdfast:
+    """The sessions that an adapter was given: as they are, or opened once for this process."""
+    if isinstance(hf, holdfast.Holdfast):
+        return hf
+    where = None if hf is None else os.fspath(hf)
+    with _opened_lock:
+        known = _opened.get(where)
+        if known is None or known.closed:
+            known = _opened[where] = holdfast.open(where)
+        return known
+
+
+def own_id(framework: str, foreign_id: str, scope: str | None = None) -> str:
+    """The session id for a framework's id: the same text where it can be one, else a stable one."""
+    if scope is None:
+        with contextlib.suppress(InvalidId):
+            return check_id(foreign_id)
+    return session_id_of(framework, foreign_id, scope)
+
+
+class Place:
+    """One session, for an adapter: read it at any time, hold it while writing.
+
+    ``framework`` and ``foreign_id`` are kept as a link in the session when it is made.
+    """
+
+    def __init__(
+        self,
+        hf: Library,
+        framework: str,
+        foreign_id: str,
+        *,
+        scope: str | None = None,
+        idle_ms: int = _IDLE_MS,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        self.library = library_of(hf)
+        self.id = own_id(framework, foreign_id, scope)
+        self._link = {"kind": framework, "id": foreign_id} | ({"scope": scope} if scope else {})
+        self._idle_ms = idle_ms
+        self._patience_s = patience_s
+        self._lock = threading.RLock()
+        self._open_one = _Open()
+        self._users = 0
+        self._used_at = 0.0
+        self._watched = False
+        # Nobody says when a conversation ends: it is closed with the adapter, or with the process.
+        weakref.finalize(self, self._open_one.close_quietly)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def log_id(self) -> tuple[Any, ...] | None:
+        """What changes when the log is another one: begun anew, repaired, redacted."""
+        first = next(self.events(0, 1), None)
+        if first is None:
+            return None
+        data = first.data if first.type == "session_start" else {}
+        return data.get("log"), data.get("generation"), first.timestamp
+
+    def events(self, start: int = 0, limit: int | None = None) -> Iterator[Event]:
+        """What is recorded, big payloads in place; nothing if there is no session yet."""
+        try:
+            if start:
+                # From the end: what was read before is not read again.
+                newest_first = list(self.library.events(self.id, start, reverse=True))
+                events = iter(newest_first[::-1][:limit])
+            else:
+                events = self.library.events(self.id, limit=limit)
+        except NotFound:
+            return iter(())
+        key = f"sessions/{self.id}"
+        return resolve_blobs(events, self.library.store.documents(key))
+
+    # -- writing -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Session]:
+        """The session, to write. Waits for another process that has it; Locked if it stays away."""
+        session = self._take(self._deadline())
+        try:
+            yield session
+        finally:
+            self._leave()
+
+    @contextlib.asynccontextmanager
+    async def awriting(self) -> AsyncIterator[Session]:
+        """The same without blocking the event loop."""
+        session = self._quickly()
+        if session is None:
+            session = await asyncio.to_thread(self._take, self._deadline())
+        try:
+            yield session
+        finally:
+            self._leave()
+
+    def close(self) -> None:
+        """Give the session back now. It is taken again when something is written."""
+        with self._lock:
+            self._open_one.close()
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._patience_s
+
+    def _quickly(self) -> Session | None:
+        """The session if it is held already: then taking it costs nothing."""
+        with self._lock:
+            held = self._open_one.session
+            if held is None or held.closed:
+                return None
+            self._users += 1
+            return held
+
+    def _take(self, deadline: float) -> Session:
+        wait_s = _FIRST_WAIT_S
+        while True:
+            with self._lock:
+                session = self._quickly()
+                if session is not None:
+                    return session
+                try:
+                    session = self._open_one.session = self._open()
+                except Locked:
+                    if time.monotonic() > deadline:
+                        raise
+                else:
+                    self._users += 1
+                    return session
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _open(self) -> Session:
+        session = self.library.session(self.id, repair="auto")
+        if not session.restored:
+            session.append("link", dict(self._link))
+        return session
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            self._used_at = time.monotonic()
+            if not self._watched:
+                self._watched = True
+                _timers.soon(self._look_after, self._idle_ms)
+
+    def _look_after(self) -> None:
+        """On the timers' thread: give the session back if nobody used it for a while."""
+        with self._lock:
+            rested_ms = (time.monotonic() - self._used_at) * 1000
+            if self._users or rested_ms < self._idle_ms:
+                _timers.soon(self._look_after, self._idle_ms)
+                return
+            self._watched = False
+        self._open_one.close_quietly()
+
+
+class _Open:
+    """The session that a place holds, apart from it, so that it can be closed after it."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+
+    def close(self) -> None:
+        session, self.session = self.session, None
+        if session is not None and not session.closed:
+            session.close()
+
+    def close_quietly(self) -> None:
+        # What could not be saved was told to whoever wrote it.
+        with contextlib.suppress(holdfast.HoldfastError):
+            self.close()

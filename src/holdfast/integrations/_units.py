@@ -1,0 +1,176 @@
+"""A framework's items as events, and back: the same item comes out that went in.
+
+One item is a *unit*: one event or a few, written together. They say what it says in our words, so
+that everything that reads sessions can read it; the first of them carries which framework it is
+from and, under ``raw``, what our words cannot carry. What others recorded in the same session has
+no such mark, and is told in the framework's form as well as it can be.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.formats import speak
+from holdfast.integrations._difference import apply, difference
+from holdfast.integrations._place import Place
+from holdfast.model import Event
+from holdfast.replay import from_dialect
+
+__all__ = ["Form", "Unit", "Units", "Words", "neutral_of", "spoken"]
+
+Words = list[tuple[str, dict[str, Any]]]
+"""Types and data of events to be."""
+
+_CONVERSATION = frozenset({"user", "assistant", "system", "thinking", "tool_call", "tool_result"})
+_MAY_BE_OWN = _CONVERSATION | {"frame"}
+_MARKS = frozenset({"adapter", "span", "raw"})
+
+
+class Unit(NamedTuple):
+    """One item of the framework, or (``own`` is False) one event that somebody else recorded."""
+
+    seqs: tuple[int, ...]
+    own: bool
+    item: Any
+
+
+class Form(NamedTuple):
+    """How one framework's items become events.
+
+    ``tell`` gives the words of an item, ``[]`` if it says nothing to people. ``rebuild`` makes an
+    item of such words alone; it decides what must be kept beside them, so what it gives for words
+    once recorded may never change: a new way of telling gets a new ``name``.
+    """
+
+    name: str
+    tell: Callable[[Any], Words]
+    rebuild: Callable[[Words], Any]
+
+    def record(self, item: Any) -> Words:
+        """The events of an item, marked and complete."""
+        words = self.tell(item) or [("frame", {"direction": "stored"})]
+        first_type, first = words[0]
+        mark: dict[str, Any] = {"adapter": self.name}
+        if len(words) > 1:
+            mark["span"] = len(words)
+        rest = difference(self.rebuild(words), item)
+        if rest is not None:
+            mark["raw"] = rest
+        return [(first_type, first | mark), *words[1:]]
+
+    def read(self, events: list[Event]) -> Any:
+        """The item that the events of one unit were recorded for."""
+        words = [(event.type, _without_marks(event.data)) for event in events]
+        return apply(self.rebuild(words), events[0].data.get("raw"))
+
+
+class Units:
+    """What a session holds, as units in their order, without what was retracted.
+
+    Kept from one reading to the next: only what is new in the log is read again.
+    """
+
+    def __init__(self, form: Form, place: Place) -> None:
+        self._form = form
+        self._place = place
+        self._lock = threading.Lock()
+        self._begin_again(None)
+
+    def read(self) -> list[Unit]:
+        """All there is now; the list is the caller's."""
+        with self._lock:
+            log = self._place.log_id()
+            if log != self._log:
+                self._begin_again(log)
+            for event in self._place.events(self._next):
+                self._take(event)
+            return list(self._units.values())
+
+    def _begin_again(self, log: tuple[Any, ...] | None) -> None:
+        """For another log than before: one made anew by a repair or a redaction, or none at all."""
+        self._log = log
+        self._next = 0
+        self._units: dict[int, Unit] = {}
+        self._firsts: dict[int, int] = {}
+        self._begun: list[Event] = []
+        self._missing = 0
+
+    def _take(self, event: Event) -> None:
+        self._next = event.seq + 1
+        if self._missing:
+            self._begun.append(event)
+            self._missing -= 1
+        elif event.type in _MAY_BE_OWN and event.data.get("adapter") == self._form.name:
+            self._begun = [event]
+            self._missing = event.data.get("span", 1) - 1
+        else:
+            self._take_foreign(event)
+            return
+        if not self._missing:
+            self._add(Unit(_seqs(self._begun), own=True, item=self._form.read(self._begun)))
+
+    def _take_foreign(self, event: Event) -> None:
+        if event.type == "retracted":
+            for seq in event.data.get("seqs", ()):
+                self._units.pop(self._firsts.pop(seq, seq), None)
+        elif event.type in _CONVERSATION:
+            self._add(Unit((event.seq,), own=False, item=event))
+
+    def _add(self, unit: Unit) -> None:
+        first, *rest = unit.seqs
+        self._units[first] = unit
+        self._firsts.update(dict.fromkeys(rest, first))
+
+
+def _seqs(events: list[Event]) -> tuple[int, ...]:
+    return tuple(event.seq for event in events)
+
+
+def _without_marks(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in _MARKS}
+
+
+def spoken(message: dict[str, Any], dialect: str) -> Words:
+    """The events that say what a message of a provider's dialect says."""
+    words: Words = []
+    for said in from_dialect([message], dialect):
+        content = said["content"]
+        if isinstance(content, list):
+            thoughts = [block for block in content if block.get("type") == "reasoning"]
+            if thoughts:
+                words.append(("thinking", {"content": thoughts}))
+                content = [block for block in content if block.get("type") != "reasoning"]
+        if content:
+            drafts = speak(said["role"], content, None, None)
+            words += [(draft.type, draft.data) for draft in drafts]
+    return words
+
+
+def neutral_of(event: Event) -> list[dict[str, Any]]:
+    """One event of the conversation as a neutral message, alone: nothing is paired or repaired."""
+    data = event.data
+    if event.type == "tool_call":
+        block = {
+            "type": "tool_use",
+            "id": data.get("id"),
+            "name": data.get("tool"),
+            "input": data.get("params") or {},
+        }
+        return [{"role": "assistant", "content": [block]}]
+    if event.type == "tool_result":
+        block = {
+            "type": "tool_result",
+            "tool_use_id": data.get("toolCallId"),
+            "content": data.get("result"),
+        }
+        failed = {"is_error": True} if data.get("is_error") else {}
+        return [{"role": "user", "content": [block | failed]}]
+    content = data.get("content")
+    if event.type != "thinking":
+        return [{"role": event.type, "content": content}]
+    if isinstance(content, str):
+        signature = {"signature": data["signature"]} if data.get("signature") else {}
+        content = [{"type": "thinking", "thinking": content, **signature}]
+    return [{"role": "assistant", "content": content}]

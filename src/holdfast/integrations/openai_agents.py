@@ -1,0 +1,196 @@
+"""OpenAI Agents on our log: a session for ``Runner.run(agent, "…", session=…)``.
+
+``HoldfastSession("trip-planner")`` in place of ``SQLiteSession("trip-planner")`` is the whole
+change. What was added is on the medium when ``add_items`` returns; what is popped or cleared is
+retracted in the log, and erased by nothing but ``hf.erase``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import isawaitable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+
+from holdfast.integrations._place import Library, Place
+from holdfast.integrations._units import Form, Unit, Units, Words, neutral_of, spoken
+from holdfast.replay import to_dialect
+
+if TYPE_CHECKING:
+    from agents import RunContextWrapper, SessionSettings, TResponseInputItem
+    from agents.memory import OpenAIResponsesCompactionArgs
+
+__all__ = ["HoldfastSession"]
+
+Items: TypeAlias = "list[TResponseInputItem]"
+Compact: TypeAlias = (
+    "Callable[[Items, OpenAIResponsesCompactionArgs | None],"
+    " Items | Awaitable[Items | None] | None]"
+)
+
+_DIALECT = "openai-responses"
+
+
+class HoldfastSession:
+    """A conversation of OpenAI Agents, kept as a session of Holdfast.
+
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place. Any number of these
+    may be made for one ``session_id``, in any number of processes: they write in turn.
+
+    ``compact``, if given, is called at the end of each turn with all items and the runner's
+    arguments; what it returns takes their place, None leaves them. The log keeps both.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        hf: Library = None,
+        *,
+        session_settings: SessionSettings | None = None,
+        compact: Compact | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = session_settings
+        if compact is not None:
+            # The runner asks for this name, and calls it at the end of each turn.
+            self.run_compaction = partial(self._run_compaction, compact)
+        self._place = Place(hf, "openai-agents", session_id)
+        self._units = Units(_FORM, self._place)
+
+    async def get_items(
+        self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
+    ) -> list[TResponseInputItem]:
+        """The newest ``limit`` items in their order, or as many as the settings say, or all."""
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        items = _items(self._units.read())
+        if limit is not None:
+            items = items[-limit:] if limit > 0 else []
+        return cast("Items", items)
+
+    async def add_items(
+        self,
+        items: list[TResponseInputItem],
+        *,
+        wrapper: RunContextWrapper[Any] | None = None,
+    ) -> None:
+        """Record items, all or none of them; they are on the medium when this returns."""
+        words = [word for item in items for word in _FORM.record(_as_map(item))]
+        if not words:
+            return
+        async with self._place.awriting() as session:
+            session.extend(words)
+            await session.abarrier()
+
+    async def pop_item(
+        self, *, wrapper: RunContextWrapper[Any] | None = None
+    ) -> TResponseInputItem | None:
+        """Take back the newest item; None if there is none."""
+        async with self._place.awriting() as session:
+            units = self._units.read()
+            if not units:
+                return None
+            session.append("retracted", {"seqs": list(units[-1].seqs)})
+            await session.abarrier()
+        items = _items(units[-1:])
+        return cast("TResponseInputItem", items[-1]) if items else None
+
+    async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
+        """Take back everything. The log keeps it; the conversation begins anew."""
+        async with self._place.awriting() as session:
+            seqs = [seq for unit in self._units.read() for seq in unit.seqs]
+            if seqs:
+                session.append("retracted", {"seqs": seqs})
+                await session.abarrier()
+
+    async def _run_compaction(
+        self, compact: Compact, args: OpenAIResponsesCompactionArgs | None = None
+    ) -> None:
+        async with self._place.awriting() as session:
+            units = self._units.read()
+            chosen = compact(cast("Items", _items(units)), args)
+            items = await chosen if isawaitable(chosen) else chosen
+            if items is None:
+                return
+            seqs = [seq for unit in units for seq in unit.seqs]
+            words = [word for item in items for word in _FORM.record(_as_map(item))]
+            session.extend([("retracted", {"seqs": seqs}), *words])
+            await session.abarrier()
+
+    def close(self) -> None:
+        """Give the session back to other processes now, rather than after a rest."""
+        self._place.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _as_map(item: Any) -> dict[str, Any]:
+    """An item as a map: items are typed dicts, some callers hand over the SDK's objects."""
+    if isinstance(item, dict):
+        return item
+    return cast("dict[str, Any]", item.model_dump(exclude_unset=True))
+
+
+def _items(units: list[Unit]) -> list[dict[str, Any]]:
+    """What the runner gets: its own items as they came, what others said in its form."""
+    items: list[dict[str, Any]] = []
+    for unit in units:
+        if unit.own:
+            items.append(unit.item)
+        else:
+            items += to_dialect(neutral_of(unit.item), _DIALECT)
+    return items
+
+
+def _tell(item: dict[str, Any]) -> Words:
+    return spoken(item, _DIALECT)
+
+
+def _rebuild(words: Words) -> dict[str, Any]:
+    """The item that the runner makes of such words, where it makes one."""
+    type, data = words[0]
+    if type == "tool_call":
+        return {
+            "type": "function_call",
+            "call_id": data["id"],
+            "name": data["tool"],
+            "arguments": json.dumps(data["params"], ensure_ascii=False),
+        }
+    if type == "tool_result":
+        output = _parts(data["result"])
+        return {"type": "function_call_output", "call_id": data["toolCallId"], "output": output}
+    if type == "thinking":
+        return dict(data["content"][0]) if isinstance(data["content"], list) else {}
+    if type == "assistant" and isinstance(data["content"], str):
+        text = {"type": "output_text", "text": data["content"], "annotations": [], "logprobs": []}
+        return {"type": "message", "role": "assistant", "status": "completed", "content": [text]}
+    return {} if type == "frame" else {"role": type, "content": _parts(data["content"])}
+
+
+def _parts(content: Any) -> Any:
+    """Blocks as the parts of an input; a text as it is."""
+    return [_part(block) for block in content] if isinstance(content, list) else content
+
+
+def _part(block: dict[str, Any]) -> dict[str, Any]:
+    if block["type"] == "text":
+        return {"type": "input_text", "text": block["text"]}
+    source = block.get("source") or {}
+    if block["type"] == "image" and source.get("type") == "base64":
+        url = f"data:{source['media_type']};base64,{source['data']}"
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    return block
+
+
+_FORM = Form("openai-agents/1", _tell, _rebuild)
