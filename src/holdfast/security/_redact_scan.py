@@ -1,0 +1,271 @@
+"""Finding secrets in text, quickly: where could one be, which rules ask, are they right.
+
+Ordinary text is looked at once, for runs of signs that could be a secret and for a few tell-tale
+words. Only what is near such a place is compared with the words of the rules, and only a rule whose
+word is there is tried. Every step is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast.security._redact_base64 import wrapped_texts
+from holdfast.security._redact_judge import is_secret
+from holdfast.security._redact_rules import Rule, RuleSet, standard_rules
+
+__all__ = ["Found", "Scanner", "Span"]
+
+MARK_BEGIN = "[secret:"
+_LONG_WORD = re.compile(r"[a-z]{20}|[A-Z]{20}")
+_RUN_MIN = 10
+_TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isalnum()))
+# Every sign of a token as "a", all others as a blank: runs are then found without looking twice.
+_AS_RUNS = bytes(ord("a") if sign in _TOKEN_SIGNS else ord(" ") for sign in range(256))
+_AS_DIGITS = bytes(ord("1") if chr(sign) in "0123456789" else ord(" ") for sign in range(256))
+_RUN = b"a" * _RUN_MIN
+_MIXED_MIN = 16
+_WORD_MIN = 20
+_BASE64_MIN = 24
+_BEFORE = 72
+_AFTER = 8
+_RUN_MAX = 16_384
+_EDGE = 1_024
+_ANCHORS = (
+    b"://",
+    b"passw",
+    b"passphrase",
+    b"pwd",
+    b"cookie",
+    b"secret",
+    b"_key",
+    b"sshpass",
+    b"openssl",
+    b"mysql",
+    b"curl",
+)
+_ANCHOR_BEFORE = 48
+_ANCHOR_AFTER = 240
+_PEM = "-----BEGIN"
+_PEM_END = "-----END"
+_PEM_MAX = 65_536
+_MIB = 1 << 20
+_BUDGET_S = 0.25
+_TOKEN_MIN = 36
+
+
+class Span(NamedTuple):
+    """A secret: from where to where in the text, and the rule that found it."""
+
+    start: int
+    stop: int
+    rule: str
+
+
+class Found(NamedTuple):
+    """What a look at a text gave. ``unscanned`` is how much of its end there was no time for."""
+
+    spans: list[Span]
+    unscanned: int = 0
+
+
+class Scanner:
+    """Finds secrets by rules, and known values wherever they stand. Any thread may use it."""
+
+    def __init__(
+        self,
+        *,
+        rules: RuleSet | None = None,
+        more: Sequence[Rule] = (),
+        values: Sequence[str] = (),
+        seconds_per_mib: float = 1.0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._rules = standard_rules() if rules is None else rules
+        self._more = [(rule, re.compile(rule.regex, re.ASCII)) for rule in more]
+        self._values = sorted(set(values), key=len, reverse=True)
+        self._seconds_per_mib = seconds_per_mib
+        self._clock = clock
+
+    def find(self, text: str, *, deep: bool = True) -> Found:
+        """All secrets in a text, in order, none overlapping; ``deep`` also looks into base64."""
+        end = self._clock() + _BUDGET_S + self._seconds_per_mib * len(text) / _MIB
+        hits: list[tuple[int, int, bool, str]] = []
+        hits += self._known_values(text)
+        hits += self._by_more(text)
+        # One byte for each character, so that places are the same in both.
+        lowered = text.encode("latin-1", "replace").lower()
+        windows, long = _places(text, lowered)
+        unscanned = 0
+        for low, high in windows:
+            if self._clock() > end:
+                unscanned = len(text) - low
+                break
+            for index in self._asked(lowered, low, high):
+                hits += self._by_rule(index, text, low, high)
+        if long and not unscanned:
+            hits += self._by_look(text, long)
+            if deep:
+                hits += self._in_base64(text, long)
+        return Found(_settled(hits, text), unscanned)
+
+    def _known_values(self, text: str) -> Iterator[tuple[int, int, bool, str]]:
+        for value in self._values:
+            at = text.find(value)
+            while at >= 0:
+                yield at, at + len(value), False, "environment"
+                at = text.find(value, at + len(value))
+
+    def _by_more(self, text: str) -> Iterator[tuple[int, int, bool, str]]:
+        lowered = text.lower() if any(rule.keywords for rule, _ in self._more) else ""
+        for rule, pattern in self._more:
+            if rule.keywords and not any(word in lowered for word in rule.keywords):
+                continue
+            for match in pattern.finditer(text):
+                start, stop = _secret_of(rule, match)
+                if stop > start and is_secret(self._rules, rule, match, text[start:stop]):
+                    yield start, stop, False, rule.id
+
+    def _asked(self, lowered: bytes, low: int, high: int) -> list[int]:
+        """The rules of which a word stands in the window."""
+        words: set[bytes] = set()
+        search = self._rules.keywords.search
+        match = search(lowered, low, high)
+        while match is not None:
+            words.add(match.group())
+            match = search(lowered, match.start() + 1, high)  # words may overlap
+        return sorted({index for word in words for index in self._rules.by_word[word]})
+
+    def _by_look(
+        self, text: str, runs: list[tuple[int, int]]
+    ) -> Iterator[tuple[int, int, bool, str]]:
+        """By the rules without words: only a long run can be what they mean."""
+        for index in self._rules.wordless:
+            for low, high in runs:
+                if high - low >= _TOKEN_MIN:
+                    yield from self._by_rule(index, text, low, high)
+
+    def _by_rule(
+        self, index: int, text: str, low: int, high: int
+    ) -> Iterator[tuple[int, int, bool, str]]:
+        rule = self._rules.rules[index]
+        for match in self._rules.compiled(index).finditer(text, low, high):
+            start, stop = _secret_of(rule, match)
+            if is_secret(self._rules, rule, match, text[start:stop]):
+                yield start, stop, rule.guess, rule.id
+
+    def _in_base64(
+        self, text: str, runs: list[tuple[int, int]]
+    ) -> Iterator[tuple[int, int, bool, str]]:
+        for start, stop, inner in wrapped_texts(text, runs):
+            found = self.find(inner, deep=False)
+            if found.spans:
+                yield start, stop, False, found.spans[0].rule
+
+
+def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The windows in which a secret could be, merged and in order; and the long runs."""
+    found: list[tuple[int, int]] = []
+    long: list[tuple[int, int]] = []
+    digits = lowered.translate(_AS_DIGITS)
+    for start, stop in _runs(lowered):
+        if digits.find(b"1", start, stop) < 0 and not _is_odd(text[start:stop]):
+            continue
+        if stop - start >= _BASE64_MIN:
+            long.append((start, stop))
+        if stop - start > _RUN_MAX:  # a payload: what is in its middle has no beginning
+            found.append((start - _BEFORE, start + _EDGE))
+            start = stop - _EDGE + _BEFORE  # noqa: PLW2901 - its end is looked at as well
+        found.append((start - _BEFORE, stop + _AFTER))
+    for anchor in _ANCHORS:
+        at = lowered.find(anchor)
+        while at >= 0:
+            found.append((at - _ANCHOR_BEFORE, at + _ANCHOR_AFTER))
+            at = lowered.find(anchor, at + len(anchor))
+    found.extend(_pem_windows(text))
+    return _merged(found, len(text)), long
+
+
+def _runs(lowered: bytes) -> Iterator[tuple[int, int]]:
+    """Where ten or more signs that tokens are made of follow each other."""
+    signs = lowered.translate(_AS_RUNS)
+    start = signs.find(_RUN)
+    while start >= 0:
+        stop = signs.find(b" ", start + _RUN_MIN)
+        if stop < 0:
+            stop = len(signs)
+        yield start, stop
+        start = signs.find(_RUN, stop)
+
+
+def _is_odd(run: str) -> bool:
+    """Whether a run without a digit may be more than a name."""
+    if len(run) >= _MIXED_MIN and run != run.lower() and run != run.upper():
+        return True
+    return len(run) >= _WORD_MIN and _LONG_WORD.search(run) is not None
+
+
+def _pem_windows(text: str) -> Iterator[tuple[int, int]]:
+    at = text.find(_PEM)
+    while at >= 0:
+        end = text.find(_PEM_END, at, at + _PEM_MAX)
+        stop = at + _PEM_MAX if end < 0 else end + 160
+        yield at, stop
+        at = text.find(_PEM, at + len(_PEM) if end < 0 else end)
+
+
+def _merged(windows: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    windows.sort()
+    found: list[tuple[int, int]] = []
+    for low, high in windows:
+        if found and low <= found[-1][1]:
+            if high > found[-1][1]:
+                found[-1] = (found[-1][0], min(high, size))
+        else:
+            found.append((max(low, 0), min(high, size)))
+    return found
+
+
+def _secret_of(rule: Rule, match: re.Match[str]) -> tuple[int, int]:
+    """Where the secret itself lies: a rule names its group, or the first that took part is it."""
+    if rule.group is not None:
+        return match.span(rule.group)
+    for group in range(1, (match.re.groups or 0) + 1):
+        if match.start(group) >= 0:
+            return match.span(group)
+    return match.span()
+
+
+def _settled(hits: list[tuple[int, int, bool, str]], text: str) -> list[Span]:
+    """Overlapping hits as one, named by the rule that knows best; marks are left alone."""
+    marks = _marks(text) if hits else []
+    hits.sort(key=lambda hit: (hit[0], hit[2], hit[0] - hit[1]))
+    found: list[tuple[int, int, bool, str]] = []
+    for start, stop, guess, rule in hits:
+        if start >= stop or _inside(marks, start, stop):
+            continue
+        if found and start < found[-1][1]:
+            low, high, was_guess, name = found[-1]
+            better = was_guess and not guess
+            found[-1] = (low, max(high, stop), was_guess and guess, rule if better else name)
+        else:
+            found.append((start, stop, guess, rule))
+    return [Span(start, stop, rule) for start, stop, _, rule in found]
+
+
+def _marks(text: str) -> list[tuple[int, int]]:
+    found = []
+    at = text.find(MARK_BEGIN)
+    while at >= 0:
+        stop = text.find("]", at) + 1 or len(text)
+        found.append((at, stop))
+        at = text.find(MARK_BEGIN, stop)
+    return found
+
+
+def _inside(marks: list[tuple[int, int]], start: int, stop: int) -> bool:
+    at = bisect_right(marks, (stop, 0)) - 1
+    return at >= 0 and marks[at][1] > start
