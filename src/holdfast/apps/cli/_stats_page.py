@@ -24,9 +24,9 @@ _FEW_DAYS = 3
 _WIDE = 84
 
 
-def print_stats(app: App, stats: Stats) -> None:
-    """The whole page."""
-    width = _width(app)
+def print_stats(app: App, stats: Stats, width: int | None = None) -> None:
+    """The whole page, of that width or as wide as the terminal."""
+    width = _width(app) if width is None else min(width, _COLUMNS_MAX)
     _summary(app, stats)
     _over_time(app, stats, width)
     _activity(app, stats, width)

@@ -43,7 +43,7 @@ class StatsScreen(PageScreen[None]):
         days = _SPANS[self._span]
         since = None if days is None else time.time() - days * _DAY_S
         stats = self.library.stats(since, by=self._by)
-        return printed(self.library, width, lambda app: print_stats(app, stats))
+        return printed(self.library, width, lambda app: print_stats(app, stats, width))
 
     def action_period(self) -> None:
         """Columns of days, weeks or months."""
