@@ -202,7 +202,7 @@ def plain_then_chained() -> bytes:
     return head + b"".join(chain(tail, crc32(head), 4))
 
 
-def xor(seq: int, text: bytes) -> bytes:
+def xor(seq: int, text: bytes, before: bytes | None = None) -> bytes:
     """A toy: what a sealed line looks like matters here, not whether it is secret."""
     return bytes(byte ^ key for byte, key in zip(text, cycle(b"golden%d" % seq), strict=False))
 

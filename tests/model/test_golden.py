@@ -24,7 +24,7 @@ FROZEN = {
 }
 
 
-def toy_unseal(seq: int, text: bytes) -> bytes:
+def toy_unseal(seq: int, text: bytes, before: bytes | None = None) -> bytes:
     return bytes(byte ^ key for byte, key in zip(text, cycle(b"golden%d" % seq), strict=False))
 
 

@@ -57,7 +57,7 @@ def restore(value):
     return [restore(item) for item in value] if isinstance(value, list) else value
 
 
-def toy_unseal(seq: int, text: bytes) -> bytes:
+def toy_unseal(seq: int, text: bytes, before: bytes | None = None) -> bytes:
     return bytes(byte ^ key for byte, key in zip(text, cycle(b"golden%d" % seq), strict=False))
 
 

@@ -373,7 +373,7 @@ def test_the_body_of_a_line_in_an_odd_order_is_made_anew():
     assert text == line_body(event) == b'"type":"user","timestamp":1,"data":{"content":"a"}'
     head = b'{"sealed":"KyoxLzYsLA==","seq":0,"crc":"'
     log = head + b'%08x"}\n' % crc32(head)
-    ((_, text),) = read_bodies([log], unseal=lambda seq, text: b'"type":"user"')
+    ((_, text),) = read_bodies([log], unseal=lambda seq, text, _: b'"type":"user"')
     assert text == b'"sealed":"KyoxLzYsLA=="'
 
 

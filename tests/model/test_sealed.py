@@ -20,7 +20,7 @@ def body(event: Event, *, more: bool = False) -> bytes:
     return line_body(Event(event.type, -1, event.timestamp, event.raw, more=more))
 
 
-def seal(seq: int, text: bytes) -> bytes:
+def seal(seq: int, text: bytes, before: bytes | None = None) -> bytes:
     return bytes(byte ^ 0x5A for byte in text)
 
 
@@ -39,7 +39,7 @@ def test_sealed_lines_are_opened_with_their_number(read_log):
     assert b"s0" not in log
     assert read_log(log, unseal=seal).texts == ["s0", "s1", "s2"]
     seen = []
-    read_log(log, unseal=lambda seq, text: seen.append(seq) or seal(seq, text))
+    read_log(log, unseal=lambda seq, text, _: seen.append(seq) or seal(seq, text))
     assert seen == [0, 1, 2]
 
 
@@ -71,7 +71,7 @@ def test_an_open_batch_of_sealed_lines_is_dropped(read_log):
 def test_what_the_opener_raises_comes_through(read_log):
     """Tampering is not damage: it is not passed over."""
 
-    def refuse(seq: int, text: bytes) -> bytes:
+    def refuse(seq: int, text: bytes, before: bytes | None) -> bytes:
         raise Tampered(seq=seq)
 
     with pytest.raises(Tampered):
@@ -81,14 +81,14 @@ def test_what_the_opener_raises_comes_through(read_log):
 def test_sealed_bytes_that_hold_no_event_are_damage(read_log):
     """A wrong opener gives a typed error and not a crash."""
     with pytest.raises(Damaged) as caught:
-        read_log(b"".join(sealed_log(False)), unseal=lambda seq, text: b"rubbish")
+        read_log(b"".join(sealed_log(False)), unseal=lambda seq, text, _: b"rubbish")
     assert caught.value.seq == 0
 
 
 def test_the_number_inside_a_sealed_line_does_not_count(read_log):
     """Only the number that is authenticated with the line is its number."""
     line, _ = encode_sealed_line(0, b'"seq":7,"type":"user","data":{}', 0)
-    assert read_log(line, unseal=lambda seq, text: text).seqs == [0]
+    assert read_log(line, unseal=lambda seq, text, _: text).seqs == [0]
 
 
 def test_sealed_text_that_is_not_base64_is_no_line(read_log):

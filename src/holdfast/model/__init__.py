@@ -16,6 +16,7 @@ from holdfast.model._blobs import (
     is_reference,
     restore_keys,
 )
+from holdfast.model._block import AnyLine
 from holdfast.model._data import decode_json, encode_data, encode_with_blobs, read_blob
 from holdfast.model._event import Event
 from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
@@ -31,7 +32,16 @@ from holdfast.model._line import (
 )
 from holdfast.model._metadata import SessionMetadata
 from holdfast.model._notices import Notice
-from holdfast.model._reader import LineReader, Unseal, read_bodies, read_events
+from holdfast.model._reader import (
+    BEFORE_ALL,
+    SEAL_END,
+    LineReader,
+    Unseal,
+    open_line,
+    read_bodies,
+    read_events,
+    read_line,
+)
 from holdfast.model._version import VERSION
 
 if TYPE_CHECKING:
@@ -60,13 +70,16 @@ _LAZY = {
 }
 
 __all__ = [
+    "BEFORE_ALL",
     "BLOB_KEY",
     "BODIES",
     "CONVERSATION_TYPES",
     "FORMAT_VERSION",
     "RANDOM_BYTES",
+    "SEAL_END",
     "START",
     "VERSION",
+    "AnyLine",
     "Block",
     "Content",
     "Event",
@@ -100,9 +113,11 @@ __all__ = [
     "is_reference",
     "line_body",
     "make_id",
+    "open_line",
     "read_blob",
     "read_bodies",
     "read_events",
+    "read_line",
     "restore_keys",
     "salvage",
     "type_bytes",

@@ -7,13 +7,14 @@ record before it, names what lies between, and never returns bytes that it could
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
-from holdfast.errors import Damaged, KeyMissing
+from holdfast.errors import Damaged, KeyMissing, Tampered
 from holdfast.model._block import AnyLine, decode_each, decode_line, number_lines
 from holdfast.model._event import Event
 from holdfast.model._line import (
@@ -31,14 +32,43 @@ from holdfast.model._line import (
 if TYPE_CHECKING:
     from holdfast.model._salvage import Gap, Salvage
 
-__all__ = ["LineReader", "Unseal", "read_bodies", "read_events"]
+__all__ = [
+    "BEFORE_ALL",
+    "SEAL_END",
+    "LineReader",
+    "Unseal",
+    "open_line",
+    "read_bodies",
+    "read_events",
+    "read_line",
+]
 
-Unseal = Callable[[int, bytes], bytes]
-"""Opens a sealed line: (seq, ciphertext) -> the members that a plain line would have."""
+Unseal = Callable[[int, bytes, bytes | None], bytes]
+"""Opens a sealed line: (seq, ciphertext, end of the one before) -> a plain line's members.
+
+The end is the last ``SEAL_END`` bytes of the ciphertext before, zeros if the line before is not
+sealed or there is none, None where it is not known. An opener may have ``sealed_from``, the first
+event that must be sealed: from there on a plain line is Tampered.
+"""
+
+SEAL_END = 8
+BEFORE_ALL = bytes(SEAL_END)
 
 _event_decoder = msgspec.json.Decoder(Event)
+_set_seq = msgspec.structs.force_setattr
 _SHAPE = slice(-TRAILER - len(CRC_KEY), -TRAILER)
 _NUMBERED = b'{"seq":'
+
+
+class _SealedLine(msgspec.Struct, forbid_unknown_fields=True):
+    """A line as the writer of a sealed log makes them, and no other."""
+
+    seq: int
+    sealed: bytes
+    crc: str
+
+
+_sealed_decoder = msgspec.json.Decoder(_SealedLine)
 
 
 class LineReader:
@@ -47,7 +77,8 @@ class LineReader:
     ``position`` is the place after the last whole event; ``torn`` the number of bytes after it that
     hold no whole record; ``gaps`` what was damaged before it. A batch is given only once its last
     line is there. Chunks of another size give the same events. Raises KeyMissing for a sealed line
-    without ``unseal``, and whatever ``unseal`` raises; never for what the bytes are.
+    without ``unseal``, Tampered for a plain one where all must be sealed, and whatever ``unseal``
+    raises; never for what the bytes are.
     """
 
     def __init__(
@@ -56,8 +87,11 @@ class LineReader:
         unseal: Unseal | None = None,
         *,
         chained: bool | None = None,
+        before: bytes | None = None,
     ) -> None:
+        """``before`` is the end of the sealed line before ``position``, if that is known."""
         self.position = position
+        self._before = self._cursor_before = BEFORE_ALL if position.offset == 0 else before
         self.gaps: list[Gap] = []
         self.torn = 0
         self.chained = position.offset > 0 if chained is None else chained
@@ -111,11 +145,12 @@ class LineReader:
         from holdfast.model._salvage import Salvage
 
         found = Salvage(rest, self.position, chained=self.chained).run()
-        events = _open_lines(found, self._unseal)
+        events = _open_lines(found, self._unseal, self._before, self.position.seq)
         self.gaps += found.gaps
         self.torn = found.torn
         self.open_line = found.open_line
         self.position = self._cursor = found.position
+        self._before = self._cursor_before = None
         self.chained = self._cursor_chained = found.chained
         return events
 
@@ -132,11 +167,13 @@ class LineReader:
         seq, offset, _ = before = self._cursor
         if not number_lines(lines, seq, chained=self._cursor_chained, summed=summed):
             return None
-        events = self._events(lines)
+        events, self._cursor_before = self._events(lines)
         self._cursor = Position(seq + len(events), offset + len(block), crc)
         self._cursor_chained = summed or self._cursor_chained
         if self._held or (events and events[-1].more):
+            self._before = None
             return self._complete(events, block, before)
+        self._before = self._cursor_before
         self.position, self.chained = self._cursor, self._cursor_chained
         return events
 
@@ -152,6 +189,11 @@ class LineReader:
 
     def _decode(self, block: bytes) -> list[Any]:
         """The block's lines as events, or of any kind if some are sealed."""
+        if self._unseal is not None:
+            try:
+                return _sealed_decoder.decode_lines(block)
+            except msgspec.DecodeError:
+                return decode_each(block, decode_line)
         is_chained = self._cursor_chained or block.startswith(_NUMBERED)
         try:
             if is_chained:
@@ -162,10 +204,18 @@ class LineReader:
                 raise
         return decode_each(block, decode_line)
 
-    def _events(self, lines: list[Any]) -> list[Event]:
-        if lines and type(lines[0]) is AnyLine:
-            return [_open_line(line, self._unseal) for line in lines]
-        return lines
+    def _events(self, lines: list[Any]) -> tuple[list[Event], bytes | None]:
+        """The events of lines, and the end of the last one if it was sealed."""
+        before = self._cursor_before
+        if not lines or type(lines[0]) is Event:
+            return lines, before
+        if type(lines[0]) is _SealedLine and self._unseal is not None:
+            return _open_block(lines, self._unseal, before)
+        events = []
+        for line in lines:
+            events.append(open_line(line, self._unseal, before))
+            before = _end_of(line)
+        return events, before
 
     def _complete(self, events: list[Event], block: bytes, before: Position) -> list[Event] | None:
         """Those of the events whose batch is complete; the others are held back."""
@@ -225,6 +275,14 @@ def read_events(
     yield from reader.finish()
 
 
+def read_line(text: bytes, unseal: Unseal | None = None) -> Event | None:
+    """The event of one line, its checksum not verified; None if it is none, or stays sealed."""
+    line = decode_line(text)
+    if line is None or (line.sealed is not None and line.type is None and unseal is None):
+        return None
+    return open_line(line, unseal, None)
+
+
 def read_bodies(
     chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None
 ) -> Iterator[tuple[Event, bytes]]:
@@ -236,7 +294,8 @@ def read_bodies(
 
     rest = b"".join(chunks)
     found = Salvage(rest, position, chained=position.offset > 0).run()
-    events = _open_lines(found, unseal)
+    before = BEFORE_ALL if position.offset == 0 else None
+    events = _open_lines(found, unseal, before, position.seq)
     for event, line, (start, end) in zip(events, found.lines, found.spans, strict=True):
         yield event, cut_body(rest[start:end]) or _make_body(event, line)
 
@@ -246,22 +305,57 @@ def _make_body(event: Event, line: AnyLine) -> bytes:
     return line_body(event) if line.sealed is None else sealed_body(line.sealed)
 
 
-def _open_lines(found: Salvage, unseal: Unseal | None) -> list[Event]:
+def _open_lines(
+    found: Salvage, unseal: Unseal | None, before: bytes | None, first: int
+) -> list[Event]:
     """The events of what was found, without those at the end that are not whole."""
-    events = [_open_line(line, unseal) for line in found.lines]
+    events = []
+    for line in found.lines:
+        events.append(open_line(line, unseal, before if line.seq == first else None))
+        first, before = line.seq + 1, _end_of(line)
     found.trim([event.more for event in events])
     return events[: len(found.lines)]
 
 
-def _open_line(line: AnyLine, unseal: Unseal | None) -> Event:
+def _open_block(
+    lines: list[Any], unseal: Unseal, before: bytes | None
+) -> tuple[list[Event], bytes | None]:
+    """The events of lines that follow one another, and the end of the last one."""
+    bodies = []
+    for line in lines:
+        sealed = line.sealed
+        bodies.append(unseal(line.seq, sealed, before))
+        before = sealed[-SEAL_END:]
+    try:
+        events = _event_decoder.decode_lines(b"{%b}" % b"}\n{".join(bodies))
+    except (ValueError, RecursionError):
+        events = []
+    if len(events) != len(lines):
+        events = [_decode_body(line.seq, body) for line, body in zip(lines, bodies, strict=True)]
+    for line, event in zip(lines, events, strict=True):
+        _set_seq(event, "seq", line.seq)
+    return events, before
+
+
+def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Event:
+    """The event of one line. Raises KeyMissing, Tampered and whatever ``unseal`` raises."""
     if line.sealed is None or line.type is not None:
+        if line.seq >= getattr(unseal, "sealed_from", sys.maxsize):
+            raise Tampered(f"event {line.seq} is not sealed, in a sealed log", seq=line.seq)
         return line.event()
     if unseal is None:
         raise KeyMissing(seq=line.seq)
-    members = unseal(line.seq, line.sealed)
-    try:
-        event = _event_decoder.decode(b"{%b}" % members)
-    except (ValueError, RecursionError) as error:
-        raise Damaged(f"what was sealed as event {line.seq} is none", seq=line.seq) from error
-    msgspec.structs.force_setattr(event, "seq", line.seq)
+    event = _decode_body(line.seq, unseal(line.seq, line.sealed, before))
+    _set_seq(event, "seq", line.seq)
     return event
+
+
+def _end_of(line: AnyLine) -> bytes:
+    return BEFORE_ALL if line.sealed is None else line.sealed[-SEAL_END:]
+
+
+def _decode_body(seq: int, members: bytes) -> Event:
+    try:
+        return _event_decoder.decode(b"{%b}" % members)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"what was sealed as event {seq} is none", seq=seq) from error

@@ -8,26 +8,84 @@ from typing import TYPE_CHECKING, Any
 from holdfast.security._text import escape_json, neutralise, neutralise_line
 
 if TYPE_CHECKING:
+    from holdfast.security._keys import (
+        KEY_DOCUMENT,
+        Kdf,
+        KeyDocument,
+        Ring,
+        WrappingKey,
+        fingerprint,
+        inherited,
+        new_kdf,
+        read_key_document,
+        read_key_text,
+        stretch,
+    )
     from holdfast.security._passphrase import (
         is_sealed_file,
         open_with_passphrase,
         seal_with_passphrase,
     )
+    from holdfast.security._seal import (
+        DataKey,
+        Opener,
+        Sealer,
+        is_sealed_document,
+        new_data_key,
+        open_document,
+        seal_document,
+    )
 
 # Loaded when first asked for: most programs seal nothing.
 _LAZY = {
+    "DataKey": "_seal",
+    "Opener": "_seal",
+    "Sealer": "_seal",
+    "is_sealed_document": "_seal",
+    "new_data_key": "_seal",
+    "open_document": "_seal",
+    "seal_document": "_seal",
+    "KEY_DOCUMENT": "_keys",
+    "Kdf": "_keys",
+    "KeyDocument": "_keys",
+    "Ring": "_keys",
+    "WrappingKey": "_keys",
+    "fingerprint": "_keys",
+    "inherited": "_keys",
+    "new_kdf": "_keys",
+    "read_key_document": "_keys",
+    "read_key_text": "_keys",
+    "stretch": "_keys",
     "is_sealed_file": "_passphrase",
     "open_with_passphrase": "_passphrase",
     "seal_with_passphrase": "_passphrase",
 }
 
 __all__ = [
+    "KEY_DOCUMENT",
+    "DataKey",
+    "Kdf",
+    "KeyDocument",
+    "Opener",
+    "Ring",
+    "Sealer",
+    "WrappingKey",
     "escape_json",
+    "fingerprint",
+    "inherited",
+    "is_sealed_document",
     "is_sealed_file",
     "neutralise",
     "neutralise_line",
+    "new_data_key",
+    "new_kdf",
+    "open_document",
     "open_with_passphrase",
+    "read_key_document",
+    "read_key_text",
+    "seal_document",
     "seal_with_passphrase",
+    "stretch",
 ]
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from holdfast.session._branches import Branches, check_new_id, detach_children
     from holdfast.session._follower import Follower
     from holdfast.session._places import Place
-    from holdfast.session._repair import Report, repair_log, verify_log
+    from holdfast.session._repair import repair_log
+    from holdfast.session._verifying import Finding, Report, verify_log
 
 # Loaded when first asked for: branching, following and mending are rare.
 _LAZY = {
@@ -34,13 +35,14 @@ _LAZY = {
     "Branches": "_branches",
     "Follower": "_follower",
     "Place": "_places",
-    "Report": "_repair",
+    "Finding": "_verifying",
+    "Report": "_verifying",
     "check_new_id": "_branches",
     "detach_children": "_branches",
     "point_agent": "_agent_pointer",
     "read_agent": "_agent_pointer",
     "repair_log": "_repair",
-    "verify_log": "_repair",
+    "verify_log": "_verifying",
 }
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "Branches",
     "Clock",
     "Draft",
+    "Finding",
     "Follower",
     "Hub",
     "Loaded",

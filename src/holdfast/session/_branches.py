@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.errors import Conflict, HoldfastError, InvalidId, NotFound, UsageError
-from holdfast.model import Event, Limits, check_id
+from holdfast.model import Event, Limits, check_id, read_line
 from holdfast.session._clock import Clock, now_ms, random_hex
-from holdfast.session._places import Place, find_place, line_at, read_line
+from holdfast.session._places import Place, find_place, line_at
 from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
@@ -80,9 +80,11 @@ class Branches:
             raise
 
     def _write(self, source: str, key: str, place: Place, drafts: list[Draft]) -> None:
-        log, documents = self._store.log(key), self._store.documents(key)
         lease = self._store.lease(key)
         epoch = lease.acquire("fork", _LEASE_MS)
+        if self._store.has_keys:
+            _give_keys(self._store, source, key, place.position.seq)
+        log, documents = self._store.log(key), self._store.documents(key)
         try:
             writer = Writer(
                 log,
@@ -94,6 +96,8 @@ class Branches:
             )
             if place.open_line:
                 writer.end_open_line()
+            if self._store.has_keys:
+                _seal(self._store, key, writer)
             writer.check(drafts)
             if place.snapshot is not None:
                 # What it knows is true of the fork as well, which then opens as quickly.
@@ -108,11 +112,35 @@ class Branches:
         """The root that the parent names, as far as that can be told without reading it all."""
         base = self._store.base_size(key)
         if base:
-            data = _data(read_line(line_at(self._store.log(key), base)))
+            log = self._store.log(key)
+            data = _data(read_line(line_at(log, base), log.unseal))
             root = data.get("root") or data.get("session")
             if isinstance(root, str):
                 return root
         return None if place.snapshot is None else place.snapshot.state.root
+
+
+def _give_keys(store: Store, source: str, key: str, first: int) -> None:
+    """Keys for a fork of a sealed session: a new one, and the parent's for what they share."""
+    from holdfast.security import Ring, inherited, new_data_key
+    from holdfast.session._sealing import sealing
+
+    sealed = sealing(store)
+    ring = None if sealed is None else sealed.ring(source)
+    if sealed is None or ring is None:
+        return
+    number = 1 + max(one.number for one in ring.keys)
+    own = new_data_key(number, first=first)
+    sealed.put_ring(key, Ring((*inherited(ring.keys, first), own), ring.state))
+
+
+def _seal(store: Store, key: str, writer: Writer) -> None:
+    from holdfast.session._sealing import end_before
+    from holdfast.session._session_seal import sealer_for
+
+    sealer = sealer_for(store, key, writer.log, writer.epoch)
+    if sealer is not None:
+        writer.seal_with(sealer, end_before(writer.log, writer.offset))
 
 
 def check_new_id(store: Store, new_id: str) -> str:

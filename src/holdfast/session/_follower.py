@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from holdfast.errors import NotFound
-from holdfast.model import START, Event, LineReader, Unseal
+from holdfast.model import START, Event, LineReader
 from holdfast.storage import Store
 
 __all__ = ["Follower"]
@@ -21,16 +21,13 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
     thread. It sees whole, verified events only, and begins again by itself after a repair.
     """
 
-    def __init__(
-        self, store: Store, key: str, start: int = 0, *, unseal: Unseal | None = None
-    ) -> None:
+    def __init__(self, store: Store, key: str, start: int = 0) -> None:
         if not store.exists(key):
             raise NotFound(f"there is no session {key.rpartition('/')[2]}", key=key)
         self._store = store
         self._key = key
         self._log = store.log(key)
         self._next = start
-        self._unseal = unseal
         self._position = START
         self._chained = False
         self._generation = self._log.generation()
@@ -86,13 +83,14 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
         generation = self._log.generation()
         if generation != self._generation or size < self._position.offset:
             self._generation, self._position, self._chained = generation, START, False
+            self._log = self._store.log(self._key)  # it may be sealed now, or no longer
         if size > self._position.offset:
             self._read()
         return True
 
     def _read(self) -> None:
         # Always from the last whole event on: torn bytes may be cut and written anew.
-        reader = LineReader(self._position, self._unseal, chained=self._chained)
+        reader = LineReader(self._position, self._log.unseal, chained=self._chained)
         events: list[Event] = []
         for chunk in self._log.read(self._position.offset):
             events += reader.feed(chunk)

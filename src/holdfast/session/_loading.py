@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.errors import Damaged
-from holdfast.model import START, Event, Limits, LineReader, Position, Unseal
+from holdfast.model import START, Event, Limits, LineReader, Position
 from holdfast.replay import Fold, check_format
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
@@ -45,7 +45,6 @@ def load(
     documents: Documents,
     *,
     limits: Limits | None = None,
-    unseal: Unseal | None = None,
     tolerant: bool = False,
 ) -> Loaded:
     """The state at the end of the log.
@@ -67,23 +66,31 @@ def load(
                 )
             continue
         if fits(snapshot, log):
-            loaded = _fold_tail(log, snapshot, unseal)
+            loaded = _fold_tail(log, snapshot)
             if not loaded.gaps:
                 return loaded
-    return _fold_all(log, unseal)
+    return _fold_all(log)
 
 
-def load_state_at(log: Log, documents: Documents, at: int, *, unseal: Unseal | None = None) -> Fold:
+def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
     """The fold of the events up to and including ``at``."""
     fold, position = Fold(), START
     snapshot = Snapshots(documents).newest(at)
     if snapshot is not None and snapshot.offset <= log.size() and fits(snapshot, log):
         fold, position = Fold(snapshot.state), snapshot.position
-    for event in _events_from(LineReader(position, unseal), log):
+    for event in _events_from(_reader(log, position), log):
         if event.seq > at:
             break
         _apply(fold, [event])
     return fold
+
+
+def _reader(log: Log, position: Position) -> LineReader:
+    if log.unseal is None or not position.offset:
+        return LineReader(position, log.unseal)
+    from holdfast.session._sealing import end_before
+
+    return LineReader(position, log.unseal, before=end_before(log, position.offset))
 
 
 def _candidates(snapshots: Snapshots) -> Iterator[Snapshot]:
@@ -105,13 +112,13 @@ def fits(snapshot: Snapshot, log: Log) -> bool:
     return crc32(end, value) == snapshot.position.crc
 
 
-def _fold_tail(log: Log, snapshot: Snapshot, unseal: Unseal | None) -> Loaded:
+def _fold_tail(log: Log, snapshot: Snapshot) -> Loaded:
     loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
-    return _read_into(loaded, LineReader(snapshot.position, unseal), log)
+    return _read_into(loaded, _reader(log, snapshot.position), log)
 
 
-def _fold_all(log: Log, unseal: Unseal | None) -> Loaded:
-    return _read_into(Loaded(Fold()), LineReader(START, unseal), log)
+def _fold_all(log: Log) -> Loaded:
+    return _read_into(Loaded(Fold()), _reader(log, START), log)
 
 
 def _read_into(loaded: Loaded, reader: LineReader, log: Log) -> Loaded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,14 +15,17 @@ from holdfast.errors import (
     TooLarge,
     UsageError,
 )
-from holdfast.model import FORMAT_VERSION, VERSION, Limits, Position, Unseal, check_id
+from holdfast.model import FORMAT_VERSION, VERSION, Limits, Position, check_id
 from holdfast.replay import State, needs_interruption
 from holdfast.session._agent_memory import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loading import Loaded, load
 from holdfast.session._snapshots import Snapshots
-from holdfast.session._writer import Draft, Seal, Writer
+from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
+
+if TYPE_CHECKING:
+    from holdfast.session._session_seal import SessionSeal
 
 __all__ = ["Opening", "Options", "check_title"]
 
@@ -44,6 +47,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repair: str = "raise"
     durability: str = "barriers"
     staged: bool = False
+    seal: bool | None = None
+    """Whether a new session is sealed; None for as the store's settings say."""
     read_only: bool = False
     autosave_ms: int = 30_000
     snapshot_ms: int = 300_000
@@ -83,9 +88,7 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 class Opening:
     """One opening of one session: what it found and what it holds."""
 
-    def __init__(
-        self, store: Store, session_id: str, options: Options, *, unseal: Unseal | None = None
-    ) -> None:
+    def __init__(self, store: Store, session_id: str, options: Options) -> None:
         self.session_id = check_id(session_id)
         self.key = f"sessions/{session_id}"
         self.options = options
@@ -100,11 +103,15 @@ class Opening:
         self.epoch = 0
         self.repaired = False
         self._store = store
-        self._unseal = unseal
+        self._seal: SessionSeal | None = None
         self._lease = store.lease(self.key)
         self._held = False
         exists = store.exists(self.key)
         self._check_policy(exists=exists)
+        if store.has_keys or options.seal:
+            from holdfast.session._session_seal import SessionSeal
+
+            self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
         try:
             if exists and not self.read_only:
                 self._hold()
@@ -113,7 +120,7 @@ class Opening:
             self.release()
             raise
 
-    def writer(self, seal: Seal | None) -> Writer:
+    def writer(self) -> Writer:
         """A writer that goes on where the log ends."""
         return Writer(
             self.log,
@@ -122,7 +129,6 @@ class Opening:
             epoch=self.epoch,
             limits=self.options.limits,
             clock=self.options.clock,
-            seal=seal,
             staged=self.options.staged,
             defers=self._store.capabilities.defers,
         )
@@ -150,7 +156,14 @@ class Opening:
                     f"session {self.session_id} was written by someone else while this was staged",
                     session_id=self.session_id,
                 )
+        if self._seal is not None:
+            self._seal.hand_over()
         self._cut_torn()
+
+    def begin_sealing(self, writer: Writer) -> None:
+        """Before the first event of this opening: seal what is written, if that is wanted."""
+        if self._seal is not None:
+            self._seal.begin(self.log, writer, staged=self.options.staged)
 
     def go_on(self) -> None:
         """The session is wanted again while it is being closed: the lease is kept."""
@@ -229,7 +242,6 @@ class Opening:
             self.log,
             self.documents,
             limits=self.options.limits,
-            unseal=self._unseal,
             tolerant=mending or self.read_only,
         )
         if mending and not self.read_only:
@@ -246,11 +258,14 @@ class Opening:
             )
         from holdfast.session._repair import repair_log
 
-        repair_log(self.log, self.documents, self.epoch)
+        sealer = None
+        if self._store.has_keys:
+            from holdfast.session._session_seal import sealer_for
+
+            sealer = sealer_for(self._store, self.key, self.log, self.epoch)
+        repair_log(self.log, self.documents, self.epoch, sealer=sealer)
         self.repaired = True
-        return load(
-            self.log, self.documents, limits=self.options.limits, unseal=self._unseal, tolerant=True
-        )
+        return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
 
     def _session_start(self) -> dict[str, Any]:
         options = self.options
@@ -271,5 +286,10 @@ class Opening:
             "version": VERSION,
             "pid": os.getpid(),
             "host": os.uname().nodename,
-            "salt": random_hex(_SALT_BYTES),
+            "salt": self._salt(),
         }
+
+    def _salt(self) -> str:
+        """What the events of this opening are sealed with, or a number that comes only once."""
+        sealer = None if self._seal is None else self._seal.sealer
+        return random_hex(_SALT_BYTES) if sealer is None else sealer.salt.hex()

@@ -7,25 +7,21 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-import msgspec
-
 from holdfast.errors import Damaged, NotFound
-from holdfast.model import START, Event, LineReader, Position
+from holdfast.model import START, LineReader, Position, read_line
 from holdfast.replay import check_format
 from holdfast.session._loading import fits
 from holdfast.session._reading import second_line
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
 
-__all__ = ["Place", "find_place", "line_at", "read_line"]
+__all__ = ["Place", "find_place", "line_at"]
 
 # A part as short as this is simply read; a longer one is halved until it is.
 _NEAR_BYTES = 1 << 15
 _NEAR_EVENTS = 16
 # Up to here every byte before the place is checked as well; that takes half a millisecond.
 _CHECKED_BYTES_MAX = 1 << 19
-
-_decode_event = msgspec.json.Decoder(Event).decode
 
 
 class Place(NamedTuple):
@@ -45,7 +41,7 @@ def find_place(log: Log, documents: Documents, at: int | None) -> Place:
     (as far as they are looked at: all since the newest snapshot, unless that is more than 512 KiB),
     TooNew for a format that is not known here. The time does not grow with the log.
     """
-    first = read_line(line_at(log, 0))
+    first = read_line(line_at(log, 0), log.unseal)
     if first is not None:
         check_format(first)
     snapshot = _newest_snapshot(log, documents, at)
@@ -74,14 +70,6 @@ def line_at(log: Log, offset: int) -> bytes:
         if b"\n" in chunk:
             break
     return found[: found.find(b"\n") + 1]
-
-
-def read_line(line: bytes) -> Event | None:
-    """The event of a line, not verified; None if it is none, or is sealed."""
-    try:
-        return _decode_event(line)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _newest_snapshot(log: Log, documents: Documents, at: int | None) -> Snapshot | None:
@@ -125,7 +113,7 @@ def _likely(near: Position, end: int, distance: float) -> int:
 
 def _walk(log: Log, start: Position, wanted: int) -> Place:
     """Read on from a place until the event has ended. Raises Damaged where a line is not whole."""
-    reader = LineReader(start)
+    reader = LineReader(start, log.unseal)
     for block in _blocks(log, start.offset, wanted - start.seq + 1):
         for event in reader.feed(block):
             check_format(event)

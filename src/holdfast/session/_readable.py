@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from holdfast.model import Event, Unseal, read_events
+from holdfast.model import Event, read_events
 from holdfast.session._opening import check_title
 from holdfast.session._recording import Recorder
 
@@ -33,7 +33,6 @@ class Readable(Recorder):
     _opening: Opening
     _options: Options
     _talk: Talk
-    _unseal: Unseal | None
     _in_doubt: bool
 
     @abstractmethod
@@ -111,8 +110,9 @@ class Readable(Recorder):
         """The recorded events from ``start`` on."""
         with self._lock:
             waiting = self._writer.staged_lines()
-        chunks = chain(self._writer.log.read(), waiting)
-        return (event for event in read_events(chunks, unseal=self._unseal) if event.seq >= start)
+        log = self._writer.log
+        events = read_events(chain(log.read(), waiting), unseal=log.unseal)
+        return (event for event in events if event.seq >= start)
 
     def messages(
         self, provider: str = "neutral", *, incomplete: str = "drop"

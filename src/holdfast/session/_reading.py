@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.model import START, Event, LineReader, Position, Unseal, read_events
+from holdfast.model import START, Event, LineReader, Position, read_events
 from holdfast.storage import Log
 
 __all__ = ["read_range", "second_line"]
@@ -28,13 +28,12 @@ def read_range(
     types: Collection[str] | None = None,
     reverse: bool = False,
     limit: int | None = None,
-    unseal: Unseal | None = None,
 ) -> Iterator[Event]:
     """The valid events with ``start <= seq < stop``, of these types, at most ``limit`` of them.
 
     Backwards, only as much of the log is read as the limit needs.
     """
-    events = _backwards(log, unseal) if reverse else read_events(log.read(), unseal=unseal)
+    events = _backwards(log) if reverse else read_events(log.read(), unseal=log.unseal)
     if reverse or start > 0 or stop is not None:
         events = _chosen(events, start, stop, types, reverse=reverse)
     elif types is not None:
@@ -60,15 +59,15 @@ def _chosen(
             yield event
 
 
-def _backwards(log: Log, unseal: Unseal | None) -> Iterator[Event]:
+def _backwards(log: Log) -> Iterator[Event]:
     """Every valid event, newest first, reading ever larger tails until the beginning is reached."""
     below: int | None = None
     wanted = _TAIL_BYTES_MIN
     size = log.size()
     while True:
-        events = _tail(log, wanted, unseal) if wanted < size else None
+        events = _tail(log, wanted) if wanted < size else None
         if events is None:
-            events = list(read_events(log.read(), unseal=unseal))
+            events = list(read_events(log.read(), unseal=log.unseal))
         for event in reversed(events):
             if below is None or event.seq < below:
                 below = event.seq
@@ -78,14 +77,14 @@ def _backwards(log: Log, unseal: Unseal | None) -> Iterator[Event]:
         wanted *= _TAIL_GROWTH
 
 
-def _tail(log: Log, max_bytes: int, unseal: Unseal | None) -> list[Event] | None:
+def _tail(log: Log, max_bytes: int) -> list[Event] | None:
     """The events of the log's end, verified from the first line on; None if they cannot be."""
     offset, data = log.read_tail(max_bytes)
     found = second_line(offset, data)
     if found is None:
         return None
     position, taken = found
-    reader = LineReader(position, unseal)
+    reader = LineReader(position, log.unseal)
     events = reader.feed(data[taken:])
     if reader.damaged:
         return None

@@ -1,97 +1,60 @@
-"""Looking at a log as it is on the medium, and putting a whole one in a damaged one's place."""
+"""Putting a whole log in a damaged one's place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
-from holdfast.errors import Damaged, HoldfastError
+from holdfast.errors import KeyMissing, Tampered
 from holdfast.model import (
-    BLOB_KEY,
+    BEFORE_ALL,
+    SEAL_END,
     START,
-    Event,
     Gap,
-    LineReader,
     Salvage,
-    blob_name,
     encode_line,
-    is_reference,
+    encode_sealed_line,
     salvage,
 )
 from holdfast.session._clock import Clock, now_ms
 from holdfast.session._snapshots import Snapshots
 from holdfast.storage import Documents, Log
 
-__all__ = ["Report", "repair_log", "verify_log"]
+if TYPE_CHECKING:
+    from holdfast.model import AnyLine, Unseal
+    from holdfast.security import Sealer
+
+__all__ = ["gather", "next_generation", "repair_log"]
 
 _CRC_SHAPE = b',"crc":"'
 _TRAILER_BYTES = 18  # from the comma before "crc" to the closing brace
 _PIECE_BYTES = 1 << 20
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at every byte of a session found."""
-
-    session_id: str = ""
-    ok: bool = True
-    events: int = 0
-    size_bytes: int = 0
-    torn_bytes: int = 0
-    gaps: list[Gap] = []
-    snapshots: dict[int, bool] = {}
-    missing_blobs: list[str] = []
-    vanished: int = 0
-    """How many events at the end are missing that the catalogue has seen in this very log."""
-    damage: str = ""
-    """What is wrong with how the log is kept, beyond the gaps in it."""
-    checksummed: bool = True
-    """False for a plain log, whose lines can only be parsed, not verified."""
-
-    @property
-    def lost_events(self) -> int:
-        """How many events are known to be missing."""
-        return sum(gap.last_seq - gap.first_seq + 1 for gap in self.gaps)
-
-    def explain(self) -> list[str]:
-        """The findings in plain words, one sentence each."""
-        return list(_explain(self))
-
-
-def verify_log(session_id: str, log: Log, documents: Documents) -> Report:
-    """Read everything and say what is whole. Changes nothing."""
-    reader = LineReader()
-    count = 0
-    missing: set[str] = set()
-    for events in _batches(reader, log):
-        count += len(events)
-        missing.update(_missing_blobs(events, documents))
-    snapshots = _check_snapshots(Snapshots(documents), reader.position.offset)
-    damage = log.damage()
-    return Report(
-        session_id=session_id,
-        ok=not (reader.gaps or missing or damage) and all(snapshots.values()),
-        events=count,
-        size_bytes=log.size(),
-        torn_bytes=reader.torn,
-        gaps=reader.gaps,
-        snapshots=snapshots,
-        missing_blobs=sorted(missing),
-        damage=damage,
-        checksummed=reader.chained,
-    )
-
-
-def repair_log(log: Log, documents: Documents, epoch: int, clock: Clock = now_ms) -> list[Gap]:
+def repair_log(
+    log: Log,
+    documents: Documents,
+    epoch: int,
+    clock: Clock = now_ms,
+    *,
+    sealer: Sealer | None = None,
+) -> list[Gap]:
     """Write a new generation that holds every whole line and a note where one is missing.
 
-    The lines themselves are moved as they are, with new checksums; the old bytes go to quarantine.
-    Returns what was missing. Killed at any moment, the log is the old one or the new one.
+    The lines themselves are moved as they are, with new checksums; those of a sealed log are
+    sealed again with ``sealer``, and those that were tampered with count as missing. The old bytes
+    go to quarantine. Returns what was missing. Killed at any moment, the log is the old one or the
+    new one. Raises KeyMissing for a sealed log without its key.
     """
     old = b"".join(log.read())
     found = salvage(old, START, chained=False)
+    if log.unseal is not None:
+        return _repair_sealed(log, documents, found, sealer, epoch=epoch, now=clock())
+    if any(line.sealed is not None and line.type is None for line in found.lines):
+        raise KeyMissing("a sealed session is repaired with its key")
     snapshots = Snapshots(documents)
     snapshots.drop_beyond(found.position.offset)
     snapshots.drop_damaged()
@@ -99,7 +62,7 @@ def repair_log(log: Log, documents: Documents, epoch: int, clock: Clock = now_ms
         return []
     # Before the log: a snapshot must never know more than the log that it belongs to.
     snapshots.drop_after(-1)
-    log.replace(_pieces(_new_lines(old, found, clock())), epoch)
+    log.replace(gather(_new_lines(old, found, clock())), epoch)
     return found.gaps
 
 
@@ -120,9 +83,74 @@ def _new_lines(old: bytes, found: Salvage, now: int) -> Iterator[bytes]:
         yield text
         seq = line.seq + 1
     gaps = [msgspec.to_builtins(gap) for gap in found.gaps]
-    data = {"generation": _generation(found) + 1, "gaps": gaps}
+    data = {"generation": next_generation(found), "gaps": gaps}
     text, _ = encode_line(seq, _note(data, now), crc)
     yield text
+
+
+def _repair_sealed(
+    log: Log,
+    documents: Documents,
+    found: Salvage,
+    sealer: Sealer | None,
+    *,
+    epoch: int,
+    now: int,
+) -> list[Gap]:
+    assert log.unseal is not None
+    bodies, gaps = _opened(found, log.unseal)
+    snapshots = Snapshots(documents)
+    snapshots.drop_beyond(found.position.offset)
+    snapshots.drop_damaged()
+    if not gaps:
+        return []
+    if sealer is None:
+        raise KeyMissing("a sealed session is repaired with its key")
+    snapshots.drop_after(-1)
+    last = max(bodies, default=-1)
+    generation = 1 + max(map(_generation_of, bodies.values()), default=0)
+    data = {"generation": generation, "gaps": [msgspec.to_builtins(gap) for gap in gaps]}
+    for lost in set(range(last)) - set(bodies):
+        bodies[lost] = _note({"lost": lost}, now)
+    bodies[last + 1] = _note(data, now)
+    log.replace(gather(_sealed_lines(bodies, sealer)), epoch)
+    return gaps
+
+
+def _opened(found: Salvage, unseal: Unseal) -> tuple[dict[int, bytes], list[Gap]]:
+    """What can be opened, by its number, and what is missing."""
+    bodies: dict[int, bytes] = {}
+    gaps = list(found.gaps)
+    for line, (start, stop) in zip(found.lines, found.spans, strict=True):
+        try:
+            bodies[line.seq] = _opened_body(line, unseal)
+        except Tampered:
+            gaps.append(Gap(start, stop - start, line.seq, line.seq))
+    return bodies, sorted(gaps, key=lambda gap: gap.offset)
+
+
+def _opened_body(line: AnyLine, unseal: Unseal) -> bytes:
+    if line.sealed is None or line.type is not None:
+        raise Tampered(seq=line.seq)
+    return unseal(line.seq, line.sealed, None)
+
+
+def _sealed_lines(bodies: dict[int, bytes], sealer: Sealer) -> Iterator[bytes]:
+    crc, before = 0, BEFORE_ALL
+    for seq in sorted(bodies):
+        sealed = sealer.seal(seq, bodies[seq], before)
+        before = sealed[-SEAL_END:]
+        text, crc = encode_sealed_line(seq, sealed, crc)
+        yield text
+
+
+def _generation_of(body: bytes) -> int:
+    if not body.startswith((b'"type":"session_start"', b'"type":"repaired"')):
+        return 0
+    try:
+        return msgspec.json.decode(b"{%b}" % body, type=_Noted).data.generation
+    except msgspec.DecodeError:
+        return 0
 
 
 def _body(text: bytes) -> bytes | None:
@@ -160,8 +188,12 @@ class _Generation(msgspec.Struct):
     generation: int = 0
 
 
-def _generation(found: Salvage) -> int:
-    """The newest generation that the log itself speaks of."""
+class _Noted(msgspec.Struct):
+    data: _Generation
+
+
+def next_generation(found: Salvage) -> int:
+    """One more than the newest generation that the log itself speaks of."""
     newest = 0
     for line in found.lines:
         if line.type in ("session_start", "repaired"):
@@ -169,10 +201,10 @@ def _generation(found: Salvage) -> int:
                 newest = max(newest, msgspec.json.decode(line.data, type=_Generation).generation)
             except msgspec.DecodeError:
                 continue
-    return newest
+    return newest + 1
 
 
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+def gather(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Lines gathered into pieces that are worth a write."""
     waiting: list[bytes] = []
     size = 0
@@ -183,78 +215,3 @@ def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
             yield b"".join(waiting)
             waiting, size = [], 0
     yield b"".join(waiting)
-
-
-def _batches(reader: LineReader, log: Log) -> Iterator[list[Event]]:
-    for chunk in log.read():
-        yield reader.feed(chunk)
-    yield reader.finish()
-
-
-def _missing_blobs(events: list[Event], documents: Documents) -> Iterator[str]:
-    for event in events:
-        if b'"$blob":' in bytes(event.raw):
-            for name in _references(event.data):
-                found = documents.get(f"blobs/{name}")
-                if found is None or blob_name(found[0]) != name:
-                    yield name
-
-
-def _references(value: Any) -> Iterator[str]:
-    if is_reference(value):
-        yield value[BLOB_KEY]
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _references(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _references(item)
-
-
-def _check_snapshots(snapshots: Snapshots, end: int) -> dict[int, bool]:
-    found = {}
-    for seq in snapshots.seqs():
-        try:
-            found[seq] = snapshots.load(seq).offset <= end
-        except Damaged:
-            found[seq] = False
-        except HoldfastError:
-            found[seq] = False
-    return found
-
-
-def _explain(report: Report) -> Iterator[str]:
-    yield f"{report.events:,} events in {report.size_bytes:,} bytes."
-    for gap in report.gaps:
-        yield _explain_gap(gap)
-    if report.damage:
-        yield f"{report.damage} What is whole of the log is read."
-    elif report.torn_bytes:
-        yield (
-            f"The last {report.torn_bytes:,} bytes are an unfinished write, as a crash leaves it;"
-            " nothing that was acknowledged is in them. The next writer sets them aside."
-        )
-    if report.vanished:
-        yield (
-            f"The last {report.vanished:,} events that the catalogue has seen here are missing:"
-            " the log is shorter than it was. If that is as it should be, accept it with"
-            " `holdfast reindex`."
-        )
-    for name in report.missing_blobs:
-        yield f"The payload {name[:12]}… is missing or damaged; its event is there without it."
-    bad = [str(seq) for seq, whole in report.snapshots.items() if not whole]
-    if bad:
-        yield f"Snapshots that are not whole and will be passed over: {', '.join(bad)}."
-    if not report.checksummed and report.events:
-        yield "This is a plain log without checksums: its lines could only be parsed."
-    if report.ok:
-        yield "Everything is whole."
-
-
-def _explain_gap(gap: Gap) -> str:
-    count = gap.last_seq - gap.first_seq + 1
-    where = f"{gap.size:,} bytes from byte {gap.offset:,} on are damaged"
-    if count <= 0:
-        return f"{where}; no event is missing."
-    names = str(gap.first_seq) if count == 1 else f"{gap.first_seq} to {gap.last_seq}"
-    return f"{where}: event {names} cannot be read. Everything before and after can."

@@ -25,6 +25,8 @@ class SnapshotSchedule:
         self.seq = -1 if newest is None else newest.seq
         """The seq that the newest snapshot covers; -1 if there is none."""
         self._offset = 0 if newest is None else newest.offset
+        self._log = opening.log
+        self._link = ("", 0) if newest is None else (newest.link, newest.offset)
         self._state_bytes = 0
         self._asked = False
 
@@ -49,7 +51,11 @@ class SnapshotSchedule:
 
     def save(self, state: bytes, position: Position) -> int:
         """Store the state; the size of the snapshot."""
-        size = self._snapshots.save(state, position, self._clock())
+        from holdfast.session._prefix import prefix_digest
+
+        prefix = prefix_digest(self._log, position.offset, *self._link)
+        size = self._snapshots.save(state, position, self._clock(), prefix)
+        self._link = prefix[1], position.offset
         self.seq, self._offset, self._state_bytes = position.seq - 1, position.offset, len(state)
         self._asked = False
         return size

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
-from holdfast.model import Event, Unseal
+from holdfast.model import Event
 from holdfast.replay import Fold
 from holdfast.session._blobs import blob_loader
 from holdfast.session._cancellation import uncancelled
@@ -26,7 +26,7 @@ from holdfast.session._talk import Talk
 from holdfast.session._timers import Timers
 from holdfast.session._todos import Todos
 from holdfast.session._variables import Variables
-from holdfast.session._writer import Draft, Seal
+from holdfast.session._writer import Draft
 from holdfast.storage import Store, forks
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ class Session(Readable):
         *,
         hub: Hub | None = None,
         timers: Timers | None = None,
-        seal: Seal | None = None,
-        unseal: Unseal | None = None,
     ) -> None:
         options = opening.options
         self.id = opening.session_id
@@ -61,7 +59,6 @@ class Session(Readable):
         self.limits = options.limits
         self._options = options
         self._opening = opening
-        self._unseal = unseal
         self._lock = threading.RLock()
         self._forks = forks.count
         self._closed = False
@@ -72,7 +69,7 @@ class Session(Readable):
         self._ready = False
         self._in_doubt = False
         self._fold = opening.loaded.fold
-        self._writer = opening.writer(seal)
+        self._writer = opening.writer()
         self._always = options.durability == "always" and not options.staged
         self._keyed: dict[str, Event] = {}
         self._outbox = Outbox(self.id, hub or Hub())
@@ -389,6 +386,7 @@ class Session(Readable):
             if self._writer.position != opening.loaded.position:
                 self._take_over_past()
         self._writer.epoch = opening.epoch
+        opening.begin_sealing(self._writer)
         if opening.loaded.open_line:
             self._writer.end_open_line()
         return opening.preamble(self._fold.state)

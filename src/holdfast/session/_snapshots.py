@@ -34,6 +34,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: int
     state: State
     format: int = 1
+    prefix: str = ""
+    """The digest of the log's bytes before ``offset``, see ``_prefix.py``; empty if unknown."""
+    link: str = ""
 
     @property
     def position(self) -> Position:
@@ -59,17 +62,24 @@ class Snapshots:
         self._documents = documents
         self._limits = limits or Limits()
 
-    def save(self, state: bytes, position: Position, taken_at: int) -> int:
+    def save(
+        self, state: bytes, position: Position, taken_at: int, prefix: tuple[str, str] = ("", "")
+    ) -> int:
         """Store an encoded state as the snapshot before ``position``; its size in bytes.
 
         The log must have been synced up to there: a snapshot never knows more than the log.
         """
         seq = position.seq - 1
-        inner = b'{"format":1,"seq":%d,"offset":%d,"crc":"%08x","taken_at":%d,"state":%b}' % (
+        inner = (
+            b'{"format":1,"seq":%d,"offset":%d,"crc":"%08x","taken_at":%d,'
+            b'"prefix":"%b","link":"%b","state":%b}'
+        ) % (
             seq,
             position.offset,
             position.crc,
             taken_at,
+            prefix[0].encode(),
+            prefix[1].encode(),
             state,
         )
         data = b'{"snapshot":%b,"check":"%08x"}' % (inner, crc32(inner))

@@ -5,14 +5,16 @@ It works without a session and is not safe for threads by itself: the session's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, StoreFull, SyncFailed, TooLarge
 from holdfast.model import (
+    BEFORE_ALL,
+    SEAL_END,
     START,
     Event,
     Limits,
@@ -23,15 +25,16 @@ from holdfast.model import (
     encode_sealed_line,
     encode_with_blobs,
     line_body,
+    read_line,
     type_bytes,
 )
 from holdfast.session._clock import Clock, now_ms
 from holdfast.storage import Documents, Log
 
-__all__ = ["Draft", "Seal", "Writer"]
+if TYPE_CHECKING:
+    from holdfast.security import Sealer
 
-Seal = Callable[[int, bytes], bytes]
-"""Seals a line: (seq, members of the line) -> ciphertext."""
+__all__ = ["Draft", "Writer"]
 
 _PERCENT = 100
 # Events that end or explain a session are written even when it is over its size limit.
@@ -81,7 +84,6 @@ class Writer:
         epoch: int = 0,
         limits: Limits | None = None,
         clock: Clock = now_ms,
-        seal: Seal | None = None,
         staged: bool = False,
         defers: bool = False,
     ) -> None:
@@ -94,7 +96,8 @@ class Writer:
         self.dead: HoldfastError | None = None
         self._documents = documents
         self._clock = clock
-        self._seal = seal
+        self._sealer: Sealer | None = None
+        self._before = BEFORE_ALL
         self._defers = defers
         self._lead = b""
         self.saved = position
@@ -111,6 +114,15 @@ class Writer:
     def position(self, position: Position) -> None:
         self.seq, self.offset, self.crc = position
 
+    def seal_with(self, sealer: Sealer, before: bytes) -> None:
+        """Seal what is written from now on; ``before`` is the end of the last sealed line."""
+        self._sealer, self._before = sealer, before
+
+    @property
+    def sealed_end(self) -> bytes:
+        """The end of the last line that was sealed."""
+        return self._before
+
     def end_open_line(self) -> None:
         """A plain log whose last line lacks its newline gets it with the first append."""
         self._lead = b"\n"
@@ -125,7 +137,9 @@ class Writer:
     ) -> Event:
         """Write one event. Raises before anything is written, or nothing was."""
         is_usual = run is None and key is None and timestamp is None
-        if not is_usual or self._seal is not None or self._lead:
+        if not is_usual or self._sealer is not None or self._lead:
+            if is_usual and not self._lead:
+                return self._append_sealed(type, data)
             return self.extend((Draft(type, data, run, key, timestamp),))[0]
         limits = self.limits
         raw = encode_data(data, limits)
@@ -152,9 +166,27 @@ class Writer:
         self.seq, self.offset, self.crc = seq + 1, end, crc
         return event
 
+    def _append_sealed(self, type: str, data: dict[str, Any]) -> Event:
+        """The same for a log that is sealed."""
+        raw = encode_data(data, self.limits)
+        if len(raw) > self._plain_bytes_max or self._sealer is None:
+            return self.extend((Draft(type, data),))[0]
+        timestamp, seq = self._clock(), self.seq
+        body = b'"type":"%b","timestamp":%d,"data":%b' % (type_bytes(type), timestamp, raw)
+        sealed = self._sealer.seal(seq, body, self._before)
+        line, crc = encode_sealed_line(seq, sealed, self.crc)
+        end, before = self.offset + len(line), sealed[-SEAL_END:]
+        if end > self.limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
+            raise self._too_large(end)
+        event = Event(type, seq, timestamp, raw)
+        self._put(line, seq, 1)
+        self.seq, self.offset, self.crc, self._before = seq + 1, end, crc, before  # as in append
+        return event
+
     def extend(self, drafts: Sequence[Draft]) -> list[Event]:
         """Write a batch with one append: a reader sees all of it or nothing."""
         seq, offset, crc = self.position
+        before = self._before
         now = self._clock()
         events: list[Event] = []
         lines: list[bytes] = []
@@ -164,7 +196,7 @@ class Writer:
         last = len(drafts) - 1
         for index, draft in enumerate(drafts):
             event = self._event(draft, seq + index, now, blobs, more=index < last)
-            line, crc = self._line(event, crc)
+            line, crc, before = self._line(event, crc, before)
             events.append(event)
             lines.append(line)
         size = sum(map(len, lines))
@@ -176,7 +208,7 @@ class Writer:
             self._put_blobs(blobs)
             self._put(self._lead + b"".join(lines), seq, len(events))
             self._lead = b""
-            self.seq, self.offset, self.crc = seq_after, offset_after, crc
+            self.seq, self.offset, self.crc, self._before = seq_after, offset_after, crc, before
         return events
 
     def check(self, drafts: Iterable[Draft]) -> None:
@@ -232,11 +264,12 @@ class Writer:
         stamp = now if draft.timestamp is None else draft.timestamp
         return Event(draft.type, seq, stamp, raw, draft.run, draft.key, more)
 
-    def _line(self, event: Event, crc: int) -> tuple[bytes, int]:
+    def _line(self, event: Event, crc: int, before: bytes) -> tuple[bytes, int, bytes]:
         body = line_body(event)
-        if self._seal is None:
-            return encode_line(event.seq, body, crc)
-        return encode_sealed_line(event.seq, self._seal(event.seq, body), crc)
+        if self._sealer is None:
+            return *encode_line(event.seq, body, crc), before
+        sealed = self._sealer.seal(event.seq, body, before)
+        return *encode_sealed_line(event.seq, sealed, crc), sealed[-SEAL_END:]
 
     def _put_blobs(self, blobs: dict[str, bytes]) -> None:
         if self.staged:
@@ -309,7 +342,11 @@ class Writer:
         """Best effort: the bytes as the log still has them, which may be less than was appended."""
         try:
             lines = self.log.unsaved() + b"".join(self._waiting)
-            return _decode_lines(lines[: lines.rfind(b"\n") + 1])
+            whole = lines[: lines.rfind(b"\n") + 1]
+            if self._sealer is None:
+                return _decode_lines(whole)
+            events = (read_line(line, self.log.unseal) for line in whole.splitlines())
+            return [event for event in events if event is not None]
         except (HoldfastError, ValueError):
             return []
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from holdfast.errors import Conflict, NotFound, UsageError
+from holdfast.model import Unseal
 from holdfast.storage._names import (
     check_document_name,
     check_key,
@@ -118,6 +119,9 @@ class Changes(NamedTuple):
 
 class Log(ABC):
     """The append-only bytes of one key. Only the holder of the lease writes."""
+
+    unseal: Unseal | None = None
+    """What opens the lines that are sealed, for readers; whoever has the key puts it here."""
 
     @abstractmethod
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
@@ -238,6 +242,8 @@ class Store(ABC):
 
     url: str
     capabilities: Capabilities
+    has_keys = False
+    """Whether what is sealed is opened on the way, as only the session room's store does."""
     space: str | None = None
     """The name of the space that this store is; None if it is no space."""
 
@@ -408,6 +414,14 @@ class Store(ABC):
         """Whether the log is kept compressed now."""
         check_key(key)
         return False
+
+    def scrub(self) -> list[str]:
+        """See to it that nothing of what was removed is left in the store's own bytes.
+
+        Returns what could not be reached, one sentence each: versions that a bucket keeps, pages
+        that a server has not reused yet. May take long.
+        """
+        return []
 
     def wait(self, key: str, seconds: float) -> None:
         """Return after this time, or as soon as the store hears that the key's log went on."""

@@ -1,0 +1,273 @@
+"""Keys that wrap keys: the document that holds a log's data keys, readable with any of its keys.
+
+The document is JSON. Its ``wraps`` hold the same ring of data keys, each under another key that is
+never in the store. Which one opens a wrap is told by a fingerprint; a passphrase is stretched with
+what the wrap says.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.errors import KeyMissing, Tampered, TooNew, UsageError
+from holdfast.security._seal import KEY_BYTES, DataKey, cipher_of, derive
+
+__all__ = [
+    "KEY_DOCUMENT",
+    "Kdf",
+    "KeyDocument",
+    "Ring",
+    "WrappingKey",
+    "fingerprint",
+    "inherited",
+    "new_kdf",
+    "read_key_document",
+    "read_key_text",
+    "stretch",
+]
+
+KEY_DOCUMENT = "seal.json"
+"""The name of the document with the data keys, beside the log."""
+
+_FORMAT = 1
+_NONCE_BYTES = 12
+_SALT_BYTES = 16
+_WRAP = b"holdfast wrap 1\0"
+_FINGERPRINT = b"holdfast fingerprint 1"
+_FINGERPRINT_CHARS = 16
+_HEX_CHARS = 2 * KEY_BYTES
+_BASE64_CHARS = 44
+# What an unknown document may make us spend.
+_ARGON_MEMORY_KIB = 65_536
+_ARGON_MEMORY_KIB_MAX = 262_144
+_ARGON_TIMES_MAX = 10
+_SCRYPT_COST = 1 << 16
+_SCRYPT_COST_MAX = 1 << 18
+_SCRYPT_MEMORY_MAX = 1 << 29
+
+STATES = ("sealed", "encrypting", "decrypting")
+
+
+class Kdf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a passphrase is made a key."""
+
+    name: str
+    salt: bytes
+    cost: int
+    """argon2id: KiB of memory; scrypt: n."""
+    times: int = 1
+    lanes: int = 1
+
+
+class WrappingKey(NamedTuple):
+    """A key that opens and wraps rings, and what a person calls it."""
+
+    secret: bytes
+    source: str
+    kdf: Kdf | None = None
+
+    def __repr__(self) -> str:
+        return f"WrappingKey({self.source!r}, id={self.id})"
+
+    @property
+    def id(self) -> str:
+        """The fingerprint, which tells nothing of the key."""
+        return fingerprint(self.secret)
+
+
+class Wrap(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The ring under one key."""
+
+    key: str
+    source: str
+    nonce: bytes
+    wrapped: bytes
+    kdf: Kdf | None = None
+
+
+class _StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
+    number: int
+    id: bytes
+    secret: bytes
+    first: int = 0
+    stop: int | None = None
+    generation: int = 0
+
+
+class _StoredRing(msgspec.Struct, frozen=True):
+    state: str
+    keys: list[_StoredKey]
+
+
+class Ring(NamedTuple):
+    """The data keys of one log. The last one seals what comes next.
+
+    ``state`` is ``sealed``; ``encrypting`` or ``decrypting`` while all of it is being rewritten,
+    when the log is wholly in one form or in the other.
+    """
+
+    keys: tuple[DataKey, ...]
+    state: str = "sealed"
+
+    @property
+    def current(self) -> DataKey:
+        """The key for new events and documents."""
+        return self.keys[-1]
+
+    def __repr__(self) -> str:
+        return f"Ring({len(self.keys)} keys, {self.state})"
+
+
+class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in the store of a log's keys."""
+
+    format: int = _FORMAT
+    wraps: list[Wrap]
+
+    def encode(self) -> bytes:
+        """The document's bytes."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def wrapped(cls, ring: Ring, keys: Iterable[WrappingKey]) -> KeyDocument:
+        """A ring under each of these keys."""
+        plain = _encode_ring(ring)
+        return cls(wraps=[_wrap(plain, key) for key in keys])
+
+    def unwrap(self, key: WrappingKey) -> Ring | None:
+        """The ring, by a key; None if it is not wrapped under it. Raises Tampered."""
+        for wrap in self.wraps:
+            if wrap.key == key.id:
+                return _unwrap(wrap, key)
+        return None
+
+    def sources(self) -> list[str]:
+        """What the keys that open it are called."""
+        return [f"{wrap.source} ({wrap.key})" for wrap in self.wraps]
+
+
+def read_key_document(data: bytes) -> KeyDocument:
+    """A document of keys. Raises Tampered for bytes that are none, TooNew for another format."""
+    try:
+        found = msgspec.json.decode(data, type=KeyDocument)
+    except (ValueError, RecursionError) as error:
+        raise Tampered(f"{KEY_DOCUMENT} cannot be read") from error
+    if found.format != _FORMAT:
+        raise TooNew(f"{KEY_DOCUMENT} has a format that is not known here")
+    return found
+
+
+def fingerprint(secret: bytes) -> str:
+    """A short name of a key that tells nothing of it."""
+    return hmac.digest(secret, _FINGERPRINT, hashlib.sha256).hex()[:_FINGERPRINT_CHARS]
+
+
+def read_key_text(text: bytes, where: str) -> bytes:
+    """A key of 32 bytes as it stands in a file, a variable or a keyring: raw, hex or base64."""
+    if len(text) == KEY_BYTES:
+        return text
+    stripped = text.strip()
+    try:
+        if len(stripped) == _HEX_CHARS:
+            return bytes.fromhex(stripped.decode("ascii"))
+        if len(stripped) == _BASE64_CHARS:
+            return base64.b64decode(stripped, validate=True)
+    except ValueError:
+        pass
+    raise UsageError(
+        f"{where} holds no key of 32 bytes",
+        remedy="Make one with `holdfast keys new`; a text to remember is a passphrase, not a key.",
+    )
+
+
+def new_kdf() -> Kdf:
+    """How a new passphrase is stretched: Argon2id, or scrypt where there is none."""
+    salt = os.urandom(_SALT_BYTES)
+    if _argon2id() is None:
+        return Kdf(name="scrypt", salt=salt, cost=_SCRYPT_COST)
+    return Kdf(name="argon2id", salt=salt, cost=_ARGON_MEMORY_KIB, times=3, lanes=4)
+
+
+def stretch(passphrase: str, kdf: Kdf) -> bytes:
+    """The key that a passphrase stands for. Raises Tampered for costs that nobody writes."""
+    secret = passphrase.encode("utf-8", "surrogatepass")
+    if not secret:
+        raise KeyMissing("an empty passphrase is none")
+    if kdf.name == "scrypt":
+        is_known = 1 < kdf.cost <= _SCRYPT_COST_MAX and kdf.cost & (kdf.cost - 1) == 0
+        _check_cost(is_known=is_known)
+        return hashlib.scrypt(
+            secret, salt=kdf.salt, n=kdf.cost, r=8, p=1, maxmem=_SCRYPT_MEMORY_MAX, dklen=KEY_BYTES
+        )
+    if kdf.name != "argon2id":
+        raise TooNew(f"a passphrase is stretched with {kdf.name[:20]!a}, which is not known here")
+    argon = _argon2id()
+    if argon is None:
+        raise UsageError("this passphrase needs Argon2id, which cryptography has from 44 on")
+    few = 1 <= kdf.times <= _ARGON_TIMES_MAX and 1 <= kdf.lanes <= _ARGON_TIMES_MAX
+    is_known = few and 8 * kdf.lanes <= kdf.cost <= _ARGON_MEMORY_KIB_MAX
+    _check_cost(is_known=is_known and len(kdf.salt) >= _SALT_BYTES // 2)
+    found: bytes = argon(
+        salt=kdf.salt,
+        length=KEY_BYTES,
+        iterations=kdf.times,
+        lanes=kdf.lanes,
+        memory_cost=kdf.cost,
+    ).derive(secret)
+    return found
+
+
+def _check_cost(*, is_known: bool) -> None:
+    if not is_known:
+        raise Tampered(f"{KEY_DOCUMENT} asks for what no Holdfast writes")
+
+
+def _argon2id() -> Callable[..., Any] | None:
+    try:
+        from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+    except ImportError:
+        return None
+    return Argon2id
+
+
+def _encode_ring(ring: Ring) -> bytes:
+    keys = [_StoredKey(*key) for key in ring.keys]
+    return msgspec.json.encode(_StoredRing(ring.state, keys))
+
+
+def _wrap(plain: bytes, key: WrappingKey) -> Wrap:
+    # Under a key of its own: the wrapping key may be used for any number of sessions.
+    nonce = os.urandom(_SALT_BYTES)
+    cipher = cipher_of(derive(key.secret, nonce, _WRAP))
+    wrapped = cipher.encrypt(bytes(_NONCE_BYTES), plain, _context(key.id, key.source, key.kdf))
+    return Wrap(key.id, key.source, nonce, wrapped, key.kdf)
+
+
+def _unwrap(wrap: Wrap, key: WrappingKey) -> Ring:
+    cipher = cipher_of(derive(key.secret, wrap.nonce, _WRAP))
+    context = _context(wrap.key, wrap.source, wrap.kdf)
+    try:
+        plain = cipher.decrypt(bytes(_NONCE_BYTES), wrap.wrapped, context)
+        stored = msgspec.json.decode(plain, type=_StoredRing)
+    except Exception as error:
+        raise Tampered(f"{KEY_DOCUMENT} is not what was written there") from error
+    return Ring(tuple(DataKey(*msgspec.structs.astuple(one)) for one in stored.keys), stored.state)
+
+
+def _context(key: str, source: str, kdf: Kdf | None) -> bytes:
+    return _WRAP + msgspec.json.encode([key, source, kdf])
+
+
+def inherited(keys: Sequence[DataKey], stop: int) -> tuple[DataKey, ...]:
+    """The keys of a log's events before ``stop``, and of nothing else."""
+    ends = [stop if key.stop is None else min(stop, key.stop) for key in keys]
+    return tuple(
+        key._replace(stop=end) for key, end in zip(keys, ends, strict=True) if key.first < end
+    )

@@ -1,0 +1,243 @@
+"""Sealing: AES-256-GCM for each event and each document, under keys that are never used twice.
+
+A sealed event is these bytes, in base64 in its line:
+
+    version 1 | number of the data key 2 | epoch 8 | salt 16 | count 4 | before 8 | text | tag 16
+
+Every opening draws a random salt and derives a key of its own from the data key; within it the
+nonce is ``count``, which goes up with each seal, written or not. So no nonce comes twice, whatever
+a crash, a full disk or a copy of the store makes forgotten. ``before`` is the end of the tag of the
+line before, which chains the lines; all of it, with the format, the log, its generation and the
+seq, is authenticated. docs/internals/sealing.md is the full text.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.errors import KeyMissing, Tampered, TooNew, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+__all__ = [
+    "BEFORE_ALL",
+    "KEY_BYTES",
+    "DataKey",
+    "Opener",
+    "Sealer",
+    "cipher_of",
+    "derive",
+    "is_sealed_document",
+    "new_data_key",
+    "open_document",
+    "seal_document",
+    "tag_end",
+]
+
+KEY_BYTES = 32
+BEFORE_ALL = bytes(8)
+"""What stands for the line before the first one."""
+
+_VERSION = 1
+_SALT_BYTES = 16
+_TAG_BYTES = 16
+_ID_BYTES = 16
+_NONCE_BYTES = 12
+_COUNT_MAX = 1 << 32
+_OPEN_END = 1 << 63
+_HEAD = struct.Struct(">BHQ")  # version, number of the data key, epoch
+_HEAD_END = _HEAD.size + _SALT_BYTES
+_COUNT_END = _HEAD_END + 4
+_BEFORE_END = _COUNT_END + 8
+_OPENINGS_MAX = 4096  # of which ciphers are kept: a hostile log must not fill the memory
+_EVENT = b"holdfast event 1\0"
+_DOCUMENT = b"holdfast document 1\0"
+_MAGIC = b"HFSEAL\0"
+_DOCUMENT_HEAD = struct.Struct(">7sBH")
+
+
+class DataKey(NamedTuple):
+    """One key of a log: for its events from ``first`` on, up to ``stop`` if others follow."""
+
+    number: int
+    id: bytes
+    """Names the log, or the part of it that this key is for; random, never used again."""
+    secret: bytes
+    first: int = 0
+    stop: int | None = None
+    generation: int = 0
+
+    def __repr__(self) -> str:
+        return f"DataKey(number={self.number}, id={self.id.hex()}, first={self.first})"
+
+    @property
+    def context(self) -> bytes:
+        """What is authenticated with everything that this key seals."""
+        return self.id + self.generation.to_bytes(4, "big")
+
+
+def new_data_key(number: int, *, first: int = 0, generation: int = 0) -> DataKey:
+    """A random key that nothing has been sealed with."""
+    id, secret = os.urandom(_ID_BYTES), os.urandom(KEY_BYTES)
+    return DataKey(number, id, secret, first, None, generation)
+
+
+def tag_end(sealed: bytes) -> bytes:
+    """The part of a sealed event that the next one names."""
+    return sealed[-8:]
+
+
+def cipher_of(key: bytes) -> AESGCM:
+    """AES-256-GCM under a key. Raises UsageError without the extra."""
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise UsageError(
+            "sealing needs the package cryptography",
+            remedy="Install it with: pip install 'holdfast[crypto]'",
+        ) from error
+    return AESGCM(key)
+
+
+def derive(secret: bytes, salt: bytes, purpose: bytes) -> bytes:
+    """HKDF with SHA-256: a key for one purpose."""
+    import hashlib
+    import hmac
+
+    # RFC 5869; one block is as long as the key.
+    extracted = hmac.digest(salt, secret, hashlib.sha256)
+    return hmac.digest(extracted, purpose + b"\x01", hashlib.sha256)
+
+
+class Sealer:
+    """Seals the events of one opening. Any thread may use it."""
+
+    def __init__(self, key: DataKey, epoch: int, *, salt: bytes | None = None) -> None:
+        """``salt`` is for known answers only: it must never have been used before."""
+        self._key = key
+        self._epoch = epoch
+        self._context = _EVENT + key.context
+        self.salt = b""
+        self._begin(os.urandom(_SALT_BYTES) if salt is None else salt)
+
+    def renew(self) -> bytes:
+        """Begin anew under another key of this opening; its salt."""
+        self._begin(os.urandom(_SALT_BYTES))
+        return self.salt
+
+    def _begin(self, salt: bytes) -> None:
+        head = _HEAD.pack(_VERSION, self._key.number, self._epoch) + salt
+        encrypt = cipher_of(derive(self._key.secret, salt, _EVENT)).encrypt
+        self.salt = salt
+        # Together, so that no thread sees one of the old and one of the new.
+        self._opening = encrypt, head, self._context + head, count().__next__
+
+    def seal(self, seq: int, body: bytes, before: bytes) -> bytes:
+        """The event ``seq`` sealed; ``before`` is ``tag_end`` of the line before, or BEFORE_ALL."""
+        encrypt, head, context, next_count = self._opening
+        number = next_count()
+        if number >= _COUNT_MAX:
+            self.renew()
+            return self.seal(seq, body, before)
+        mark = number.to_bytes(4, "big")
+        chained = mark + before
+        text = encrypt(b"\0\0\0\0\0\0\0\0" + mark, body, context + chained + seq.to_bytes(8, "big"))
+        return head + chained + text
+
+
+class Opener:
+    """Opens the sealed events of one log, whichever opening wrote them."""
+
+    sealed_from = _OPEN_END
+    """The first event that must be sealed."""
+
+    def __init__(self, keys: Iterable[DataKey]) -> None:
+        self._keys = {key.number: key for key in keys}
+        self._openings: dict[bytes, tuple[Callable[..., bytes], bytes, int, int]] = {}
+
+    def __call__(self, seq: int, sealed: bytes, before: bytes | None = None) -> bytes:
+        """What was sealed as event ``seq``; ``before`` is the end of the line before, if known.
+
+        Raises Tampered if it is not what was written there, KeyMissing for a key that is not in
+        the ring, TooNew for another way of sealing.
+        """
+        opening = self._openings.get(sealed[:_HEAD_END]) or self._opening_of(seq, sealed)
+        decrypt, context, first, stop = opening
+        if before is not None and sealed[_COUNT_END:_BEFORE_END] != before:
+            raise _tampered(seq, "does not follow the one before it: a line was replaced, or older")
+        if not first <= seq < stop:
+            raise _tampered(seq, "was sealed with a key of another part of the log")
+        try:
+            return decrypt(
+                b"\0\0\0\0\0\0\0\0" + sealed[_HEAD_END:_COUNT_END],
+                sealed[_BEFORE_END:],
+                context + sealed[_HEAD_END:_BEFORE_END] + seq.to_bytes(8, "big"),
+            )
+        except Exception as error:
+            raise _tampered(seq, "is not what was written there") from error
+
+    def epoch(self, sealed: bytes) -> int:
+        """The epoch of the lease under which something was sealed."""
+        return int(_HEAD.unpack_from(sealed)[2]) if len(sealed) > _HEAD.size else 0
+
+    def _opening_of(self, seq: int, sealed: bytes) -> tuple[Callable[..., bytes], bytes, int, int]:
+        if len(sealed) < _BEFORE_END + _TAG_BYTES:
+            raise _tampered(seq, "is too short for a sealed one")
+        head = sealed[:_HEAD_END]
+        version, number, _ = _HEAD.unpack_from(head)
+        if version != _VERSION:
+            raise TooNew("the session was sealed in a way that is not known here", seq=seq)
+        key = self._keys.get(number)
+        if key is None:
+            raise KeyMissing(f"event {seq} was sealed with a key that is not here", seq=seq)
+        decrypt = cipher_of(derive(key.secret, head[_HEAD.size :], _EVENT)).decrypt
+        stop = _OPEN_END if key.stop is None else key.stop
+        found = decrypt, _EVENT + key.context + head, key.first, stop
+        if len(self._openings) >= _OPENINGS_MAX:
+            self._openings.clear()
+        self._openings[head] = found
+        return found
+
+
+def is_sealed_document(data: bytes) -> bool:
+    """Whether the bytes of a document begin like those of a sealed one."""
+    return data.startswith(_MAGIC)
+
+
+def seal_document(key: DataKey, name: str, data: bytes) -> bytes:
+    """A document under a key that is used for this once."""
+    salt = os.urandom(_SALT_BYTES)
+    head = _DOCUMENT_HEAD.pack(_MAGIC, _VERSION, key.number) + salt
+    cipher = cipher_of(derive(key.secret, salt, _DOCUMENT))
+    context = _DOCUMENT + key.context + head + name.encode()
+    return head + cipher.encrypt(bytes(_NONCE_BYTES), data, context)
+
+
+def open_document(keys: Iterable[DataKey], name: str, data: bytes) -> bytes:
+    """What was sealed under that name. Raises Tampered, KeyMissing or TooNew."""
+    end = _DOCUMENT_HEAD.size + _SALT_BYTES
+    if not is_sealed_document(data) or len(data) < end + _TAG_BYTES:
+        raise Tampered(f"{name} is not sealed, in a place where everything is", document=name)
+    _, version, number = _DOCUMENT_HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise TooNew(f"{name} was sealed in a way that is not known here")
+    key = next((key for key in keys if key.number == number), None)
+    if key is None:
+        raise KeyMissing(f"{name} was sealed with a key that is not here")
+    cipher = cipher_of(derive(key.secret, data[_DOCUMENT_HEAD.size : end], _DOCUMENT))
+    try:
+        context = _DOCUMENT + key.context + data[:end] + name.encode()
+        return cipher.decrypt(bytes(_NONCE_BYTES), data[end:], context)
+    except Exception as error:
+        raise Tampered(f"{name} is not what was written there", document=name) from error
+
+
+def _tampered(seq: int, what: str) -> Tampered:
+    return Tampered(f"event {seq} {what}", seq=seq)

@@ -1,0 +1,320 @@
+"""Looking at a log as it is on the medium: what is whole, and who tampered with what, where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import Damaged, HoldfastError, KeyMissing, Tampered
+from holdfast.model import (
+    BEFORE_ALL,
+    BLOB_KEY,
+    SEAL_END,
+    START,
+    Event,
+    Gap,
+    LineReader,
+    blob_name,
+    is_reference,
+    open_line,
+    salvage,
+)
+from holdfast.session._prefix import PrefixChain
+from holdfast.session._snapshots import Snapshots
+from holdfast.storage import Documents, Log
+
+if TYPE_CHECKING:
+    from holdfast.model import AnyLine, Salvage, Unseal
+
+__all__ = ["Finding", "Report", "verify_log"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One place that is not as it was written, though its checksums say so."""
+
+    what: str
+    """What is wrong, as the end of a sentence that begins with the event."""
+    seq: int
+    offset: int
+    size: int
+    who: str = ""
+    """Who had the session open when it was written, as far as the log tells."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at every byte of a session found."""
+
+    session_id: str = ""
+    ok: bool = True
+    events: int = 0
+    size_bytes: int = 0
+    torn_bytes: int = 0
+    gaps: list[Gap] = []
+    snapshots: dict[int, bool] = {}
+    missing_blobs: list[str] = []
+    vanished: int = 0
+    """How many events at the end are missing that the catalogue has seen in this very log."""
+    damage: str = ""
+    """What is wrong with how the log is kept, beyond the gaps in it."""
+    checksummed: bool = True
+    """False for a plain log, whose lines can only be parsed, not verified."""
+    sealed: bool = False
+    opened: bool = True
+    """False for a sealed log without its key: only its checksums could be compared."""
+    tampered: list[Finding] = []
+
+    @property
+    def lost_events(self) -> int:
+        """How many events are known to be missing."""
+        return sum(gap.last_seq - gap.first_seq + 1 for gap in self.gaps)
+
+    def explain(self) -> list[str]:
+        """The findings in plain words, one sentence each."""
+        return list(_explain(self))
+
+
+def verify_log(session_id: str, log: Log, documents: Documents) -> Report:
+    """Read everything and say what is whole. Changes nothing."""
+    if log.unseal is not None:
+        return _verify_sealed(session_id, log, documents)
+    reader = LineReader()
+    count = 0
+    missing: set[str] = set()
+    prefixes = _prefixes(Snapshots(documents))
+    chain = PrefixChain(offset for offset, _ in prefixes.values())
+    try:
+        for events in _batches(reader, log, chain):
+            count += len(events)
+            missing.update(_missing_blobs(events, documents))
+    except KeyMissing:
+        return _verify_closed(session_id, log)
+    snapshots = _check_snapshots(Snapshots(documents), reader.position.offset)
+    damage = log.damage()
+    tampered = [] if reader.gaps else _check_prefixes(prefixes, chain)
+    return Report(
+        session_id=session_id,
+        ok=not (reader.gaps or missing or damage or tampered) and all(snapshots.values()),
+        events=count,
+        size_bytes=log.size(),
+        torn_bytes=reader.torn,
+        gaps=reader.gaps,
+        snapshots=snapshots,
+        missing_blobs=sorted(missing),
+        damage=damage,
+        checksummed=reader.chained,
+        tampered=tampered,
+    )
+
+
+def _verify_closed(session_id: str, log: Log) -> Report:
+    """A sealed log without its key: its checksums are all that can be compared."""
+    found = salvage(b"".join(log.read()), START, chained=False)
+    damage = log.damage()
+    return Report(
+        session_id=session_id,
+        ok=not (found.gaps or damage),
+        events=len(found.lines),
+        size_bytes=log.size(),
+        torn_bytes=found.torn,
+        gaps=found.gaps,
+        damage=damage,
+        sealed=True,
+        opened=False,
+    )
+
+
+def _verify_sealed(session_id: str, log: Log, documents: Documents) -> Report:
+    assert log.unseal is not None
+    data = b"".join(log.read())
+    found = salvage(data, START, chained=False)
+    try:
+        events, tampered = _open_each(found, log.unseal)
+    except KeyMissing:
+        return _verify_closed(session_id, log)
+    missing = set(_missing_blobs(events, documents))
+    prefixes = _prefixes(Snapshots(documents))
+    chain = PrefixChain(offset for offset, _ in prefixes.values())
+    chain.feed(data)
+    snapshots = _check_snapshots(Snapshots(documents), found.position.offset)
+    if not found.gaps:
+        tampered += _check_prefixes(prefixes, chain)
+    damage = log.damage()
+    return Report(
+        session_id=session_id,
+        ok=not (found.gaps or missing or damage or tampered) and all(snapshots.values()),
+        events=len(events),
+        size_bytes=len(data),
+        torn_bytes=found.torn,
+        gaps=found.gaps,
+        snapshots=snapshots,
+        missing_blobs=sorted(missing),
+        damage=damage,
+        sealed=True,
+        tampered=tampered,
+    )
+
+
+def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Finding]]:
+    """Every line by itself: the events that open, and what does not."""
+    events: list[Event] = []
+    tampered: list[Finding] = []
+    before: bytes | None = BEFORE_ALL
+    who, next_seq, more = "", 0, []
+    for line, (start, stop) in zip(found.lines, found.spans, strict=True):
+        known = before if line.seq == next_seq else None
+        event, error = _tried(line, unseal, known)
+        if error is not None:
+            what = error.message.removeprefix(f"event {line.seq} ")
+            tampered.append(
+                Finding(what=what, seq=line.seq, offset=start, size=stop - start, who=who)
+            )
+        elif event is not None:
+            events.append(event)
+            who = _opened_by(event) or who
+        more.append(event is not None and event.more)
+        next_seq = line.seq + 1
+        before = None if line.sealed is None else line.sealed[-SEAL_END:]
+    found.trim(more)
+    end = len(found.lines)
+    return [event for event in events if event.seq < next_seq - (len(more) - end)], tampered
+
+
+def _tried(
+    line: AnyLine, unseal: Unseal, before: bytes | None
+) -> tuple[Event | None, HoldfastError | None]:
+    try:
+        return open_line(line, unseal, before), None
+    except Tampered as error:
+        return None, error
+    except Damaged as error:
+        return None, error
+
+
+class _Opened(msgspec.Struct):
+    pid: int = 0
+    host: str = ""
+    epoch: int = 0
+    version: str = ""
+
+
+def _opened_by(event: Event) -> str:
+    if event.type != "opened":
+        return ""
+    try:
+        found = msgspec.json.decode(bytes(event.raw), type=_Opened)
+    except msgspec.DecodeError:
+        return ""
+    return f"process {found.pid} on {found.host}, opening {found.epoch}"
+
+
+def _prefixes(snapshots: Snapshots) -> dict[int, tuple[int, str]]:
+    """Where each snapshot was taken, and the digest of what was before it, oldest first."""
+    found = {}
+    for seq in reversed(snapshots.seqs()):
+        try:
+            snapshot = snapshots.load(seq)
+        except HoldfastError:
+            continue
+        if snapshot.prefix:
+            found[seq] = snapshot.offset, snapshot.prefix
+    return found
+
+
+def _check_prefixes(prefixes: dict[int, tuple[int, str]], chain: PrefixChain) -> list[Finding]:
+    """Whether the log begins with the very bytes that each snapshot was taken of; the first not."""
+    good = 0
+    for seq, (offset, prefix) in prefixes.items():
+        digest = chain.digests.get(offset)
+        if digest not in (None, prefix):
+            what = "or one before it is not what it was when its snapshot was taken"
+            return [Finding(what=what, seq=seq, offset=good, size=offset - good)]
+        good = offset
+    return []
+
+
+def _batches(reader: LineReader, log: Log, chain: PrefixChain) -> Iterator[list[Event]]:
+    for chunk in log.read():
+        chain.feed(chunk)
+        yield reader.feed(chunk)
+    yield reader.finish()
+
+
+def _missing_blobs(events: list[Event], documents: Documents) -> Iterator[str]:
+    for event in events:
+        if b'"$blob":' in bytes(event.raw):
+            for name in _references(event.data):
+                found = documents.get(f"blobs/{name}")
+                if found is None or blob_name(found[0]) != name:
+                    yield name
+
+
+def _references(value: Any) -> Iterator[str]:
+    if is_reference(value):
+        yield value[BLOB_KEY]
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+
+
+def _check_snapshots(snapshots: Snapshots, end: int) -> dict[int, bool]:
+    found = {}
+    for seq in snapshots.seqs():
+        try:
+            found[seq] = snapshots.load(seq).offset <= end
+        except Damaged:
+            found[seq] = False
+        except HoldfastError:
+            found[seq] = False
+    return found
+
+
+def _explain(report: Report) -> Iterator[str]:
+    yield f"{report.events:,} events in {report.size_bytes:,} bytes."
+    if not report.opened:
+        yield "The session is sealed and its key is not here: only checksums could be compared."
+    for one in report.tampered:
+        yield _explain_finding(one)
+    for gap in report.gaps:
+        yield _explain_gap(gap)
+    if report.damage:
+        yield f"{report.damage} What is whole of the log is read."
+    elif report.torn_bytes:
+        yield (
+            f"The last {report.torn_bytes:,} bytes are an unfinished write, as a crash leaves it;"
+            " nothing that was acknowledged is in them. The next writer sets them aside."
+        )
+    if report.vanished:
+        yield (
+            f"The last {report.vanished:,} events that the catalogue has seen here are missing:"
+            " the log is shorter than it was. If that is as it should be, accept it with"
+            " `holdfast reindex`."
+        )
+    for name in report.missing_blobs:
+        yield f"The payload {name[:12]}… is missing or damaged; its event is there without it."
+    bad = [str(seq) for seq, whole in report.snapshots.items() if not whole]
+    if bad:
+        yield f"Snapshots that are not whole and will be passed over: {', '.join(bad)}."
+    if not report.checksummed and report.events:
+        yield "This is a plain log without checksums: its lines could only be parsed."
+    if report.ok:
+        yield "Everything is whole."
+
+
+def _explain_finding(one: Finding) -> str:
+    where = f"({one.size:,} bytes from byte {one.offset:,} on)"
+    by = f" It stands in what was written by {one.who}." if one.who else ""
+    return f"Tampered with: event {one.seq} {where} {one.what}.{by}"
+
+
+def _explain_gap(gap: Gap) -> str:
+    count = gap.last_seq - gap.first_seq + 1
+    where = f"{gap.size:,} bytes from byte {gap.offset:,} on are damaged"
+    if count <= 0:
+        return f"{where}; no event is missing."
+    names = str(gap.first_seq) if count == 1 else f"{gap.first_seq} to {gap.last_seq}"
+    return f"{where}: event {names} cannot be read. Everything before and after can."
