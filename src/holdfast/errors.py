@@ -19,6 +19,7 @@
     ├── SecurityError
     │   ├── KeyMissing              a sealed session without its key
     │   ├── Tampered                sealed bytes that do not authenticate
+    │   ├── SecretFound             a secret in what was to be recorded, with redaction "block"
     │   └── Forbidden               an action or a place that is not allowed
     └── AgentError                  the agent or its model
         ├── AgentNoLoadSupport      an agent that cannot load sessions
@@ -59,6 +60,7 @@ __all__ = [
     "ResumeTokenExpired",
     "ResumeTokenInvalid",
     "ResumeTokenUsed",
+    "SecretFound",
     "SecurityError",
     "StoreError",
     "StoreFull",
@@ -244,6 +246,13 @@ class Tampered(SecurityError, ValueError):
 
     code = "tampered"
     remedy = "Restore the session from a copy that you trust."
+
+
+class SecretFound(SecurityError, ValueError):
+    """What was to be recorded holds a secret."""
+
+    code = "secret_found"
+    remedy = 'Take the secret out, or set redaction.mode to "mark" to have it replaced.'
 
 
 class Forbidden(SecurityError, PermissionError):

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
         open_with_passphrase,
         seal_with_passphrase,
     )
+    from holdfast.security._redact import Finding, Redactor, secret_values
+    from holdfast.security._redact_rules import read_user_rules
+    from holdfast.security._redact_scan import Scanner
+    from holdfast.security._redact_stream import NOTHING_STREAMED, Streamed, feed, finish
     from holdfast.security._seal import (
         DataKey,
         Opener,
@@ -56,9 +60,18 @@ _LAZY = {
     "read_key_document": "_keys",
     "read_key_text": "_keys",
     "stretch": "_keys",
+    "NOTHING_STREAMED": "_redact_stream",
+    "Finding": "_redact",
+    "Redactor": "_redact",
+    "Scanner": "_redact_scan",
+    "Streamed": "_redact_stream",
+    "feed": "_redact_stream",
+    "finish": "_redact_stream",
     "is_sealed_file": "_passphrase",
     "open_with_passphrase": "_passphrase",
+    "read_user_rules": "_redact_rules",
     "seal_with_passphrase": "_passphrase",
+    "secret_values": "_redact",
 }
 
 __all__ = [
@@ -70,7 +83,14 @@ __all__ = [
     "Ring",
     "Sealer",
     "WrappingKey",
+    "NOTHING_STREAMED",
+    "Finding",
+    "Redactor",
+    "Scanner",
+    "Streamed",
     "escape_json",
+    "feed",
+    "finish",
     "fingerprint",
     "inherited",
     "is_sealed_document",
@@ -81,6 +101,8 @@ __all__ = [
     "new_kdf",
     "open_document",
     "open_with_passphrase",
+    "read_user_rules",
+    "secret_values",
     "read_key_document",
     "read_key_text",
     "seal_document",

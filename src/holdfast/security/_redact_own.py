@@ -91,7 +91,8 @@ OWN_RULES = (
     Rule(
         "command_password",
         r"\b(?:sshpass[ \t]+-p|docker[ \t]+login\b[^\n]{0,120}?[ \t]-p"
-        r"|openssl\b[^\n]{0,120}?[ \t]-(?:k|pass(?:in|out)?))[ \t]*(?:pass:)?[\"']?([^\s\"']{4,128})",
+        r"|openssl\b[^\n]{0,120}?[ \t]-(?:k|pass(?:in|out)?))[ \t]*(?:pass:)?"
+        r"[\"']?([^\s\"']{4,128})",
         ("sshpass", "docker", "openssl"),
         careful=True,
     ),

@@ -17,7 +17,7 @@ from holdfast.security._redact_base64 import wrapped_texts
 from holdfast.security._redact_judge import is_secret
 from holdfast.security._redact_rules import Rule, RuleSet, standard_rules
 
-__all__ = ["Found", "Scanner", "Span"]
+__all__ = ["MARK_BEGIN", "Found", "Scanner", "Span"]
 
 MARK_BEGIN = "[secret:"
 _LONG_WORD = re.compile(r"[a-z]{20}|[A-Z]{20}")
@@ -63,6 +63,8 @@ class Span(NamedTuple):
     start: int
     stop: int
     rule: str
+    guess: bool = False
+    """Whether only its name and looks speak for it."""
 
 
 class Found(NamedTuple):
@@ -253,7 +255,7 @@ def _settled(hits: list[tuple[int, int, bool, str]], text: str) -> list[Span]:
             found[-1] = (low, max(high, stop), was_guess and guess, rule if better else name)
         else:
             found.append((start, stop, guess, rule))
-    return [Span(start, stop, rule) for start, stop, _, rule in found]
+    return [Span(start, stop, rule, guess) for start, stop, guess, rule in found]
 
 
 def _marks(text: str) -> list[tuple[int, int]]:

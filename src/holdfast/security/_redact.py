@@ -1,0 +1,232 @@
+"""Secrets in what is to be recorded, replaced by marks before the first byte is written.
+
+A mark tells what was there and lets repeats be recognised without telling the secret:
+``[secret:github_pat:7f3a]``, the last four from a digest under a key that the store keeps.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.errors import SecretFound, UsageError
+from holdfast.security._redact_scan import MARK_BEGIN, Scanner, Span
+
+__all__ = ["MODES", "Finding", "Redacted", "Redactor", "secret_values"]
+
+MODES = ("off", "mark", "block")
+_FINGERPRINT_CHARS = 4
+_KEY_BYTES_MIN = 16
+# Members that providers check or that join events: without them a session could not go on.
+_UNTOUCHED = frozenset(
+    """
+    signature thought_signature thoughtSignature encrypted_content $blob
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+# Members that are ids by their nature: only a rule that knows a token by itself counts in them.
+_IDS = frozenset(
+    """
+    id toolCallId tool_use_id tool_call_id call_id messageId sessionId session_id session run
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+# What the session itself writes about itself.
+_OWN_EVENTS = frozenset(
+    """
+    session_start opened closed forked interrupted repaired redacted suspended link turn_start
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+_TELLING_NAME = re.compile(
+    r"(?i)pass(?:word|wd|phrase|code)|pwd|secret|token|credential|cookie|authorization"
+    r"|(?:api|access|private|auth|signing|encryption|master|admin|account|service|session)[_-]?key"
+    r"|^x-.*(?:key|auth)"
+)
+_LONG_KEY = 16
+_ENVIRONMENT_NAME = re.compile(
+    r"(?i)(?:^|_)(?:pass(?:word|wd|phrase)?|pwd|secrets?|tokens?|credentials?|cookie|auth|dsn|key"
+    r"|api_?key|private_?key|access_?key|pat)(?:_|\d|$)|(?:password|secret|token|apikey)$"
+)
+_ENVIRONMENT_VALUE_MIN = 8
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One secret that was found: the rule, and the fingerprint by which to know it again."""
+
+    rule: str
+    fingerprint: str
+
+
+class Redacted(NamedTuple):
+    """Data as it may be recorded; the very same object if there was nothing to replace."""
+
+    data: dict[str, Any]
+    found: list[Finding]
+    unscanned: int = 0
+    """Characters that there was no time to look at."""
+
+
+class Redactor:
+    """Replaces secrets, or refuses them. Any thread may use it."""
+
+    def __init__(self, key: bytes, *, mode: str = "mark", scanner: Scanner | None = None) -> None:
+        if mode not in MODES:
+            raise UsageError(f"redaction {mode!r} is none of {', '.join(MODES)}")
+        if len(key) < _KEY_BYTES_MIN:
+            raise UsageError(f"the key of redaction has less than {_KEY_BYTES_MIN} bytes")
+        self.mode = mode
+        self._key = key
+        self._scanner = scanner or Scanner()
+
+    def fingerprint(self, secret: str) -> str:
+        """Four hexadecimal digits that are the same for the same secret in this store."""
+        digest = hmac.new(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
+        return digest.hexdigest()[:_FINGERPRINT_CHARS]
+
+    def spans(self, text: str) -> list[Span]:
+        """Where the secrets in a text are."""
+        return self._scanner.find(text).spans
+
+    def mark(self, rule: str, secret: str) -> str:
+        """What stands in the place of a secret."""
+        return f"{MARK_BEGIN}{rule}:{self.fingerprint(secret)}]"
+
+    def text(self, text: str) -> str:
+        """A text with marks in the place of secrets."""
+        return self.replaced(text, self.spans(text))[0]
+
+    def replaced(self, text: str, spans: list[Span]) -> tuple[str, list[Finding]]:
+        """A text with marks at these places, and what they stand for."""
+        pieces, found, at = [], [], 0
+        for start, stop, rule, _ in spans:
+            secret = text[start:stop]
+            pieces += [text[at:start], self.mark(rule, secret)]
+            found.append(Finding(rule, self.fingerprint(secret)))
+            at = stop
+        return "".join([*pieces, text[at:]]), found
+
+    def data(self, type: str, data: Mapping[str, Any]) -> Redacted:
+        """The data of an event with marks in the place of secrets.
+
+        With the mode "block" a secret, or a part that there was no time to look at, raises
+        SecretFound. The time depends on the length alone: beyond its budget the rest is left as it
+        is and counted, and the event says so by ``unscanned``.
+        """
+        given = dict(data) if not isinstance(data, dict) else data
+        if type in _OWN_EVENTS:
+            return Redacted(given, [])
+        leaves = list(_leaves(given, ""))
+        found = self._scanner.find(_joined(leaves))
+        if not found.spans and not found.unscanned:
+            return Redacted(given, [])
+        changed, findings = self._changed(leaves, found.spans)
+        self.refuse(findings, unscanned=found.unscanned)
+        if changed:
+            given = _rebuilt(given, "", iter(range(len(leaves))), changed)
+        if found.unscanned:
+            given = {**given, "unscanned": found.unscanned}
+        return Redacted(given, findings, found.unscanned)
+
+    def refuse(self, findings: list[Finding], *, unscanned: int = 0) -> None:
+        """With the mode "block": raise SecretFound if anything was found."""
+        if self.mode == "block" and (findings or unscanned):
+            raise _refusal(findings)
+
+    def _changed(
+        self, leaves: list[_Leaf], spans: list[Span]
+    ) -> tuple[dict[int, str], list[Finding]]:
+        """The texts that are not as they were, by their number."""
+        changed: dict[int, str] = {}
+        findings: list[Finding] = []
+        ends = [span.stop for span in spans]
+        at = 0
+        for number, leaf in enumerate(leaves):
+            start = at + len(leaf.lead)
+            stop = start + len(leaf.text)
+            first = bisect_right(ends, start)
+            mine = [
+                Span(
+                    max(one.start, start) - start, min(one.stop, stop) - start, one.rule, one.guess
+                )
+                for one in takewhile(
+                    lambda one, stop=stop: one.start < stop, islice(spans, first, None)
+                )
+                if not (leaf.is_id and one.guess)
+            ]
+            if mine:
+                changed[number], found = self.replaced(leaf.text, mine)
+                findings += found
+            at = stop + len(_TAIL)
+        return changed, findings
+
+
+class _Leaf(NamedTuple):
+    """One text in the data, and what is put before it when all are looked at together."""
+
+    text: str
+    lead: str
+    is_id: bool = False
+
+
+_TAIL = '"\n'
+
+
+def _joined(leaves: list[_Leaf]) -> str:
+    return "".join([part for leaf in leaves for part in (leaf.lead, leaf.text, _TAIL)])
+
+
+def _leaves(value: Any, name: str) -> Iterator[_Leaf]:
+    """Every text in a value, in one order; long names of members too."""
+    if isinstance(value, str):
+        lead = f'{name}: "' if name and _TELLING_NAME.search(name) else '"'
+        yield _Leaf(value, lead, name in _IDS)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if isinstance(key, str):
+                if len(key) >= _LONG_KEY:
+                    yield _Leaf(key, '"')
+                if key not in _UNTOUCHED:
+                    yield from _leaves(item, key)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item, name)
+
+
+def _rebuilt(value: Any, name: str, numbers: Iterator[int], changed: dict[int, str]) -> Any:
+    """The value with the changed texts, in the order of :func:`_leaves`."""
+    if isinstance(value, str):
+        return changed.get(next(numbers), value)
+    if isinstance(value, Mapping):
+        found = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                found[key] = item
+                continue
+            named = changed.get(next(numbers), key) if len(key) >= _LONG_KEY else key
+            found[named] = item if key in _UNTOUCHED else _rebuilt(item, key, numbers, changed)
+        return found
+    if isinstance(value, (list, tuple)):
+        return [_rebuilt(item, name, numbers, changed) for item in value]
+    return value
+
+
+def _refusal(findings: list[Finding]) -> SecretFound:
+    if not findings:
+        return SecretFound("what was to be recorded could not be looked at in time", rules=[])
+    rules = sorted({finding.rule for finding in findings})
+    return SecretFound(f"what was to be recorded holds a secret: {', '.join(rules)}", rules=rules)
+
+
+def secret_values(environment: Mapping[str, str]) -> list[str]:
+    """The values of variables whose names say that they are secret."""
+    return [
+        value
+        for name, value in environment.items()
+        if len(value) >= _ENVIRONMENT_VALUE_MIN
+        and _ENVIRONMENT_NAME.search(name)
+        and not value.startswith(("/", "~", "./"))
+    ]
