@@ -73,12 +73,21 @@ class Redacted(NamedTuple):
 class Redactor:
     """Replaces secrets, or refuses them. Any thread may use it."""
 
-    def __init__(self, key: bytes, *, mode: str = "mark", scanner: Scanner | None = None) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        *,
+        mode: str = "mark",
+        scanner: Scanner | None = None,
+        spares_model: bool = True,
+    ) -> None:
         if mode not in MODES:
             raise UsageError(f"redaction {mode!r} is none of {', '.join(MODES)}")
         if len(key) < _KEY_BYTES_MIN:
             raise UsageError(f"the key of redaction has less than {_KEY_BYTES_MIN} bytes")
         self.mode = mode
+        self.spares_model = spares_model
+        """Whether the conversation of a session that is open keeps the words as they were."""
         self._key = key
         self._scanner = scanner or Scanner()
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import UsageError
 from holdfast.model import Limits, encode_data
 from holdfast.replay import LoadBlob, MemoryEntry
 from holdfast.session._agent_memory import AgentMemory
 from holdfast.session._variables import Owner
+
+if TYPE_CHECKING:
+    from holdfast.session._redacting import Redacting
 
 __all__ = ["Memory"]
 
@@ -21,11 +24,16 @@ class Memory:
     """Entries of scope ``session`` are events; ``persistent`` ones belong to the agent."""
 
     def __init__(
-        self, owner: Owner, agent: AgentMemory | None = None, load: LoadBlob | None = None
+        self,
+        owner: Owner,
+        agent: AgentMemory | None = None,
+        load: LoadBlob | None = None,
+        redacting: Redacting | None = None,
     ) -> None:
         self._owner = owner
         self._agent = agent
         self._load = load
+        self._redacting = redacting
 
     def set(
         self,
@@ -56,7 +64,8 @@ class Memory:
             "sizeBytes": len(encode_data({"value": value}, Limits())) - len('{"value":}'),
         }
         if scope == "persistent":
-            self._agent_memory().set(data)
+            kept = data if self._redacting is None else self._redacting.value(data)
+            self._agent_memory().set(kept)
             if key in self._owner.live_state.memory:
                 # The session's own entry would hide the newer one.
                 self._owner.append("memory_delete", {"key": key})

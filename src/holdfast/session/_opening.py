@@ -56,6 +56,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """On stores whose leases run out: how long after its last sign a writer may be replaced."""
     limits: Limits = Limits()
     clock: Clock = now_ms
+    redactor: Any = None
+    """What replaces secrets in everything that is recorded; None records it as it is."""
 
     def __post_init__(self) -> None:
         _one_of("durability", self.durability, _DURABILITIES)

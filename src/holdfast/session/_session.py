@@ -32,6 +32,8 @@ from holdfast.storage import Store, forks
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from holdfast.session._redacting import Redacting
+
 __all__ = ["Session"]
 
 _PATIENCE_S = 1.0
@@ -71,13 +73,14 @@ class Session(Readable):
         self._fold = opening.loaded.fold
         self._writer = opening.writer()
         self._always = options.durability == "always" and not options.staged
+        self._redacting = None if options.redactor is None else _redacting(opening)
         self._keyed: dict[str, Event] = {}
         self._outbox = Outbox(self.id, hub or Hub())
-        self._talk = Talk(self.events, opening.documents)
+        self._talk = Talk(self._as_said, opening.documents)
         self._keeper = Keeper(self, opening, self._writer, self._outbox, timers)
         load = blob_loader(opening.documents)
         self.variables = Variables(self, load, self._variable_lost)
-        self.memory = Memory(self, opening.agent_memory(), load)
+        self.memory = Memory(self, opening.agent_memory(), load, self._redacting)
         self.todos = Todos(self)
         if not store.capabilities.stores:
             self._talk.keep_from_now()
@@ -297,6 +300,11 @@ class Session(Readable):
         return self._closed
 
     @property
+    def redacts(self) -> bool:
+        """Whether secrets are replaced in what this session records."""
+        return self._redacting is not None
+
+    @property
     def orphaned(self) -> bool:
         """Whether this object came into this process by a fork."""
         return self._forks != forks.count
@@ -366,17 +374,27 @@ class Session(Readable):
     def _write_batch(self, drafts: list[Draft]) -> list[Event]:
         if not drafts:
             return []
+        plan = None if self._redacting is None else self._redacting.plan(drafts)
+        if plan is not None:
+            drafts = plan.drafts
         preamble: list[Draft] = []
         if not self._opening.begun:
             # Before anything is made on disk: what cannot be recorded leaves no trace.
             self._writer.check(drafts)
             preamble = self._begin()
         events = self._writer.extend([*preamble, *drafts])
-        self._opening.begun = self._ready = True
+        recorded = events[len(preamble) :]
+        self._opening.begun = True
+        # Without the short way, what is recorded with redaction always comes through here.
+        self._ready = self._redacting is None
+        if plan is not None and self._redacting is not None:
+            for notice in self._redacting.done(plan, recorded):
+                self._outbox.put(notice)
+            recorded = [one for at, one in enumerate(recorded) if at not in plan.added]
         for event in events:
             self._fold.apply(event)
             self._after(event)
-        return events[len(preamble) :]
+        return recorded
 
     def _begin(self) -> list[Draft]:
         """Take the lease if it is not held yet, and say what comes before the first event."""
@@ -423,7 +441,8 @@ class Session(Readable):
                 self._fold = Fold()
                 self._fold.fold(self.events())
                 self._talk.begin_again()
-            self._in_doubt, self._ready = False, self._opening.begun and not self._ended
+            self._in_doubt = False
+            self._ready = self._opening.begun and not self._ended and self._redacting is None
 
     def _hand_over(self) -> None:
         """Give the log what was staged, under the lease."""
@@ -439,10 +458,16 @@ class Session(Readable):
         if event.key is not None:
             self._keyed[event.key] = event
         if self._talk.active:
-            self._talk.take(event)
+            was = self._redacting
+            self._talk.take(event if was is None else was.as_it_was(event))
         if self._writer.offset >= self._keeper.watermark:
             self._keeper.pass_watermark()
         self._outbox.put(event)
+
+    def _as_said(self) -> Iterable[Event]:
+        """The events with the words that were said while this object was there to hear them."""
+        was = self._redacting
+        return self.events() if was is None else map(was.as_it_was, self.events())
 
     def _event_of_key(self, key: str) -> Event:
         found = self._keyed.get(key)
@@ -493,6 +518,14 @@ class Session(Readable):
                     self._release()
                 finally:
                     self._opening.release()  # again, in case the first was interrupted
+
+
+def _redacting(opening: Opening) -> Redacting:
+    from holdfast.session._redacting import Redacting
+
+    found = Redacting(opening.session_id, opening.options.redactor, opening.options.limits)
+    opening.options = found.without_secrets(opening.options)
+    return found
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()

@@ -24,6 +24,10 @@ class Owner(Protocol):
     def live_state(self) -> State:
         """The state as it is, not a copy."""
 
+    @property
+    def redacts(self) -> bool:
+        """Whether what is recorded may differ from what was given."""
+
     def append(
         self, event: Event | str, data: dict[str, Any] | None = None, *, key: str | None = None
     ) -> Event:
@@ -90,8 +94,10 @@ class Variables(MutableMapping[str, Any]):
 
         stored, lost = encode_value(value)
         if not lost:
-            self._owner.append("variable_set", {"name": name, "value": stored})
+            event = self._owner.append("variable_set", {"name": name, "value": stored})
             self._in_memory.pop(name, None)
+            if self._owner.redacts and event.data.get("value") != stored:
+                self._in_memory[name] = value  # the program goes on with what it has set
             return
         self._owner.append("variable_set", {"name": name, "value": stored, "lost": lost})
         self._in_memory[name] = value

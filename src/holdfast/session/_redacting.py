@@ -1,0 +1,157 @@
+"""Secrets replaced in what a session records; the running conversation keeps what was said.
+
+Everything that is recorded comes through ``plan`` before anything is written. Log, blobs, state and
+snapshots then know the marks only, and so do subscribers. The conversation of the session while it
+is open knows the words as they were, from memory: the model that is being talked to goes on with
+them. When the session is opened again, the marks are what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.model import Event, Limits, Notice, encode_data
+from holdfast.security import NOTHING_STREAMED, Finding, Redactor, Streamed, feed, finish
+from holdfast.session._writer import Draft
+
+if TYPE_CHECKING:
+    from holdfast.session._opening import Options
+
+__all__ = ["Plan", "Redacting"]
+
+_Stream = tuple[str | None, str]
+# Before these, what was held back of a stream is recorded: nothing more of it will come.
+_ENDS = frozenset(
+    ["user", "assistant", "turn_start", "turn_end", "interrupted", "closed", "suspended"]
+)
+_SAME = "\ue000same\ue000"
+_KINDS = {"assistant": "text", "thinking": "thinking"}
+
+
+class Plan(NamedTuple):
+    """What is to be written for some drafts, and what has to be kept once it is."""
+
+    drafts: list[Draft]
+    added: frozenset[int]
+    """Places in ``drafts`` that nobody asked for: ends of streams."""
+    originals: dict[int, dict[str, Any]]
+    """By place in ``drafts``: data that is not written as it was."""
+    streams: dict[_Stream, Streamed]
+    found: list[Finding]
+    unscanned: int
+
+
+class Redacting:
+    """The redaction of one live session. Its lock is around everything here."""
+
+    def __init__(self, session_id: str, redactor: Redactor, limits: Limits) -> None:
+        self._session_id = session_id
+        self._redactor = redactor
+        self._limits = limits
+        self._streams: dict[_Stream, Streamed] = {}
+        self._originals: dict[int, Event] = {}
+
+    def plan(self, drafts: Sequence[Draft]) -> Plan:
+        """What to write for these. Changes nothing; with the mode "block" raises SecretFound."""
+        plan = Plan([], frozenset(), {}, dict(self._streams), [], 0)
+        added: set[int] = set()
+        unscanned = 0
+        for draft in drafts:
+            encode_data(draft.data, self._limits)  # what cannot be recorded is refused as it was
+            if draft.type == "delta" and isinstance(draft.data.get("content"), str):
+                self._plan_piece(plan, draft)
+                continue
+            self._end_streams(plan, draft, added)
+            data, found, missed = self._redactor.data(draft.type, draft.data)
+            unscanned += missed
+            self._put(plan, draft, data, found)
+        return plan._replace(added=frozenset(added), unscanned=unscanned)
+
+    def done(self, plan: Plan, events: Sequence[Event]) -> Iterator[Notice]:
+        """The plan has been written as these events; what there is to tell of it."""
+        self._streams = plan.streams
+        for place, data in plan.originals.items() if self._redactor.spares_model else ():
+            event = events[place]
+            raw = encode_data(data, self._limits)
+            self._originals[event.seq] = Event(
+                event.type, event.seq, event.timestamp, raw, event.run, event.key, event.more
+            )
+        for draft in plan.drafts:
+            first = draft.data.get("covers_from")
+            if isinstance(first, int) and not isinstance(first, bool):
+                self._forget_pieces(first)
+        if plan.found or plan.unscanned:
+            rules = sorted({finding.rule for finding in plan.found})
+            detail = {"seq": events[0].seq, "rules": rules, "unscanned": plan.unscanned}
+            yield Notice("secrets_redacted", self._session_id, detail)
+
+    def as_it_was(self, event: Event) -> Event:
+        """An event of the log with the words that were said."""
+        return self._originals.get(event.seq, event)
+
+    def without_secrets(self, options: Options) -> Options:
+        """The options of a session with a title that may be recorded."""
+        if options.title is None:
+            return options
+        title = self.value({"title": options.title})["title"]
+        return msgspec.structs.replace(options, title=title)
+
+    def value(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The same for what is kept beside the log. Raises SecretFound as ``plan`` does."""
+        return self._redactor.data("", data).data
+
+    def _plan_piece(self, plan: Plan, draft: Draft) -> None:
+        piece = draft.data["content"]
+        stream = (draft.run, str(draft.data.get("kind", "text")))
+        before = plan.streams.get(stream, NOTHING_STREAMED)
+        plan.streams[stream], said, found = feed(self._redactor, before, piece)
+        # A frame that is kept beside its words has the same words in it.
+        rest = {name: item for name, item in draft.data.items() if name != "content"}
+        others = self._redactor.data("delta", _with(rest, piece, _SAME)).data
+        data = {**_with(others, _SAME, said), "content": said} if rest else {"content": said}
+        if data == draft.data:
+            data = draft.data
+        self._put(plan, draft, data, found)
+
+    def _put(self, plan: Plan, draft: Draft, data: dict[str, Any], found: list[Finding]) -> None:
+        if data is not draft.data:
+            plan.originals[len(plan.drafts)] = draft.data
+            draft = draft._replace(data=data)
+        plan.drafts.append(draft)
+        plan.found.extend(found)
+        self._redactor.refuse(found)
+
+    def _end_streams(self, plan: Plan, draft: Draft, added: set[int]) -> None:
+        """Streams that this event ends: covered by it, or recorded to their last word."""
+        covered = (draft.run, _KINDS.get(draft.type, "")) if "covers_from" in draft.data else None
+        for stream in list(plan.streams):
+            if stream == covered:
+                del plan.streams[stream]
+            elif draft.type in _ENDS:
+                said, found = finish(self._redactor, plan.streams.pop(stream))
+                if said:
+                    added.add(len(plan.drafts))
+                    run, kind = stream
+                    extra = {} if kind == "text" else {"kind": kind}
+                    plan.originals[len(plan.drafts)] = {"content": "", **extra}
+                    plan.drafts.append(Draft("delta", {"content": said, **extra}, run))
+                    plan.found.extend(found)
+                    self._redactor.refuse(found)
+
+    def _forget_pieces(self, first: int) -> None:
+        """Pieces that a whole message has replaced need not be remembered."""
+        for seq in [seq for seq, one in self._originals.items() if one.type == "delta"]:
+            if seq >= first:
+                del self._originals[seq]
+
+
+def _with(value: Any, old: str, new: str) -> Any:
+    """A value in which every text that is ``old`` is ``new``."""
+    if isinstance(value, str):
+        return new if value == old else value
+    if isinstance(value, dict):
+        return {name: _with(item, old, new) for name, item in value.items()}
+    return [_with(item, old, new) for item in value] if isinstance(value, list) else value
