@@ -63,6 +63,8 @@ HOMES = {
     "starlette": ("apps/",),
     "uvicorn": ("apps/",),
     "jinja2": ("apps/web/",),
+    "markupsafe": ("apps/web/",),  # of jinja2
+    "markdown_it": ("apps/web/",),  # of rich
     "acp": ("apps/acp/",),
     "mcp": ("apps/mcp/",),
     "mcp_types": ("apps/mcp/",),

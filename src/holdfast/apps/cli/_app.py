@@ -25,6 +25,7 @@ SECTIONS = {
         "chat": "Talk to an agent; its session stays.",
         "run": "Answer one prompt, on a session that stays.",
         "tui": "Browse, read, search and talk in a terminal app.",
+        "web": "Open every session in a browser, on this machine.",
     },
     "Look": {
         "list": "List the sessions, newest first.",

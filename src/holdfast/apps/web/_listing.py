@@ -1,0 +1,157 @@
+"""The list of sessions: filtered, sorted, searched as you type, page after page."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.apps.web._page import page, site_of
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.catalog import Hit
+    from holdfast.library import Holdfast
+    from holdfast.model import SessionMetadata
+
+__all__ = ["AGES", "ORDERS", "Asked", "list_page", "trash_page"]
+
+_ROWS = 50
+_HITS = 120
+_SNIPPETS = 3
+_DAY_S = 86_400
+# Word, and from how many to how many days ago a session changed last.
+AGES: dict[str, tuple[str, float | None, float | None]] = {
+    "": ("Any time", None, None),
+    "day": ("Past day", 1, None),
+    "week": ("Past week", 7, None),
+    "month": ("Past month", 30, None),
+    "year": ("Past year", 365, None),
+    "older": ("Older than a month", None, 30),
+}
+ORDERS: dict[str, tuple[str, Callable[[SessionMetadata], Any]]] = {
+    "": ("Newest first", lambda row: -row.updated_at),
+    "oldest": ("Oldest first", lambda row: row.updated_at),
+    "created": ("Last begun", lambda row: -row.created_at),
+    "title": ("By title", lambda row: (row.title or "\uffff").casefold()),
+    "messages": ("Most messages", lambda row: -row.message_count),
+    "tokens": ("Most tokens", lambda row: -row.total_tokens),
+    "cost": ("Highest cost", lambda row: -(row.cost or 0.0)),
+}
+STATUSES = ("", "running", "waiting", "interrupted", "idle")
+_FIELDS = ("q", "tag", "agent", "age", "status", "kept", "sort")
+_PLAIN_END = re.compile(r"\w\Z")
+
+
+class Asked(NamedTuple):
+    """What the list is to show, as the address of the page says it."""
+
+    q: str = ""
+    tag: str = ""
+    agent: str = ""
+    age: str = ""
+    status: str = ""
+    kept: str = ""
+    sort: str = ""
+
+    @classmethod
+    def of(cls, request: Request) -> Asked:
+        """From the query; what is no choice counts as none."""
+        given = {name: request.query_params.get(name, "").strip()[:500] for name in _FIELDS}
+        for name, known in (("age", AGES), ("status", STATUSES), ("sort", ORDERS)):
+            given[name] = given[name] if given[name] in known else ""
+        return cls(**given)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether some sessions may be left out."""
+        return any(self[:6])
+
+    def url(self, **changed: Any) -> str:
+        """The address of this list with something changed."""
+        fields = {**self._asdict(), **changed}
+        given = {name: value for name, value in fields.items() if value}
+        return f"/?{urlencode(given)}" if given else "/"
+
+    def filters(self, now_s: float) -> dict[str, Any]:
+        """As the library takes them."""
+        _, since, until = AGES[self.age]
+        return {
+            "tags": self.tag.split() if self.tag else (),
+            "agent_id": self.agent or None,
+            "since": None if since is None else now_s - since * _DAY_S,
+            "until": None if until is None else now_s - until * _DAY_S,
+        }
+
+
+class Found(NamedTuple):
+    """A session in which something was found, and where."""
+
+    session_id: str
+    title: str | None
+    hits: list[Hit]
+
+
+def list_page(request: Request) -> Response:
+    """The list, or for a part of the page only its rows."""
+    asked = Asked.of(request)
+    hf = site_of(request).hf
+    values: dict[str, Any] = {
+        "asked": asked,
+        "ages": AGES,
+        "orders": ORDERS,
+        "statuses": STATUSES,
+        "found": None,
+        "rows": [],
+        "more": None,
+        "took_ms": 0,
+    }
+    began = time.perf_counter()
+    if asked.q:
+        values["found"] = _search(hf, asked)
+    else:
+        after = request.query_params.get("after", "")[:2_000]
+        values["rows"], values["more"] = _rows(hf, asked, after)
+    values["took_ms"] = round((time.perf_counter() - began) * 1000)
+    if request.headers.get("hx-request") == "true":
+        is_next = "after" in request.query_params
+        return page(request, "part/rows.html" if is_next else "part/results.html", **values)
+    return page(request, "list.html", **values, total=hf.catalog_health().sessions)
+
+
+def trash_page(request: Request) -> Response:
+    """What was deleted and can be brought back."""
+    return page(request, "trash.html", trashed=site_of(request).hf.trash()[:500])
+
+
+def _rows(hf: Holdfast, asked: Asked, after: str) -> tuple[list[SessionMetadata], str | None]:
+    archived = {"archived": True, "active": False}.get(asked.kept)
+    wanted = {**asked.filters(time.time()), "archived": archived, "status": asked.status or None}
+    if not asked.sort:
+        rows = hf.list(_ROWS, after=after or None, **wanted)
+        return list(rows), rows.next
+    # Only the newest-first order is kept by the catalogue; for others all are looked at.
+    begin = int(after) if after.isdecimal() else 0
+    ordered = sorted(hf.list(None, **wanted), key=ORDERS[asked.sort][1])
+    end = begin + _ROWS
+    return ordered[begin:end], str(end) if len(ordered) > end else None
+
+
+def _search(hf: Holdfast, asked: Asked) -> list[Found]:
+    """Sessions by what was said in them, best first; a word that is being typed may go on."""
+    query = f"{asked.q}*" if _PLAIN_END.search(asked.q) else asked.q
+    try:
+        hits = hf.search(query, limit=_HITS, **asked.filters(time.time()))
+    except UsageError:
+        return []
+    found: dict[str, Found] = {}
+    for hit in hits:
+        one = found.setdefault(hit.session_id, Found(hit.session_id, hit.title, []))
+        if len(one.hits) < _SNIPPETS:
+            one.hits.append(hit)
+    return list(found.values())

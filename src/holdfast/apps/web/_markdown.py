@@ -1,0 +1,97 @@
+"""Markdown as HTML that cannot do harm: text, lists, tables, code, and links that are named.
+
+Raw HTML is shown as text, nothing is loaded from anywhere, and a link is http, https or mailto.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from holdfast.security import neutralise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+__all__ = ["as_html"]
+
+_CHARS_MAX = 100_000  # beyond this a text is shown as it is
+_SCHEMES = ("http://", "https://", "mailto:")
+
+
+def as_html(text: str) -> Markup:
+    """The text as HTML. Never raises; what is no markdown is text."""
+    safe = neutralise(text)
+    if len(safe) > _CHARS_MAX:
+        return Markup('<pre class="plain">%s</pre>') % safe
+    try:
+        # Safe: the renderer escapes all text, and makes only the elements of its own rules.
+        return Markup(_parser().render(safe))  # noqa: S704
+    except (RecursionError, ValueError, IndexError):
+        return Markup('<pre class="plain">%s</pre>') % safe
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": 20})
+    parser.enable(["table", "strikethrough"]).disable(["html_block", "html_inline"])
+    parser.validateLink = _is_harmless  # type: ignore[method-assign]
+    parser.add_render_rule("link_open", _open_link)
+    parser.add_render_rule("image", _name_image)
+    parser.add_render_rule("fence", _code)
+    parser.add_render_rule("code_block", _code)
+    parser.add_render_rule("heading_open", _open_heading)
+    parser.add_render_rule("heading_close", _close_heading)
+    parser.add_render_rule("table_open", lambda *_: '<div class="scroll"><table class="plain">')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>")
+    parser.add_render_rule("th_open", lambda *_: "<th>")  # without a style attribute
+    parser.add_render_rule("td_open", lambda *_: "<td>")
+    return parser
+
+
+def _is_harmless(url: str) -> bool:
+    return url.strip().lower().startswith(_SCHEMES)
+
+
+def _open_link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    url = escape(str(tokens[index].attrs.get("href", "")))
+    return f'<a href="{url}" target="_blank" rel="noopener noreferrer nofollow" title="{url}">'
+
+
+def _name_image(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """A picture elsewhere would tell its server who reads; it is named instead."""
+    token = tokens[index]
+    name = token.content or "picture"
+    return (
+        f'<span class="picture">[{escape(name)}: {escape(str(token.attrs.get("src", "")))}]</span>'
+    )
+
+
+def _code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    token = tokens[index]
+    language = (token.info or "").strip().split(" ")[0][:30]
+    head = f"<figcaption>{escape(language)}</figcaption>" if language else ""
+    return (
+        f'<figure class="code">{head}<pre tabindex="0" role="group" '
+        f'aria-label="Code">{escape(token.content)}</pre></figure>'
+    )
+
+
+def _open_heading(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """Headings of a message stand below those of the page."""
+    return f'<h{_level(tokens[index])} class="said">'
+
+
+def _close_heading(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    return f"</h{_level(tokens[index])}>"
+
+
+def _level(token: Token) -> int:
+    return min(int(token.tag[1:]) + 2, 6)

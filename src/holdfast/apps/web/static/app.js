@@ -1,0 +1,197 @@
+// What pages do beyond links and forms. Every text from a session comes as text, never as code.
+(() => {
+  "use strict";
+  const find = (selector, root = document) => root.querySelector(selector);
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const token = find('meta[name="form-token"]')?.content ?? "";
+  const tell = (text) => { const place = find("#say"); if (place) place.textContent = text; };
+
+  const post = async (url, fields) => {
+    const response = await fetch(url, {
+      method: "POST",
+      headers: { "X-Form-Token": token },
+      body: new URLSearchParams(fields),
+    });
+    return response.ok ? "" : (await response.text()) || "That did not work.";
+  };
+
+  // -- colours
+  find("#theme")?.addEventListener("click", () => {
+    const root = document.documentElement;
+    const isDark = root.dataset.theme
+      ? root.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = isDark ? "light" : "dark";
+    try { localStorage.setItem("holdfast-theme", root.dataset.theme); } catch { /* only for now */ }
+    tell(`${root.dataset.theme} colours`);
+    document.dispatchEvent(new Event("holdfast:theme"));
+  });
+
+  // -- menus close when something else is meant
+  document.addEventListener("click", (event) => {
+    for (const menu of all("details[data-menu][open]")) if (!menu.contains(event.target)) menu.open = false;
+    const opener = event.target.closest?.("[data-open]");
+    if (opener) find(`#${opener.dataset.open}`)?.showModal();
+  });
+
+  // -- keyboard
+  const stops = () => all("[data-row], [data-item]").filter((one) => one.offsetParent !== null);
+  const focusOn = (one) => {
+    const target = one.matches("details") ? find("summary", one) : one;
+    target.focus();
+    target.scrollIntoView({ block: "nearest" });
+  };
+  const step = (by) => {
+    const places = stops();
+    if (!places.length) return;
+    const at = places.findIndex((one) => one === document.activeElement || one.contains(document.activeElement));
+    focusOn(places[Math.min(Math.max(at < 0 ? (by > 0 ? 0 : places.length - 1) : at + by, 0), places.length - 1)]);
+  };
+  let leader = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const isTyping = event.target.matches?.("input:not([type=range]):not([type=radio]), textarea, select");
+    if (event.key === "Escape") {
+      for (const menu of all("details[data-menu][open]")) { menu.open = false; find("summary", menu).focus(); }
+      if (isTyping) event.target.blur();
+      return;
+    }
+    if (isTyping || find("dialog[open]")) return;
+    if (Date.now() - leader < 1500) {
+      leader = 0;
+      const link = find(`[data-go="${CSS.escape(event.key)}"], [data-tab="${CSS.escape(event.key)}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    const keys = {
+      j: () => step(1),
+      k: () => step(-1),
+      g: () => { leader = Date.now(); },
+      "/": () => { const field = find("#q"); if (field) { field.focus(); field.select(); } else location.href = "/"; },
+      "?": () => find("#keys")?.showModal(),
+      m: () => find("#text")?.focus(),
+      u: () => {
+        const folds = all("details.fold, details.event");
+        const isOpen = folds.some((one) => one.open);
+        for (const one of folds) one.open = !isOpen;
+        tell(isOpen ? "everything is folded" : "everything is unfolded");
+      },
+    };
+    if (Object.hasOwn(keys, event.key)) { event.preventDefault(); keys[event.key](); }
+  });
+
+  // -- a link to a folded place unfolds it
+  const unfold = () => {
+    const place = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    if (place?.matches("details")) place.open = true;
+    if (place) place.scrollIntoView({ block: "center" });
+  };
+  addEventListener("hashchange", unfold);
+  if (location.hash) unfold();
+
+  // -- two fields that show the same number
+  document.addEventListener("input", (event) => {
+    const range = event.target;
+    if (range.dataset?.same) { const field = find(`#${range.dataset.same}`); if (field) field.value = range.value; }
+    else if (range.type === "number" && find(`#${range.id}-range`)) find(`#${range.id}-range`).value = range.value || 0;
+  }, true);
+
+  // -- the graph of branches has the width that its sessions need
+  for (const graph of all(".graph")) graph.parentElement.style.setProperty("--graph-width", `${graph.width.baseVal.value + 8}px`);
+
+  document.addEventListener("htmx:beforeRequest", (event) => event.detail.target?.setAttribute?.("aria-busy", "true"));
+  document.addEventListener("htmx:afterRequest", (event) => event.detail.target?.setAttribute?.("aria-busy", "false"));
+  document.addEventListener("htmx:responseError", (event) => tell(event.detail.xhr.responseText.slice(0, 300)));
+
+  // -- following a session
+  const talk = find("[data-live]");
+  if (talk) {
+    const url = talk.dataset.live;
+    const entries = find("#entries"), end = find("#open-end"), trouble = find("#trouble");
+    let next = Number(talk.dataset.next), busy = false, again = false;
+    const isAtEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 160;
+    const toEnd = () => scrollTo({ top: document.documentElement.scrollHeight });
+
+    const renew = async () => {
+      if (busy) { again = true; return; }
+      busy = true;
+      try {
+        do {
+          again = false;
+          const response = await fetch(`${url}/tail?from=${next}`, { headers: { "HX-Request": "true" } });
+          if (!response.ok) break;
+          show(new DOMParser().parseFromString(await response.text(), "text/html"));
+        } while (again);
+      } catch { /* the stream comes back by itself, and then this does */ }
+      busy = false;
+    };
+    const show = (page) => {
+      const follows = isAtEnd();
+      const opened = new Set(all("details[open]", end).map((one) => one.id));
+      const settled = find("[data-settled]", page), open = find("[data-open]", page);
+      for (const one of all("details", page)) if (opened.has(one.id)) one.open = true;
+      if (settled.childElementCount) find("[data-nothing]")?.remove();
+      entries.append(...settled.children);
+      end.replaceChildren(...open.children);
+      next = Number(open.dataset.next);
+      if (follows) toEnd();
+    };
+
+    const permission = find("#permission"), stop = find("#stop"), send = find("#send"), line = find("#live-line");
+    const asked = (questions) => {
+      const first = questions[0];
+      if (!first) { if (permission.open) permission.close(); return; }
+      permission.dataset.question = first.id;
+      find("[data-tool]", permission).textContent = first.tool;
+      find("[data-about]", permission).textContent = first.about;
+      find("[data-arguments]", permission).textContent = first.arguments;
+      if (!permission.open) permission.showModal();
+    };
+    const failed = (text) => { trouble.textContent = text; trouble.hidden = !text; if (text) trouble.scrollIntoView({ block: "nearest" }); };
+    for (const button of all("[data-answer]", permission)) {
+      button.addEventListener("click", async () => {
+        const question = permission.dataset.question;
+        permission.close();
+        failed(await post(permission.dataset.url, { question, answer: button.dataset.answer }));
+      });
+    }
+    permission.addEventListener("cancel", (event) => event.preventDefault());
+    stop.addEventListener("click", async () => failed(await post(stop.dataset.url, {})));
+
+    const composer = find("#composer"), text = find("#text");
+    const grow = () => { text.style.height = "auto"; text.style.height = `${text.scrollHeight + 2}px`; };
+    text.addEventListener("input", grow);
+    text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); composer.requestSubmit(); }
+    });
+    composer.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const words = text.value;
+      if (!words.trim()) return;
+      text.value = "";
+      grow();
+      send.disabled = true;
+      failed("");
+      toEnd();
+      const problem = await post(composer.action, { text: words });
+      send.disabled = false;
+      if (problem) { failed(problem); text.value = words; grow(); }
+    });
+
+    const source = new EventSource(`${url}/live?after=${next}`);
+    source.addEventListener("open", () => { line.hidden = false; });
+    source.addEventListener("error", () => { line.hidden = true; });
+    source.addEventListener("news", renew);
+    source.addEventListener("state", (event) => {
+      const now = JSON.parse(event.data);
+      stop.hidden = !now.running;
+      if (talk.dataset.running === "true" && !now.running) tell("The answer is complete.");
+      talk.dataset.running = now.running;
+      asked(now.questions);
+      if (now.trouble) failed(now.trouble);
+      renew();
+    });
+    addEventListener("pagehide", () => source.close());
+    if (!location.hash && scrollY === 0 && entries.scrollHeight > innerHeight) toEnd();
+  }
+})();

@@ -1,0 +1,139 @@
+"""Take pictures of the web app for the documentation: ``python tools/shoot_web.py [FOLDER]``.
+
+The sessions in them are made up; Debian's Chromium takes the pictures.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from demo_store import make_demo
+
+import holdfast
+from holdfast.apps.gate.callers import LOOPBACK
+from holdfast.apps.web._page import Site
+from holdfast.apps.web._talks import Talks
+from holdfast.apps.web.app import make_app
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--font-render-hinting=none",
+]
+WIDE, PHONE = (1180, 800), (390, 800)
+
+
+class Shot(NamedTuple):
+    """One picture: its name, the page, and how it is looked at."""
+
+    name: str
+    url: str
+    scheme: str = "light"
+    size: tuple[int, int] = WIDE
+    script: str = ""
+    whole: bool = False
+
+
+TRIP = "/s/trip-to-lisbon"
+SHOTS = (
+    Shot("list", "/"),
+    Shot("list-dark", "/", "dark"),
+    Shot("search", "/?q=lisbon"),
+    Shot("conversation", TRIP, script="scrollTo(0, 0)"),
+    Shot("conversation-dark", TRIP, "dark"),
+    Shot("phone", TRIP, size=PHONE, script="scrollTo(0, 0)"),
+    Shot("phone-list-dark", "/", "dark", PHONE),
+    Shot("timeline", f"{TRIP}/timeline"),
+    Shot("state", f"{TRIP}/state?at=17&since=10"),
+    Shot("branches", f"{TRIP}/branches"),
+    Shot("compare", "/compare?a=trip-to-lisbon&b=trip-by-train"),
+    Shot("activity", "/activity?range=year"),
+    Shot("activity-dark", "/activity?range=year", "dark"),
+    Shot("health", f"{TRIP}/health"),
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Write every picture; 0."""
+    folder = Path(arguments[0] if arguments else "docs/howto/pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = set(arguments[1:])
+    shots = [shot for shot in SHOTS if not wanted or shot.name in wanted]
+    with tempfile.TemporaryDirectory() as place:
+        make_demo(Path(place) / "store", dt.datetime.now(dt.UTC))
+        with served(Path(place) / "store") as address, browser() as chromium:
+            take(chromium, address, shots, folder)
+    print(f"wrote {len(shots)} pictures into {folder}")
+    return 0
+
+
+@contextmanager
+def served(place: Path) -> Iterator[str]:
+    """The app on a store, in a thread; the address that lets one browser in."""
+    import uvicorn
+
+    with holdfast.open(place) as hf:
+        site = Site(hf=hf, where="~/.local/share/holdfast", talks=Talks(hf, _no_kit))
+        app = make_app(site, hosts=LOOPBACK)
+        config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        while not server.started:
+            thread.join(0.02)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/in?token={site.door.link()}"
+        app.streams.end()
+        server.should_exit = True
+        thread.join(10)
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Chromium, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        path = os.environ.get("CHROMIUM", CHROMIUM)
+        yield play.chromium.launch(executable_path=path, args=FLAGS)
+
+
+def take(chromium: Any, address: str, shots: list[Shot], folder: Path) -> None:
+    """Go to each page and take its picture."""
+    context = chromium.new_context(device_scale_factor=1)
+    page = context.new_page()
+    page.goto(address)
+    origin = address.partition("/in?")[0]
+    for shot in shots:
+        page.emulate_media(color_scheme=shot.scheme, reduced_motion="reduce")
+        page.set_viewport_size({"width": shot.size[0], "height": shot.size[1]})
+        page.goto(f"{origin}{shot.url}", wait_until="load")
+        page.wait_for_timeout(250)
+        if shot.script:
+            page.evaluate(shot.script)
+        page.screenshot(path=str(folder / f"web-app-{shot.name}.png"), full_page=shot.whole)
+    context.close()
+
+
+def _no_kit() -> Any:
+    raise holdfast.HoldfastError("pictures need no model")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
