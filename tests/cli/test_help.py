@@ -49,7 +49,7 @@ def test_the_reference_has_every_option(name):
     """Each option of each verb is on the reference page, under the verb's heading."""
     text = PAGE.read_text(encoding="utf-8")
     part = text if name is None else text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    shared = {"--store", "--help", "--version"} if name else set()
+    shared = {"--store", "--help", "--version", "--color", "--no-pager"} if name else set()
     command = cli if name is None else verb(name)
     options = {
         option

@@ -202,9 +202,12 @@ def test_suggestions():
 
 def test_completion(library, trip, store_root, damaged):
     """Ids are completed from the store that the line names; a bad one completes nothing."""
-    context = click.Context(click.Command("show"))
-    context.params = {"store": str(store_root)}
-    assert complete_id(context, None, "tr") == ["trip-planner"]
-    assert sorted(complete_id(context, None, "")) == ["broken", "trip-planner"]
-    context.params = {"store": "ftp://x"}
-    assert complete_id(context, None, "") == []
+
+    def offered(store, incomplete):
+        context = click.Context(click.Command("show"))
+        context.params = {"store": store}
+        return {item.value: item.help for item in complete_id(context, None, incomplete)}
+
+    assert offered(str(store_root), "tr") == {"trip-planner": "Trip to Lisbon"}
+    assert sorted(offered(str(store_root), "")) == ["broken", "trip-planner"]
+    assert offered("ftp://x", "") == {}

@@ -238,7 +238,7 @@ def on_terminal(shell, width, env):
         parts = []
         reader = threading.Thread(target=_read_all, args=(ours, parts))
         reader.start()
-        settings = {"TERM": "xterm-256color", "COLUMNS": "", **env}
+        settings = {"TERM": "xterm-256color", "COLUMNS": "", "PAGER": "cat", **env}
         assert shell("stats", stdout=theirs, env=settings).code == 0
     finally:
         os.close(theirs)

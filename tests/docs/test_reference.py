@@ -76,7 +76,7 @@ def test_every_method_of_session_is_described():
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_is_described_with_its_options(name):
     """The page has each verb of the command with all of its options, and invents none."""
-    shared = {"--store", "--json", "--help"}
+    shared = {"--store", "--json", "--help", "--color", "--no-pager"}
     command = cli.get_command(click.Context(cli), name)
     options = {max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)}
     row = " ".join(rows_of("command.md")[name])

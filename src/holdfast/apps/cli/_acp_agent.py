@@ -8,7 +8,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import complete_agent, store_option
 from holdfast.apps.talk.before import needs_agent
 
 __all__ = ["command"]
@@ -27,7 +27,12 @@ Examples:
 """,
 )
 @click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
-@click.option("--agent", metavar="ID", help="The agent whose sessions these are.")
+@click.option(
+    "--agent",
+    metavar="ID",
+    shell_complete=complete_agent,
+    help="The agent whose sessions these are.",
+)
 @click.option(
     "--mode",
     type=click.Choice(["ask", "read-only", "auto"]),

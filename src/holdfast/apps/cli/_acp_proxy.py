@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import AtLeast, store_option
 
 __all__ = ["command"]
 
@@ -25,7 +25,7 @@ Examples:
 @click.argument("agent", metavar="-- CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--window-tokens",
-    type=click.IntRange(min=1),
+    type=AtLeast(1),
     metavar="N",
     help="How much of the past an agent that lost it is told [default: 24000].",
 )

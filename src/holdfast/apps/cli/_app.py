@@ -7,17 +7,24 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from holdfast.apps.cli._failure import Failure, explain, suggestion
-from holdfast.apps.cli._screen import Screen, Span, standard_error, standard_output
+from holdfast.apps.cli._asked import Asked, asked
+from holdfast.apps.cli._failure import explain, suggestion
+from holdfast.apps.cli._screen import standard_error, standard_output
+from holdfast.apps.cli._telling import kind_of, tell, tell_failure, tell_warning
 from holdfast.library import Holdfast
 from holdfast.model import VERSION
 from holdfast.storage import shown_url
 
-__all__ = ["App", "cli", "main"]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from holdfast.apps.cli._pager import After, Paged
+
+__all__ = ["App", "cli", "main", "tell"]
 
 # The verbs as `holdfast --help` shows them, so that help loads none of them.
 SECTIONS = {
@@ -63,8 +70,21 @@ SECTIONS = {
         "reindex": "Make the catalogue anew from the logs.",
         "doctor": "Say where the store is, how it is, and what is missing.",
     },
+    "Help": {
+        "help": "Explain a command.",
+        "completion": "Let your shell complete commands, ids and tags.",
+        "man": "Show or install the manual pages.",
+        "schema": "Print the JSON schema of what a command prints.",
+    },
 }
-_NAME_CHARS = 9  # the longest verb, so that all sections are aligned
+# What people read and may be long: on a terminal a pager shows it if the screen has no room.
+PAGED = frozenset(
+    """
+    list search show stats snapshots recover export compare verify tag config doctor help schema
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
+)
+_NAME_CHARS = 10  # the longest verb, so that all sections are aligned
+COMPLETE_VARIABLE = "_HOLDFAST_COMPLETE"
 VERBS = {name: text for verbs in SECTIONS.values() for name, text in verbs.items()}
 
 _EPILOG = """\b
@@ -83,11 +103,15 @@ Exit codes:
 class App:
     """What every verb gets: where to write, and the store that was asked for."""
 
-    def __init__(self, place: str | None = None) -> None:
+    def __init__(self, place: str | None = None, told: Asked | None = None) -> None:
+        told = told or Asked()
         self.place = place
-        self.out = standard_output()
-        self.err = standard_error()
+        self.as_json = told.as_json
+        self._may_page = told.pager
+        self.out = standard_output(told.colour)
+        self.err = standard_error(told.colour)
         self._library: Holdfast | None = None
+        self._paging: list[Paged | After] = []
 
     @property
     def library(self) -> Holdfast:
@@ -103,13 +127,38 @@ class App:
         return str(getattr(store, "path", shown_url(store.url)))
 
     def close(self) -> None:
-        """Close the store, if it was opened."""
+        """Close the store, if it was opened, and let the reader of long output come to an end."""
         if self._library is not None:
             self._library.close()
+        self.stop_paging()
+
+    def page(self) -> None:
+        """From now on a pager shows what a terminal has no room for."""
+        if not (self._may_page and self.out.is_terminal) or self._paging:
+            return
+        from holdfast.apps.cli._pager import After, Paged, pager_command
+
+        command = pager_command()
+        if command is None:
+            return
+        try:
+            paged = Paged(self.out.beside, command)
+        except (OSError, ValueError):
+            return  # its size is not known
+        after = After(self.err.beside)
+        self.out.pass_through(paged)
+        self.err.pass_through(after)
+        self._paging = [paged, after]
+
+    def stop_paging(self) -> None:
+        """Write what is held back; afterwards output goes straight to the terminal."""
+        paging, self._paging = self._paging, []
+        for stream in paging:
+            stream.finish()
 
     def warn(self, message: str, remedy: str = "") -> None:
         """Tell something on standard error that is no failure."""
-        tell(self.err, Span("warning: ", "warning"), message, remedy)
+        tell_warning(self.err, message, remedy, as_json=self.as_json)
 
 
 class _Verbs(click.Group):
@@ -125,7 +174,9 @@ class _Verbs(click.Group):
             return None
         module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command: click.Command = import_module(f"holdfast.apps.cli.{module}").command
-        return command
+        from holdfast.apps.cli._shared import with_shared_options
+
+        return with_shared_options(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -143,6 +194,24 @@ class _Verbs(click.Group):
                 rows = [(f"{name:{_NAME_CHARS}}", text) for name, text in verbs.items()]
                 formatter.write_dl(rows)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The verbs that begin like this, with what they do; none of them is loaded."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        begin = [name for name in VERBS if name.startswith(incomplete)]
+        return [CompletionItem(name, help=VERBS[name]) for name in begin]
+
+    def _prepare(self) -> None:
+        from holdfast.apps.cli._shared import with_shared_options
+
+        with_shared_options(self)
+        if COMPLETE_VARIABLE in os.environ:
+            from holdfast.apps.cli._shells import learn_shells
+
+            learn_shells()
+
     def main(  # type: ignore[override]  # click types two overloads; this serves both
         self,
         args: Sequence[str] | None = None,
@@ -152,12 +221,17 @@ class _Verbs(click.Group):
         **extra: Any,
     ) -> int:
         """Run a verb; whatever fails is told in a sentence and an exit code."""
+        words = sys.argv[1:] if args is None else list(args)
+        app = App(None, asked(words))
         try:
-            found = super().main(args, "holdfast", complete_var, standalone_mode=False, **extra)
+            self._prepare()
+            found = super().main(
+                words, "holdfast", complete_var, standalone_mode=False, obj=app, **extra
+            )
             code = found if isinstance(found, int) else 0
             standard_output().flush()
         except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
-            code = _fail(error)
+            code = _fail(app, error)
         if standalone_mode:
             sys.exit(code)
         return code
@@ -173,11 +247,17 @@ class _Verbs(click.Group):
 @click.version_option(VERSION, prog_name="holdfast", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, store: str | None) -> None:
-    """Keep the sessions of AI agents: look at them, check them, mend them."""
-    ctx.obj = App(store)
-    ctx.call_on_close(ctx.obj.close)
+    """Keep the sessions of AI agents: look at them, check them, mend them.
+
+    The options below may stand before a command or after it.
+    """
+    app = ctx.ensure_object(App)
+    app.place = store
+    ctx.call_on_close(app.close)
     if ctx.invoked_subcommand is None:
         _begin(ctx)
+    elif ctx.invoked_subcommand in PAGED:
+        app.page()
 
 
 def _begin(ctx: click.Context) -> None:
@@ -187,7 +267,10 @@ def _begin(ctx: click.Context) -> None:
     if has_terminal() and is_installed():
         start(ctx.obj)
         return
-    click.echo(ctx.get_help())
+    from holdfast.apps.cli._shared import print_help
+
+    ctx.obj.page()
+    print_help(ctx.obj, ctx.get_help())
     if has_terminal():
         ctx.obj.err.line("For the terminal app: pip install 'holdfast[tui]'")
 
@@ -198,35 +281,20 @@ def main() -> NoReturn:
     raise AssertionError  # cli leaves with an exit code
 
 
-def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
-    """A sentence and, below it, what to do about it."""
-    first, *more = message.split("\n")
-    screen.line(label, first, hang=2)
-    for line in [*more, *filter(None, remedy.split("\n"))]:
-        screen.line("  ", line, hang=2)
-
-
 def _refuse_verb(name: str, ctx: click.Context) -> NoReturn:
     ctx.fail(f"there is no command {name[:60]!a}{suggestion(name, VERBS)}")
 
 
-def _fail(error: BaseException) -> int:
+def _fail(app: App, error: BaseException) -> int:
     failure = explain(error)
     if failure.message:
-        _tell_failure(failure)
+        # A screen of its own: that of the app may be in the middle of something.
+        screen = standard_error(app.err.colour)
+        tell_failure(screen, failure, kind_of(error), as_json=app.as_json)
     _discard_output()
     if os.environ.get("HOLDFAST_TRACEBACK") and not isinstance(error, SystemExit):
         raise error
     return failure.code
-
-
-def _tell_failure(failure: Failure) -> None:
-    screen = standard_error()
-    try:
-        tell(screen, Span("error: ", "bad"), failure.message, failure.remedy)
-        screen.flush()
-    except OSError:
-        pass  # nobody is there to be told
 
 
 def _discard_output() -> None:

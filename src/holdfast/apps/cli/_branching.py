@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._options import complete_id
+from holdfast.apps.cli._options import AtLeast, complete_id
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.shown.transcript import readable
 
@@ -21,7 +21,7 @@ def at_option(*, required: bool = False) -> Callable[[F], F]:
     """``--at SEQ``: the last event that counts."""
     return click.option(
         "--at",
-        type=click.IntRange(min=0),
+        type=AtLeast(0),
         required=required,
         metavar="SEQ",
         help="Up to this event; inside a batch, up to its end.",

@@ -16,7 +16,7 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "postgres": ("stores in PostgreSQL", ("asyncpg",)),
     "s3": ("stores in S3 and its kin", ("obstore",)),
     "tui": ("the terminal app", ("textual",)),
-    "web": ("the web app and the HTTP service", ("jinja2", "starlette", "uvicorn")),
+    "web": ("the web app and the HTTP service", ("jinja2", "starlette", "uvicorn", "websockets")),
     "acp": ("types of ACP; `holdfast acp` needs none", ("agent-client-protocol",)),
     "mcp": ("tools for models, by MCP", ("mcp",)),
     "otel": ("traces and metrics", ("opentelemetry-api", "prometheus-client")),

@@ -6,18 +6,14 @@ longer to load than most commands to run.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from holdfast.apps.cli._screen import Column, Span
 
 __all__ = ["Colour", "Ink", "Plain"]
 
-T = TypeVar("T")
 _GAP = 2  # spaces between columns
 _NOTHING = "-"
 _FLEXIBLE_MIN = 18
@@ -40,6 +36,22 @@ STYLES = {
 }
 
 
+# The same for where rich is not loaded; a test compares the two.
+SGR = {
+    "faint": "2",
+    "strong": "1",
+    "name": "36",
+    "good": "32",
+    "warning": "33",
+    "bad": "1;31",
+    "user": "1;32",
+    "assistant": "1;34",
+    "tool": "35",
+    "thinking": "2;3",
+    "found": "1;7",
+}
+
+
 class Ink(ABC):
     """Writes clean text onto a stream."""
 
@@ -55,56 +67,69 @@ class Ink(ABC):
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
         """A heading and rows, aligned."""
 
-    def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
-        """The items one by one; how far they have come is told where there is a terminal."""
-        return iter(items)
-
-    def meter(self, what: str) -> AbstractContextManager[Callable[[int, int], None]]:
-        """A function to call with (done, total) while work goes on; shown on a terminal only."""
-        return nullcontext(lambda _done, _total: None)
-
 
 class Plain(Ink):
-    """For pipes and files: no colours, nothing cut, every column in every row."""
+    """For pipes and files: nothing cut, every column in every row, colours only if asked for."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, colour: bool = False) -> None:
         self._stream = stream
+        self._colour = colour
 
     def line(self, spans: list[Span], hang: int) -> None:
         """The text alone, on one line however long."""
-        self._stream.write("".join(span.text for span in spans).rstrip() + "\n")
+        self._stream.write("".join(map(self._painted, _without_end(spans))) + "\n")
 
     def text(self, span: Span, indent: int) -> None:
         """Each line with its indentation; none of them is broken."""
         for line in span.text.split("\n"):
-            self._stream.write((" " * indent + line).rstrip() + "\n")
+            shown = self._painted(span._replace(text=line.rstrip()))
+            self._stream.write((" " * indent + shown if shown else "") + "\n")
 
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
         """Columns as wide as their widest cell; an empty cell is a dash."""
-        cells = [[column.name for column in columns]]
-        cells += [[span.text or _NOTHING for span in row] for row in rows]
-        widths = [max(map(_cells, column)) for column in zip(*cells, strict=True)]
+        cells = [[_heading(column) for column in columns]]
+        cells += [[span if span.text else span._replace(text=_NOTHING) for span in r] for r in rows]
+        widths = [max(_cells(s.text) for s in column) for column in zip(*cells, strict=True)]
         for row in cells:
-            padded = (
-                " " * (width - _cells(text)) + text
-                if column.right
-                else text + " " * (width - _cells(text))
-                for text, width, column in zip(row, widths, columns, strict=True)
-            )
-            self._stream.write((" " * _GAP).join(padded).rstrip() + "\n")
+            self._stream.write(self._row(columns, widths, row) + "\n")
+
+    def _row(self, columns: list[Column], widths: list[int], row: list[Span]) -> str:
+        parts = []
+        for column, width, span in zip(columns, widths, row, strict=True):
+            space = " " * (width - _cells(span.text))
+            painted = self._painted(span)
+            parts.append(space + painted if column.right else painted + space)
+        return (" " * _GAP).join(parts).rstrip()
+
+    def _painted(self, span: Span) -> str:
+        if not self._colour or not span.style or not span.text:
+            return span.text
+        return f"\x1b[{SGR[span.style]}m{span.text}\x1b[0m"
+
+
+def _without_end(spans: list[Span]) -> list[Span]:
+    """The spans without the spaces that the line ends with."""
+    kept = list(spans)
+    while kept:
+        last = kept.pop()
+        text = last.text.rstrip()
+        if text:
+            return [*kept, last._replace(text=text)]
+    return []
 
 
 class Colour(Ink):
     """For a terminal: colours, wrapped at its width, tables that fit."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, colour: bool = True) -> None:
         from rich.console import Console
 
-        plain = bool(os.environ.get("NO_COLOR"))
         self._console = Console(
             file=stream,
             force_terminal=True,
-            color_system=None if plain else "auto",
+            # The sixteen colours that every terminal has, in the shades that its user chose.
+            color_system="standard" if colour else None,
+            no_color=not colour,
             highlight=False,
             markup=False,
             emoji=False,
@@ -154,27 +179,6 @@ class Colour(Ink):
             line.append("" if column.right else space)
         line.rstrip()
         self._console.print(line, soft_wrap=True)
-
-    def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
-        """A bar that is gone when the work is done."""
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=self._console, transient=True) as bar:
-            task = bar.add_task(what, total=total, completed=done)
-            for item in items:
-                yield item
-                bar.advance(task)
-
-    @contextmanager
-    def meter(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """A bar that the work itself moves by calling with (done, total)."""
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=self._console, transient=True) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list[int], list[int]]:

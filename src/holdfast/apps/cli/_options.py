@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from holdfast.apps.cli._app import App
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 __all__ = [
+    "AtLeast",
+    "complete_agent",
+    "complete_file",
+    "complete_folder",
     "complete_id",
+    "complete_tag",
     "json_option",
     "limit_option",
     "session_argument",
@@ -18,7 +26,20 @@ __all__ = [
     "store_option",
 ]
 
+# Under this name a context keeps the store for the completion of what follows.
+STORE = "holdfast.store"
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class AtLeast(click.IntRange):
+    """A whole number that is not below ``least``; help leaves that to common sense."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__(min=least)
+
+    def _describe_range(self) -> str:
+        return ""
 
 
 def store_option(function: F) -> F:
@@ -28,6 +49,7 @@ def store_option(function: F) -> F:
         metavar="URL",
         expose_value=False,
         callback=_use_store,
+        shell_complete=complete_folder,
         help="The store: a path or a URL [env: HOLDFAST_STORE].",
     )(function)
 
@@ -43,7 +65,7 @@ def limit_option(default: int) -> Callable[[F], F]:
     """``--limit``: how many are shown at the most; 0 for all."""
     return click.option(
         "--limit",
-        type=click.IntRange(min=0),
+        type=AtLeast(0),
         default=default,
         show_default=True,
         metavar="N",
@@ -65,19 +87,52 @@ def sessions_argument(*, required: bool = True) -> Callable[[F], F]:
 
 def _use_store(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     app = ctx.find_object(App)
-    if app is not None and value is not None:
-        app.place = value
+    if value is not None:
+        ctx.meta[STORE] = value
+        if app is not None:
+            app.place = value
 
 
-def complete_id(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_id(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
     """The ids that begin like this, for the shell."""
-    from holdfast.apps.cli._choosing import session_ids
-    from holdfast.errors import HoldfastError
-    from holdfast.library import Holdfast
+    from holdfast.apps.cli import _completing
 
-    place = ctx.params.get("store") or (ctx.parent.params.get("store") if ctx.parent else None)
-    try:
-        with Holdfast(place, timers=False) as library:
-            return [id for id in session_ids(library) if id.startswith(incomplete)]
-    except HoldfastError:
-        return []
+    return _completing.complete_id(ctx, parameter, incomplete)
+
+
+def complete_tag(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """The tags that begin like this."""
+    from holdfast.apps.cli import _completing
+
+    return _completing.complete_tag(ctx, parameter, incomplete)
+
+
+def complete_agent(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """The agents whose names begin like this."""
+    from holdfast.apps.cli import _completing
+
+    return _completing.complete_agent(ctx, parameter, incomplete)
+
+
+def complete_file(
+    _ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Whatever the shell offers for a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_folder(
+    _ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Whatever the shell offers for a folder."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]

@@ -3,22 +3,135 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO, TypeVar
 
 from holdfast.apps.cli._screen import Screen
+from holdfast.apps.shown.words import size
 
-__all__ = ["progress"]
+__all__ = ["Meter", "metered", "progress"]
 
 T = TypeVar("T")
 _QUIET_SECONDS = 0.5
+_REDRAW_SECONDS = 0.1
+_WINDOW_SECONDS = 20.0
+_BAR_CHARS = 24
+_MINUTE, _HOUR = 60, 3600
+_CLEAR = "\r\x1b[K"  # to the beginning of the line, and nothing on it
+
+
+class Meter:
+    """One line that says how far the work is, how fast it goes and how long it will take.
+
+    Nothing is shown of work that is done before anybody wonders.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        what: str,
+        *,
+        in_bytes: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._screen = screen
+        self._what = what
+        self._in_bytes = in_bytes
+        self._now = now
+        self._started = now()
+        self._drawn_at = -_REDRAW_SECONDS
+        self._is_shown = False
+        # Where the work was, and when: the pace is that of the last seconds.
+        self._marks: list[tuple[float, int]] = []
+
+    def update(self, done: int, total: int) -> None:
+        """Show it, if there is a terminal, and not more often than eyes can follow."""
+        if not self._screen.is_terminal:
+            return
+        now = self._now()
+        if not self._marks or now - self._marks[-1][0] >= _REDRAW_SECONDS:
+            self._marks.append((now, done))
+            self._marks = [mark for mark in self._marks if now - mark[0] <= _WINDOW_SECONDS]
+        if now - self._started < _QUIET_SECONDS or now - self._drawn_at < _REDRAW_SECONDS:
+            return
+        self._drawn_at = now
+        room = self._screen.columns - 1
+        self._write(_CLEAR + _fitting(self._parts(done, total, now), room))
+        self._is_shown = True
+
+    def clear(self) -> None:
+        """Take the line away, for other words or for good."""
+        if self._is_shown:
+            self._write(_CLEAR)
+            self._is_shown = False
+
+    def _parts(self, done: int, total: int, now: float) -> list[str]:
+        """What is to be said, the most important first."""
+        share = min(done / total, 1.0) if total > 0 else 0.0
+        count = f"{size(done)} of {size(total)}" if self._in_bytes else f"{done:,}/{total:,}"
+        pace = self._pace(done, now)
+        bar = _bar(share, plain=not self._screen.is_unicode)
+        parts = [self._what, f"{share:4.0%}", bar, count]
+        if pace > 0:
+            left = _clock((total - done) / pace)
+            rate = f"{size(round(pace))}/s" if self._in_bytes else f"{_rate(pace)}/s"
+            parts += [f"{left} left", rate]
+        return parts
+
+    def _pace(self, done: int, now: float) -> float:
+        began, before = self._marks[0]
+        return (done - before) / (now - began) if now > began else 0.0
+
+    def _write(self, text: str) -> None:
+        stream: TextIO = self._screen.beside
+        stream.write(text)
+        stream.flush()
+
+
+def _fitting(parts: list[str], room: int) -> str:
+    """As many of the parts as a line has room for; what it is and how far come first."""
+    what, share, bar, count, *more = parts
+    for chosen in ([what, bar, share, count, *more], [what, share, count, *more[:1]], [what]):
+        line = "  ".join(chosen)
+        if len(line) <= room:
+            return line
+    return what[: max(room, 0)]
+
+
+def _bar(share: float, *, plain: bool) -> str:
+    full = round(share * _BAR_CHARS)
+    done, rest = ("#", ".") if plain else ("━", "┄")
+    return done * full + rest * (_BAR_CHARS - full)
+
+
+def _rate(pace: float) -> str:
+    return f"{pace:,.0f}" if pace >= 10 else f"{pace:.1f}"
+
+
+def _clock(seconds: float) -> str:
+    """``0:42``, ``12:05``, ``3:07:00``."""
+    whole = max(0, round(seconds))
+    hours, minutes = divmod(whole // _MINUTE, _HOUR // _MINUTE)
+    if hours:
+        return f"{hours}:{minutes:02}:{whole % _MINUTE:02}"
+    return f"{minutes}:{whole % _MINUTE:02}"
+
+
+@contextmanager
+def metered(
+    screen: Screen, what: str, *, in_bytes: bool = False
+) -> Iterator[Callable[[int, int], None]]:
+    """For work that says itself how far it is: a function to call with (done, total)."""
+    meter = Meter(screen, what, in_bytes=in_bytes)
+    with screen.showing(meter):
+        yield meter.update
 
 
 def progress(screen: Screen, items: Sequence[T], what: str) -> Iterator[T]:
     """The items one by one, with a bar once it takes long enough to wonder."""
-    started = time.monotonic()
-    for index, item in enumerate(items):
-        if screen.is_terminal and time.monotonic() - started > _QUIET_SECONDS:
-            yield from screen.track(items[index:], what, index, len(items))
-            return
-        yield item
+    meter = Meter(screen, what)
+    with screen.showing(meter):
+        for index, item in enumerate(items):
+            meter.update(index, len(items))
+            yield item

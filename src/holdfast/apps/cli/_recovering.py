@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from holdfast.apps.cli._app import App
+from holdfast.apps.cli._options import AtLeast
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.shown.words import counted
 
@@ -35,7 +36,7 @@ def provider_options(function: F) -> F:
     """``--provider``, ``--incomplete`` and ``--window-tokens``."""
     function = click.option(
         "--window-tokens",
-        type=click.IntRange(min=1),
+        type=AtLeast(1),
         metavar="N",
         help="Only the newest part that fits into so many tokens.",
     )(function)

@@ -10,20 +10,22 @@ import codecs
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO, cast
 
 import msgspec
 
+from holdfast.apps.cli._colours import wants_colour
 from holdfast.security import escape_json, neutralise, neutralise_line
 
 if TYPE_CHECKING:
     from holdfast.apps.cli._flow import Flow
     from holdfast.apps.cli._ink import Ink
+    from holdfast.apps.cli._pager import After, Paged
+    from holdfast.apps.cli._progress import Meter
 
-__all__ = ["Column", "Piece", "Screen", "Span"]
+__all__ = ["Column", "Piece", "Screen", "Span", "standard_error", "standard_output"]
 
-T = TypeVar("T")
 _INDENT_SPACES = 2
 _PAGE_COLUMNS = 120
 
@@ -53,9 +55,17 @@ class Column(NamedTuple):
 class Screen:
     """A stream that people look at, or that a program reads."""
 
-    def __init__(self, stream: TextIO) -> None:
+    # Lines that say how far work is: whoever writes to the same terminal takes them away first.
+    _meters: ClassVar[list[Meter]] = []
+
+    def __init__(self, stream: TextIO, colour: str | None = None) -> None:
         self._stream = stream
+        self.beside = stream
+        """Where a line that comes and goes is drawn, beside what stays."""
         self.is_terminal = _is_terminal(stream)
+        self.is_unicode = _is_unicode(stream)
+        self.colour = colour
+        """always, never or auto, as the user asked for; None if nothing was said."""
         self._chosen: Ink | None = None
         self._flow: Flow | None = None
         self._mid_line = False
@@ -67,11 +77,11 @@ class Screen:
 
     def line(self, *pieces: Piece, hang: int = 0) -> None:
         """One line; what a terminal has no room for goes on below, ``hang`` columns indented."""
-        self._ink.line([_clean(piece) for piece in pieces], hang)
+        self._ready().line([_clean(piece) for piece in pieces], hang)
 
     def text(self, text: str, *, indent: int = 1, style: str = "") -> None:
         """Some paragraphs, indented, with their own newlines."""
-        self._ink.text(Span(neutralise(text), style), indent * _INDENT_SPACES)
+        self._ready().text(Span(neutralise(text), style), indent * _INDENT_SPACES)
 
     def stream(self, text: str) -> None:
         """A piece of a text as it comes; a terminal shows it as soon as a word is whole."""
@@ -96,28 +106,44 @@ class Screen:
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Piece]]) -> None:
         """Rows under a heading."""
         clean = [[_clean(cell) for cell in row] for row in rows]
-        self._ink.table(list(columns), clean)
+        self._ready().table(list(columns), clean)
 
     def json(self, value: Any) -> None:
         """A JSON document, indented; control characters in it are escaped."""
-        self._write_json(msgspec.json.format(msgspec.json.encode(value), indent=2))
+        self._write_json(msgspec.json.format(_encoded(value), indent=2))
 
     def json_line(self, value: Any) -> None:
         """The same on a line of its own."""
-        self._write_json(msgspec.json.encode(value))
+        self._write_json(_encoded(value))
 
     def sink(self, *, is_json: bool) -> Sink:
         """A file of bytes for a document: as it is into a pipe, without harm on a terminal."""
+        self._clear_meters()
         self._stream.flush()
         return Sink(self._stream, is_json=is_json, is_terminal=self.is_terminal)
 
-    def track(self, items: Sequence[T], what: str, done: int, total: int) -> Iterator[T]:
-        """The items one by one, under a bar that is gone when they are."""
-        return self._ink.track(items, what, done, total)
-
-    def meter(self, what: str) -> AbstractContextManager[Callable[[int, int], None]]:
+    def meter(
+        self, what: str, *, in_bytes: bool = False
+    ) -> AbstractContextManager[Callable[[int, int], None]]:
         """For work that says itself how far it is: a function to call with (done, total)."""
-        return self._ink.meter(what)
+        from holdfast.apps.cli._progress import metered
+
+        return metered(self, what, in_bytes=in_bytes)
+
+    @contextmanager
+    def showing(self, meter: Meter) -> Iterator[None]:
+        """While that meter may be drawn; it is gone afterwards."""
+        Screen._meters.append(meter)
+        try:
+            yield
+        finally:
+            Screen._meters.remove(meter)
+            meter.clear()
+
+    def pass_through(self, stream: Paged | After) -> None:
+        """Write to that one from now on, which passes it on to the stream of this screen."""
+        self._stream = cast("TextIO", stream)
+        self._chosen = None
 
     def flush(self) -> None:
         """Write what is waiting, so that a full disk is noticed while it can be told."""
@@ -125,16 +151,22 @@ class Screen:
 
     def _write_json(self, document: bytes) -> None:
         text = escape_json(document.decode())
-        if not _is_unicode(self._stream):
+        if not self.is_unicode:
             text = _in_ascii(text)
+        self._clear_meters()
         self._stream.write(text + "\n")
 
-    @property
-    def _ink(self) -> Ink:
+    def _clear_meters(self) -> None:
+        for meter in Screen._meters:
+            meter.clear()
+
+    def _ready(self) -> Ink:
+        self._clear_meters()
         if self._chosen is None:
             from holdfast.apps.cli._ink import Colour, Plain
 
-            self._chosen = (Colour if self.is_terminal else Plain)(self._stream)
+            colour = wants_colour(self.colour, is_terminal=self.is_terminal)
+            self._chosen = (Colour if self.is_terminal else Plain)(self._stream, colour=colour)
         return self._chosen
 
 
@@ -153,6 +185,24 @@ class Sink:
             self._bytes.write(data)
         else:
             self._stream.write(self._harmless(self._decode(data)))
+
+
+def _encoded(value: Any) -> bytes:
+    """The value as JSON. Half a pair of surrogates, which a file's name may hold, is replaced."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_whole_characters(msgspec.to_builtins(value)))
+
+
+def _whole_characters(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_whole_characters(one) for one in value]
+    return value
 
 
 def _clean(piece: Piece) -> Span:
@@ -187,14 +237,14 @@ def _in_ascii(document: str) -> str:
     return json.dumps(json.loads(document), ensure_ascii=True)
 
 
-def standard_output() -> Screen:
+def standard_output(colour: str | None = None) -> Screen:
     """The screen for results."""
-    return Screen(_forgiving(sys.stdout))
+    return Screen(_forgiving(sys.stdout), colour)
 
 
-def standard_error() -> Screen:
+def standard_error(colour: str | None = None) -> Screen:
     """The screen for progress and complaints."""
-    return Screen(_forgiving(sys.stderr))
+    return Screen(_forgiving(sys.stderr), colour)
 
 
 def _forgiving(stream: TextIO) -> TextIO:

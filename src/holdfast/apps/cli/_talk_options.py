@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 
 import click
 
+from holdfast.apps.cli._options import complete_agent
+
 __all__ = ["Wishes", "standard_input", "talk_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,7 +28,12 @@ def talk_options(function: F) -> F:
     """The options that ``chat`` and ``run`` share."""
     options = [
         click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local."),
-        click.option("--agent", metavar="ID", help="The agent whose sessions these are."),
+        click.option(
+            "--agent",
+            metavar="ID",
+            shell_complete=complete_agent,
+            help="The agent whose sessions these are.",
+        ),
         click.option(
             "--session",
             "--restore",

@@ -8,6 +8,7 @@ import click
 
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._shared import with_shared_options
 
 __all__ = ["command"]
 
@@ -33,7 +34,7 @@ class _Parts(click.Group):
         if cmd_name not in PARTS:
             return None
         found: click.Command = import_module(f"holdfast.apps.cli._acp_{cmd_name}").command
-        return found
+        return with_shared_options(found)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

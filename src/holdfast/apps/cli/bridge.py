@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import complete_agent, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.errors import UsageError
 
@@ -27,7 +27,12 @@ Examples:
 @click.option("--socket", metavar="PATH", help="Listen there; the folder must be yours alone.")
 @click.option("--stdio", is_flag=True, help="Serve one client, on standard input and output.")
 @click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
-@click.option("--agent", metavar="ID", help="The agent whose sessions the new ones are.")
+@click.option(
+    "--agent",
+    metavar="ID",
+    shell_complete=complete_agent,
+    help="The agent whose sessions the new ones are.",
+)
 @click.option("--schema", "shows_schema", is_flag=True, help="Print the schema, and end.")
 @store_option
 @click.pass_obj

@@ -7,7 +7,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._options import json_option, sessions_argument, store_option
+from holdfast.apps.cli._options import complete_folder, json_option, sessions_argument, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.shown.words import counted, size
 
@@ -25,7 +25,14 @@ Examples:
 """,
 )
 @sessions_argument(required=False)
-@click.option("--to", "target", required=True, metavar="URL", help="The other store.")
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="URL",
+    shell_complete=complete_folder,
+    help="The other store.",
+)
 @json_option
 @store_option
 @click.pass_obj
@@ -37,7 +44,7 @@ def command(app: App, /, *, ids: tuple[str, ...], target: str, as_json: bool) ->
     session that is another one over there, or what an agent learned there, is left alone and named.
     """
     chosen = [choose(app.library, id) for id in ids] or None
-    with app.err.meter("copying") as progress:
+    with app.err.meter("copying", in_bytes=True) as progress:
         done = app.library.copy_to(target, chosen, progress=progress)
     if as_json:
         app.out.json(done)

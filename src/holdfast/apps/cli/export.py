@@ -12,7 +12,14 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, session_argument, store_option
+from holdfast.apps.cli._options import (
+    AtLeast,
+    complete_file,
+    complete_folder,
+    json_option,
+    session_argument,
+    store_option,
+)
 from holdfast.apps.cli._recovering import PROVIDERS
 from holdfast.apps.cli._screen import Span
 from holdfast.errors import UsageError
@@ -59,11 +66,22 @@ Examples:
     metavar="FORMAT",
     help=f"One of: {', '.join(FORMATS)}. Default: by the name of the file, else markdown.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write to this file, or into this folder.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Write to this file, or into this folder.",
+)
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
+@click.option("--at", type=AtLeast(0), metavar="SEQ", help="As it was after this event.")
 @click.option("--zone", metavar="ZONE", help="Times in this zone: UTC (default), local, or a name.")
-@click.option("--cwd", metavar="DIR", help="The project for a tool's own file (default: this one).")
+@click.option(
+    "--cwd",
+    metavar="DIR",
+    shell_complete=complete_folder,
+    help="The project for a tool's own file (default: this one).",
+)
 @click.option("--model", metavar="NAME", help="The model that a tool's own file names.")
 @click.option("--seal", is_flag=True, help="Encrypt a bundle with a passphrase; asks for it.")
 @click.option("--install", is_flag=True, help="Put a tool's own file where the tool finds it.")

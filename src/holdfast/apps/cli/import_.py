@@ -11,7 +11,7 @@ import click
 
 from holdfast.apps.cli._app import App, tell
 from holdfast.apps.cli._failure import EXIT_DAMAGED
-from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._options import complete_file, json_option, store_option
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.shown.words import counted
@@ -23,6 +23,18 @@ __all__ = ["command"]
 _PASSPHRASE = "HOLDFAST_PASSPHRASE"  # noqa: S105 - the name of the variable
 _STYLES = {"imported": "good", "updated": "good", "unchanged": "faint", "failed": "bad"}
 _REASONS_SHOWN = 10
+
+
+def _complete_tool(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from holdfast.formats import READERS
+
+    names = sorted(name.replace("_", "-") for name in READERS)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _complete_format(ctx: click.Context, it: click.Parameter, incomplete: str) -> list[str]:
+    others = [name for name in ("auto", "bundle") if name.startswith(incomplete)]
+    return [*others, *_complete_tool(ctx, it, incomplete)]
 
 
 @click.command(
@@ -37,17 +49,20 @@ Examples:
   holdfast import --scan --tool claude-code --watch
 """,
 )
-@click.argument("paths", metavar="PATH...", nargs=-1)
+@click.argument("paths", metavar="PATH...", nargs=-1, shell_complete=complete_file)
 @click.option(
     "--format",
     "format",
     default="auto",
     show_default=True,
     metavar="FORMAT",
+    shell_complete=_complete_format,
     help="Whose files they are: a tool's name, bundle, messages, or auto, by their content.",
 )
 @click.option("--scan", is_flag=True, help="Find the sessions of every tool of this user.")
-@click.option("--tool", metavar="TOOL", help="With --scan: only of this tool.")
+@click.option(
+    "--tool", metavar="TOOL", shell_complete=_complete_tool, help="With --scan: only of this tool."
+)
 @click.option("--watch", is_flag=True, help="Stay, and bring in what comes; ctrl-c ends it.")
 @click.option(
     "--every",

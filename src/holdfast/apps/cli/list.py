@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._options import json_option, limit_option, store_option
+from holdfast.apps.cli._options import (
+    complete_agent,
+    complete_folder,
+    complete_id,
+    complete_tag,
+    json_option,
+    limit_option,
+    store_option,
+)
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._when import When
 from holdfast.apps.shown.tree import forest
@@ -64,16 +72,33 @@ Examples:
 @limit_option(_LIMIT)
 @click.option("--all", "everything", is_flag=True, help="The same as --limit 0.")
 @click.option("--after", metavar="CURSOR", help="The page after this one: `next` of --json.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only with this tag; repeatable.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    shell_complete=complete_tag,
+    help="Only with this tag; repeatable.",
+)
 @click.option("--since", type=When(), metavar="WHEN", help="Changed since: 2026-05-01, 3d, 2h.")
 @click.option("--until", type=When(end=True), metavar="WHEN", help="Changed until then.")
-@click.option("--agent", metavar="ID", help="Only sessions of this agent.")
+@click.option(
+    "--agent", metavar="ID", shell_complete=complete_agent, help="Only sessions of this agent."
+)
 @click.option("--model", metavar="NAME", help="Only sessions that this model answered last.")
-@click.option("--status", type=click.Choice(_STATUSES), help="Only sessions of this status.")
-@click.option("--parent", metavar="ID", help="Only forks of this session.")
+@click.option(
+    "--status",
+    type=click.Choice(_STATUSES),
+    metavar="STATUS",
+    help=f"Only of this status: {', '.join(_STATUSES)}.",
+)
+@click.option(
+    "--parent", metavar="ID", shell_complete=complete_id, help="Only forks of this session."
+)
 @click.option(
     "--cwd",
     metavar="DIR",
+    shell_complete=complete_folder,
     callback=lambda _ctx, _parameter, place: None if place is None else os.path.abspath(place),
     help="Only sessions whose agent worked in this folder.",
 )

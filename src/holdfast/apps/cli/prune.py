@@ -9,7 +9,13 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
-from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._options import (
+    AtLeast,
+    complete_agent,
+    complete_tag,
+    json_option,
+    store_option,
+)
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.shown.words import ago, counted, size
 from holdfast.session import now_ms
@@ -45,10 +51,14 @@ Examples:
 )
 @click.option("--dry-run", "-n", is_flag=True, help="Only say what would go, and why.")
 @click.option("--older-than", metavar="AGE", help="Not used for so long: 90d, 12h, 6w, 1y.")
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="All but the newest N.")
+@click.option("--keep", type=AtLeast(0), metavar="N", help="All but the newest N.")
 @click.option("--size", "size_max", metavar="SIZE", help="What the newest SIZE leave: 500MB, 2GB.")
-@click.option("--tag", metavar="TAG", help="Only sessions with this tag.")
-@click.option("--agent", metavar="ID", help="Only sessions of this agent.")
+@click.option(
+    "--tag", metavar="TAG", shell_complete=complete_tag, help="Only sessions with this tag."
+)
+@click.option(
+    "--agent", metavar="ID", shell_complete=complete_agent, help="Only sessions of this agent."
+)
 @click.option("--delete", is_flag=True, help="Put them into the trash instead of the archive.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option

@@ -10,7 +10,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._options import AtLeast, complete_id, json_option, store_option
 from holdfast.apps.cli._recovering import print_recovery, provider_options
 from holdfast.apps.shown.words import counted
 from holdfast.errors import HoldfastError, NotFound
@@ -36,8 +36,8 @@ Examples:
   holdfast recover ./old-logs --incomplete mark --window-tokens 8000
 """,
 )
-@click.argument("what", metavar="PATH|ID")
-@click.option("--at", type=click.IntRange(min=0), metavar="SEQ", help="As it was after this event.")
+@click.argument("what", metavar="PATH|ID", shell_complete=complete_id)
+@click.option("--at", type=AtLeast(0), metavar="SEQ", help="As it was after this event.")
 @provider_options
 @json_option
 @store_option

@@ -28,7 +28,7 @@ def command(app: App, /, *, as_json: bool) -> None:
     This is never needed to get right answers: a catalogue that is missing, damaged or out of date
     is mended by itself. It also forgets that a log was once longer than it is.
     """
-    with app.err.meter("reading") as show:
+    with app.err.meter("reading", in_bytes=True) as show:
         done = app.library.reindex(show)
     if as_json:
         app.out.json(done)

@@ -9,7 +9,14 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, limit_option, store_option
+from holdfast.apps.cli._options import (
+    complete_agent,
+    complete_id,
+    complete_tag,
+    json_option,
+    limit_option,
+    store_option,
+)
 from holdfast.apps.cli._screen import Piece, Span
 from holdfast.apps.cli._when import When
 from holdfast.apps.shown.words import ago
@@ -42,13 +49,26 @@ Examples:
 """,
 )
 @click.argument("query", nargs=-1, required=True)
-@click.option("--in", "inside", metavar="ID", help="Only in this session; - for the newest.")
 @click.option(
-    "--tag", "tags", multiple=True, metavar="TAG", help="Only sessions with it; repeatable."
+    "--in",
+    "inside",
+    metavar="ID",
+    shell_complete=complete_id,
+    help="Only in this session; - for the newest.",
+)
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    shell_complete=complete_tag,
+    help="Only sessions with it; repeatable.",
 )
 @click.option("--since", type=When(), metavar="WHEN", help="Said since: 2026-05-01, 3d, 2h.")
 @click.option("--until", type=When(end=True), metavar="WHEN", help="Said until then.")
-@click.option("--agent", metavar="ID", help="Only sessions of this agent.")
+@click.option(
+    "--agent", metavar="ID", shell_complete=complete_agent, help="Only sessions of this agent."
+)
 @click.option("--model", metavar="NAME", help="Only sessions with this model.")
 @click.option(
     "--role",

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
-from holdfast.apps.cli._options import json_option, session_argument, store_option
+from holdfast.apps.cli._options import AtLeast, json_option, session_argument, store_option
 from holdfast.apps.cli._recovering import print_recovery, provider_options
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._summary import last_of, print_around, print_conversation, print_header
@@ -55,13 +55,11 @@ Examples:
 @click.option("--full", is_flag=True, help="Do not shorten tool calls, results and data.")
 @click.option(
     "--at",
-    type=click.IntRange(min=0),
+    type=AtLeast(0),
     metavar="SEQ",
     help="Around this event; with --events, --state, --messages or --json as it was after it.",
 )
-@click.option(
-    "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries or events."
-)
+@click.option("--last", type=AtLeast(1), metavar="N", help="Only the last N entries or events.")
 @click.option("--events", is_flag=True, help="Every event; with --json one per line.")
 @click.option("--state", is_flag=True, help="The state as JSON.")
 @click.option("--messages", is_flag=True, help="The valid message list as JSON; repairs on stderr.")

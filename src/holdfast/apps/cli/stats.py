@@ -9,7 +9,13 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._options import (
+    complete_agent,
+    complete_id,
+    complete_tag,
+    json_option,
+    store_option,
+)
 from holdfast.apps.cli._when import When
 from holdfast.library._counting import By
 
@@ -33,8 +39,17 @@ Examples:
 )
 @click.option("--since", type=When(), metavar="WHEN", help="From then on: 2026-05-01, 30d, 2h.")
 @click.option("--until", type=When(end=True), metavar="WHEN", help="Up to then.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only with this tag; repeatable.")
-@click.option("--agent", metavar="ID", help="Only sessions of this agent.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    shell_complete=complete_tag,
+    help="Only with this tag; repeatable.",
+)
+@click.option(
+    "--agent", metavar="ID", shell_complete=complete_agent, help="Only sessions of this agent."
+)
 @click.option("--model", metavar="NAME", help="Only the tokens of this model.")
 @click.option(
     "--by",
@@ -43,7 +58,9 @@ Examples:
     show_default=True,
     help="What the figures over time are added up by.",
 )
-@click.option("--session", "id", metavar="ID", help="One session, turn by turn.")
+@click.option(
+    "--session", "id", metavar="ID", shell_complete=complete_id, help="One session, turn by turn."
+)
 @click.option("--tz", metavar="ZONE", help="The time zone, such as Europe/Zurich or UTC.")
 @click.option(
     "--csv",

@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, session_argument, store_option
+from holdfast.apps.cli._options import complete_tag, json_option, session_argument, store_option
 from holdfast.apps.cli._screen import Column, Piece, Span
 
 __all__ = ["command"]
@@ -27,7 +27,7 @@ Examples:
 """,
 )
 @session_argument
-@click.argument("tags", metavar="[TAG]...", nargs=-1)
+@click.argument("tags", metavar="[TAG]...", nargs=-1, shell_complete=complete_tag)
 @click.option("--remove", is_flag=True, help="Take these tags away.")
 @click.option("--why", is_flag=True, help="Explain the automatic tags.")
 @click.option("--suggest", is_flag=True, help="Ask a model for a title and tags.")

@@ -8,7 +8,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import complete_agent, complete_id, store_option
 from holdfast.errors import UsageError
 
 __all__ = ["command", "has_terminal", "is_installed", "start"]
@@ -25,9 +25,21 @@ Examples:
   holdfast                              the same as `holdfast tui`, on a terminal
 """,
 )
-@click.option("--session", "--restore", "session", metavar="ID", help="Open it; - is the newest.")
+@click.option(
+    "--session",
+    "--restore",
+    "session",
+    metavar="ID",
+    shell_complete=complete_id,
+    help="Open it; - is the newest.",
+)
 @click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5 or local.")
-@click.option("--agent", metavar="ID", help="The agent whose sessions new ones are.")
+@click.option(
+    "--agent",
+    metavar="ID",
+    shell_complete=complete_agent,
+    help="The agent whose sessions new ones are.",
+)
 @click.option("--light", is_flag=True, help="Dark letters on a light ground.")
 @store_option
 @click.pass_obj

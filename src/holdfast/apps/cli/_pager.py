@@ -1,0 +1,175 @@
+"""Long output on a terminal, shown by a pager once a screen has no room for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    import subprocess
+
+__all__ = ["After", "Paged", "pager_command"]
+
+_VARIABLES = ("HOLDFAST_PAGER", "PAGER")
+_USUAL = ("less -R", "more")
+_NONE = ("", "cat")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def pager_command(environment: Mapping[str, str] = os.environ) -> list[str] | None:
+    """The words of the pager's command: HOLDFAST_PAGER, else PAGER, else less; None for none.
+
+    A variable that is empty or `cat` asks for none. One that cannot be started is passed over.
+    """
+    for asked in [*(environment.get(name) for name in _VARIABLES), *_USUAL]:
+        if asked is None:
+            continue
+        if asked.strip() in _NONE:
+            return None
+        try:
+            words = shlex.split(asked)
+        except ValueError:
+            continue
+        if shutil.which(words[0]):
+            return words
+    return None
+
+
+class Paged:
+    """A stream that holds back what is written until it is more than a screen has room for.
+
+    Then a pager gets it, and what follows as it comes. A reader who leaves the pager early has
+    seen enough: the command ends there, and that is no failure.
+    """
+
+    def __init__(self, stream: TextIO, command: list[str]) -> None:
+        self._stream = stream
+        self._command = command
+        self._held: list[str] = []
+        self._rows = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._is_over = False
+        self.encoding = getattr(stream, "encoding", "utf-8")
+        size = os.get_terminal_size(stream.fileno())
+        self._columns, self._lines = max(size.columns, 1), size.lines
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the screen belongs to a pager now."""
+        return self._process is not None
+
+    def isatty(self) -> bool:
+        """It is still a terminal that is written for."""
+        return True
+
+    def fileno(self) -> int:
+        """The terminal's."""
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        """Hold it back, or give it to the pager."""
+        if self._is_over:
+            return self._stream.write(text)
+        if self._process is not None:
+            self._feed(text)
+            return len(text)
+        self._held.append(text)
+        self._rows += sum(map(self._rows_of, text.split("\n")[:-1]))
+        if self._rows >= self._lines:
+            self._start()
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing: what is held back is written at the end."""
+
+    def finish(self) -> None:
+        """Write what was held back, or wait until the reader leaves the pager."""
+        self._is_over = True
+        process, self._process = self._process, None
+        if process is None:
+            self._stream.write("".join(self._held))
+            self._stream.flush()
+        else:
+            _wait(process)
+
+    def _rows_of(self, line: str) -> int:
+        """How many rows of the screen a line takes, counted with characters for columns."""
+        return max(1, -(-len(_COLOURS.sub("", line)) // self._columns))
+
+    def _start(self) -> None:
+        import subprocess
+
+        self._stream.flush()
+        settings = {"LESS": "-R", "LESSCHARSET": "utf-8"}
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the user's own pager
+                self._command,
+                stdin=subprocess.PIPE,
+                env={**settings, **os.environ},
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError:
+            self.finish()
+            return
+        self._feed("".join(self._held))
+
+    def _feed(self, text: str) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(text)
+        except BrokenPipeError:
+            raise click.exceptions.Exit(0) from None
+
+
+def _wait(process: subprocess.Popen[str]) -> None:
+    """Let the reader read on. Ctrl-C is for the pager, which has its own use for it."""
+    assert process.stdin is not None
+    try:
+        process.stdin.close()
+    except OSError:
+        pass  # the reader has left already
+    while True:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            continue
+        return
+
+
+class After:
+    """Standard error while there may be a pager: what is said appears when the pager is gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._held: list[str] = []
+        self.encoding = getattr(stream, "encoding", "utf-8")
+
+    def isatty(self) -> bool:
+        """As the stream itself says."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """That of the stream itself."""
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        """Keep it for later."""
+        self._held.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing: it waits."""
+
+    def finish(self) -> None:
+        """Say it now."""
+        self._stream.write("".join(self._held))
+        self._stream.flush()
+        self._held.clear()

@@ -1,0 +1,92 @@
+"""``holdfast man``: the manual pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from holdfast.apps.cli._app import SECTIONS, App
+from holdfast.apps.cli._manual import manual, page_name
+from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli.help import complete_command, find_command
+from holdfast.apps.shown.words import counted
+from holdfast.model import VERSION
+
+__all__ = ["command", "pages"]
+
+
+@click.command(
+    "man",
+    short_help="Show or install the manual pages.",
+    epilog="""\b
+Examples:
+  holdfast man
+  holdfast man show
+  holdfast man --install           then also: man holdfast-show
+  holdfast man list > holdfast-list.1
+""",
+)
+@click.argument("words", metavar="[COMMAND]...", nargs=-1, shell_complete=complete_command)
+@click.option("--install", is_flag=True, help="Write all pages where `man` looks for them.")
+@store_option
+@click.pass_obj
+def command(app: App, words: tuple[str, ...], *, install: bool) -> int:
+    """Show the manual page of a command, or of all of them.
+
+    On a terminal the program `man` shows it; a pipe gets the page itself, in troff. With --install
+    every page is written below ~/.local/share/man, where `man` finds it.
+    """
+    if install:
+        _install(app)
+        return 0
+    page = _page(find_command(words))
+    shows = app.out.is_terminal and shutil.which("man")
+    if not shows:
+        app.out.sink(is_json=False).write(page.encode())
+        return 0
+    app.out.flush()
+    done = subprocess.run([shows, "-l", "-"], input=page.encode(), check=False)  # noqa: S603 - the system's own program
+    return done.returncode
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Every page with the name of its file, made now."""
+    for context in _contexts(find_command(())):
+        yield f"{page_name(context)}.1", _page(context)
+
+
+def _contexts(context: click.Context) -> Iterator[click.Context]:
+    yield context
+    group = context.command
+    if isinstance(group, click.Group):
+        for name in group.list_commands(context):
+            words = [*context.command_path.split()[1:], name]
+            yield from _contexts(find_command(tuple(words)))
+
+
+def _page(context: click.Context) -> str:
+    group = context.command
+    sections = None
+    if context.parent is None:
+        sections = SECTIONS
+    elif isinstance(group, click.Group):
+        found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+        sections = {"Commands": {name: one.short_help or "" for name, one in found.items() if one}}
+    return manual(context, VERSION, sections)
+
+
+def _install(app: App) -> None:
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    folder = Path(data) / "man" / "man1"
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for name, page in pages():
+        (folder / name).write_text(page, encoding="utf-8")
+        count += 1
+    app.out.line(f"wrote {counted(count, 'page')} into ", Span(str(folder), "name"))
