@@ -27,7 +27,6 @@ KEY = "sessions/a"
 
 def test_a_stale_packet_in_the_same_batch_as_the_new_writers_is_not_stored(store):
     """One batch with lines of both epochs: the old one is fenced, wherever its lines would lie."""
-    from holdfast.storage._postgres_parts import send
     from holdfast.storage._sending import Packet
 
     old = _stolen(store)
@@ -35,9 +34,16 @@ def test_a_stale_packet_in_the_same_batch_as_the_new_writers_is_not_stored(store
     for start in (0, 4, 100):
         size = store.log(KEY).size()
         stale = Packet(KEY, old, start, b"stale\n")
-        results = send(store.link, [stale, Packet(KEY, new, size, b"new\n")])
+        results = _sent(store, [stale, Packet(KEY, new, size, b"new\n")])
         assert [type(one) for one in results] == [Fenced, type(None)], start
     assert b"".join(store.log(KEY).read()) == b"new\n" * 3
+
+
+def _sent(store, packets):
+    """What became of a batch."""
+    from holdfast.storage._postgres_sending import send
+
+    return store.link._on_thread(send(store.link, packets))
 
 
 def _stolen(store, key=KEY):
@@ -49,18 +55,17 @@ def _stolen(store, key=KEY):
 
 def test_two_packets_for_the_same_place_are_stored_once(store):
     """Two objects of one log that took lines for one offset: one of them is told."""
-    from holdfast.storage._postgres_parts import send
     from holdfast.storage._sending import Packet
 
     epoch = store.lease(KEY).acquire("me", 60_000)
-    results = send(store.link, [Packet(KEY, epoch, 0, b"one\n"), Packet(KEY, epoch, 0, b"two\n")])
+    results = _sent(store, [Packet(KEY, epoch, 0, b"one\n"), Packet(KEY, epoch, 0, b"two\n")])
     assert sorted(str(type(one)) for one in results) == sorted([str(type(None)), str(Fenced)])
     assert b"".join(store.log(KEY).read()) in (b"one\n", b"two\n")
 
 
 def test_a_late_writer_that_unpacks_an_archive_takes_nothing_from_its_successor(store):
     """Its look at the archived log is out of date: what was added since stays."""
-    from holdfast.storage import _postgres_parts as parts
+    from holdfast.storage._postgres_sending import _outcome
     from holdfast.storage._sending import Packet
 
     epoch = store.lease(KEY).acquire("me", 1)
@@ -97,7 +102,7 @@ def test_a_late_writer_that_unpacks_an_archive_takes_nothing_from_its_successor(
         mine.sync()
 
     packet = Packet(KEY, epoch, 4, b"late\n")
-    store.link.run(lambda connection: parts._outcome(Between(connection), packet))
+    store.link.run(lambda connection: _outcome(Between(connection), packet))
     deadline = time.monotonic() + 60
     while b"two" not in b"".join(other.log(KEY).read()) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import random
 import socket
 import ssl
@@ -14,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from holdfast.errors import (
     Forbidden,
@@ -23,17 +21,23 @@ from holdfast.errors import (
     Unavailable,
     UsageError,
 )
+from holdfast.storage._postgres_options import Options
 from holdfast.storage._postgres_schema import migrate
 from holdfast.storage.disk import forks
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-__all__ = ["Link", "Options", "read_options"]
+__all__ = ["Link"]
 
 T = TypeVar("T")
 _CHANNEL = "holdfast"
 _SAY_AFTER_S = 0.005
+# One statement is one transaction: the setting is of that one alone.
+_NOTIFY = """
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, said)
+FROM unnest($2::text[]) AS said
+"""
 _NAMES_AT_ONCE = 200  # a message has at most 8,000 bytes
 _BACK_OFF_S = 0.05
 _BACK_OFF_MAX_S = 2.0
@@ -45,47 +49,6 @@ _AGAIN = ("08", "40", "57P", "53300", "23505")
 _UNKNOWN = ("08", "57P")
 _FULL = ("53100", "53200", "53400")
 _REFUSED = ("28", "42501", "0P")
-_FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
-
-
-class Options:
-    """What the URL says besides where the server is."""
-
-    def __init__(self, values: dict[str, str]) -> None:
-        self.schema = values.pop("schema", "holdfast")
-        self.connections = _number(values, "connections", 4)
-        self.connect_s = _number(values, "connect_s", 10)
-        self.statement_s = _number(values, "statement_s", 60)
-        self.retry_s = _number(values, "retry_s", 30)
-        if not self.schema.replace("_", "a").isalnum() or not self.schema.isascii():
-            raise UsageError(f"{self.schema!a} is no name for a schema: letters, digits and _")
-
-
-def read_options(url: str) -> tuple[str, Options]:
-    """The address as PostgreSQL knows it, and our own options. Raises UsageError."""
-    parts = urlsplit(url)
-    try:
-        parts.port  # noqa: B018 - reading it is the check
-    except ValueError:
-        # Not shown: what stands in the place of a port is often a part of the password.
-        raise UsageError(
-            "the port in the address of the database is not a number",
-            remedy="Write @, :, / and # in a user name or password as %40, %3A, %2F and %23.",
-        ) from None
-    values = dict(parse_qsl(parts.query, keep_blank_values=True))
-    options = Options(values)
-    for name in _FILES & values.keys():
-        # Told here: of one that is missing the library says no more than that some file is.
-        if not os.path.isfile(values[name]):
-            raise UsageError(f"{name} in the address: there is no file {values[name]}")
-    return urlunsplit(parts._replace(query=urlencode(values))), options
-
-
-def _number(values: dict[str, str], name: str, default: int) -> int:
-    text = values.pop(name, str(default))
-    if not text.isdecimal() or not int(text):
-        raise UsageError(f"{name}={text[:40]!a} in the address must be a whole number above 0")
-    return int(text)
 
 
 class Link:
@@ -97,7 +60,8 @@ class Link:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._idle: list[Connection] = []
+        # Of each loop its own: one may begin while another one that was closed is still ending.
+        self._idle: dict[asyncio.AbstractEventLoop, list[Connection]] = {}
         self._slots: asyncio.Semaphore | None = None
         self._forks = forks.count
         self._migrated = False
@@ -118,7 +82,17 @@ class Link:
         breaks or the server asks for it; so it must do no harm the second time. Without, the error
         says that the outcome is not known.
         """
-        return self._on_thread(self._tried(work, again=again))
+        return self._on_thread(self.tried(work, again=again))
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have it done on the thread of this link, and wait for nothing.
+
+        It is called off when the link is closed. Raises RuntimeError where no thread can start.
+        """
+        self._renew_after_fork()
+        with self._lock:
+            loop = self._started()
+            asyncio.run_coroutine_threadsafe(self._counted(work()), loop)
 
     def listen(self, name: str) -> threading.Event:
         """An event that is set when something is said of ``name``, as far as the line holds."""
@@ -221,11 +195,12 @@ class Link:
             _abandoned.append((self._loop, self._idle, self._listener))
             self._lock = threading.Lock()
             self._loop = self._thread = self._slots = self._listener = None
-            self._idle, self._changed, self._tasks, self._unsaid = [], {}, set(), set()
+            self._idle, self._changed, self._tasks, self._unsaid = {}, {}, set(), set()
 
     # -- on the thread -----------------------------------------------------------------------
 
-    async def _tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool) -> T:
+    async def tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
+        """As ``run``, for whoever is on the thread of this link already."""
         begun = time.monotonic()
         wait = _BACK_OFF_S
         unknown = False
@@ -257,8 +232,9 @@ class Link:
             wait = min(wait * 2, _BACK_OFF_MAX_S)
 
     async def _connection(self) -> Connection:
-        while self._idle:
-            connection = self._idle.pop()
+        idle = self._idle.get(asyncio.get_running_loop(), [])
+        while idle:
+            connection = idle.pop()
             if not connection.is_closed():
                 return connection
         connection = await self._connect()
@@ -297,7 +273,7 @@ class Link:
             with contextlib.suppress(Exception):
                 connection.terminate()
             return
-        self._idle.append(connection)
+        self._idle.setdefault(asyncio.get_running_loop(), []).append(connection)
 
     async def _listen(self) -> None:
         if self._listener is not None and not self._listener.is_closed():
@@ -316,7 +292,7 @@ class Link:
             names, self._unsaid = sorted(self._unsaid), set()
         # Whoever misses it looks again after a moment anyway.
         with contextlib.suppress(HoldfastError):
-            await self._tried(lambda connection: _notify(connection, names), again=False)
+            await self.tried(lambda connection: _notify(connection, names), again=False)
 
     def _hear(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         with self._lock:
@@ -325,25 +301,23 @@ class Link:
                     heard.set()
 
     async def _hang_up(self) -> None:
-        others = [task for task in self._tasks if not task.done()]
+        loop = asyncio.get_running_loop()
+        others = [one for one in self._tasks if one.get_loop() is loop and not one.done()]
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        for connection in [*self._idle, *([self._listener] if self._listener else [])]:
+        idle = self._idle.pop(loop, [])
+        for connection in [*idle, *([self._listener] if self._listener else [])]:
             with contextlib.suppress(Exception):
                 await connection.close(timeout=2)
-        self._idle.clear()
         self._listener = None
         with self._lock:
             self._unsaid.clear()  # nobody is going to say it: the next one to speak is the first
 
 
 async def _notify(connection: Connection, names: list[str]) -> None:
-    async with connection.transaction():
-        await connection.execute("SET LOCAL synchronous_commit = off")
-        for at in range(0, len(names), _NAMES_AT_ONCE):
-            said = ",".join(names[at : at + _NAMES_AT_ONCE])
-            await connection.execute("SELECT pg_notify($1, $2)", _CHANNEL, said)
+    said = [names[at : at + _NAMES_AT_ONCE] for at in range(0, len(names), _NAMES_AT_ONCE)]
+    await connection.execute(_NOTIFY, _CHANNEL, [",".join(some) for some in said])
 
 
 def _is_retriable(error: BaseException) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from holdfast.errors import Conflict, StoreError
+from holdfast.errors import Conflict
 from holdfast.storage._holders import Holder, RenewedLease, Renewer, stale, this_holder
 from holdfast.storage._names import etag_of
 from holdfast.storage._piece_rows import read_rows
@@ -20,100 +20,22 @@ from holdfast.storage._postgres_rows import (
     made,
     made_and_locked,
     put_document,
-    unarchive,
     whole_log,
     write_pieces,
 )
-from holdfast.storage._sending import Packet, Sender, SendingLog, joined
+from holdfast.storage._sending import Dispatch, SendingLog
 from holdfast.storage.base import Documents, check_document_name
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-__all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "renew", "send"]
-
-
-# One statement for all logs of a batch: a head that moved on, or belongs to another epoch, gives no
-# row, and then nothing of that log is stored. One key may be there twice, from a writer that lost
-# it and from the one that has it now: so each row is known by its number, and not by its key.
-_APPEND = """
-WITH input AS (
-    SELECT n.id, i.epoch, i.start, i.data, i.number
-    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[])
-        WITH ORDINALITY AS i(key, epoch, start, data, number)
-    JOIN names n USING (key)
-    ORDER BY n.id
-), moved AS (
-    UPDATE heads h
-    SET size = h.size + length(i.data), modified = clock_timestamp(),
-        version = pg_current_xact_id(), generation = greatest(h.generation, 1)
-    FROM input i
-    WHERE h.id = i.id AND h.epoch = i.epoch AND h.size = i.start AND NOT h.archived
-    RETURNING h.id, h.generation, i.number
-), stored AS (
-    INSERT INTO pieces (id, generation, start, size, data)
-    SELECT i.id, m.generation, i.start, length(i.data), i.data
-    FROM input i JOIN moved m USING (number)
-)
-SELECT m.number, m.id FROM moved m
-"""
-
-
-def send(link: Link, packets: Sequence[Packet]) -> list[StoreError | None]:
-    """Store a batch; the outcome of a broken connection is looked up, never guessed."""
-    runs = joined(packets)
-    whole = [run[0]._replace(data=b"".join(packet.data for packet in run)) for run in runs]
-    ids: list[str] = []
-    found = link.run(lambda connection: _send(connection, whole, ids))
-    link.say(ids)
-    return [error for run, error in zip(runs, found, strict=True) for _ in run]
-
-
-async def _send(
-    connection: Connection, packets: list[Packet], ids: list[str]
-) -> list[StoreError | None]:
-    # It may be the second try after a lost connection. What the first one stored does not fit a
-    # second time, gives no row, and is then found in its place.
-    rows = await connection.fetch(_APPEND, *_columns(packets))
-    stored = {row["number"] for row in rows}
-    ids += [str(row["id"]) for row in rows]
-    return [
-        None if number in stored else await _outcome(connection, packet)
-        for number, packet in enumerate(packets, 1)
-    ]
-
-
-def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:
-    return (
-        [packet.key for packet in packets],
-        [packet.epoch for packet in packets],
-        [packet.start for packet in packets],
-        [packet.data for packet in packets],
-    )
-
-
-async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
-    """Why a packet was not stored; None if it is there, stored by an earlier try."""
-    async with connection.transaction():
-        # Locked: whoever takes the key over meanwhile must not lose what is added then.
-        head = await connection.fetchrow(LOCKED, packet.key)
-        if head is None:
-            return stale(packet.key)
-        if head["archived"] and head["epoch"] == packet.epoch:
-            await unarchive(connection, head)
-            rows = await connection.fetch(_APPEND, *_columns([packet]))
-            return None if rows else stale(packet.key)
-        if head["size"] < packet.start + len(packet.data):
-            return stale(packet.key)
-        rows = await connection.fetch(READ, head["id"], head["generation"], packet.start, 1)
-        found = rows and (rows[0]["start"], bytes(rows[0]["data"]))
-        return None if found == (packet.start, packet.data) else stale(packet.key)
+__all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "renew"]
 
 
 class PostgresLog(SendingLog):
     """The pieces of one key, each as it was sent."""
 
-    def __init__(self, link: Link, sender: Sender, key: str) -> None:
+    def __init__(self, link: Link, sender: Dispatch, key: str) -> None:
         super().__init__(sender, key)
         self._link = link
 

@@ -21,7 +21,16 @@ from holdfast.storage._worker import Worker
 from holdfast.storage.base import Log
 from holdfast.storage.disk import forks
 
-__all__ = ["Packet", "Sender", "SendingLog", "joined"]
+__all__ = [
+    "Dispatch",
+    "Packet",
+    "Sender",
+    "SendingLog",
+    "all_failed",
+    "checked",
+    "joined",
+    "next_batch",
+]
 
 _BATCH_BYTES_MAX = 4 << 20
 _WAITING_BYTES_MAX = 64 << 20
@@ -62,33 +71,29 @@ must fail too. It blocks, and tries again by itself as long as that makes sense.
 """
 
 
-class Sender(Worker):
-    """The one thread of a store that sends for all of its logs; closed, it sends what waits."""
+class Dispatch(Worker):
+    """What all logs of a store have waiting. How it gets sent is added by a subclass."""
 
-    def __init__(self, send: Send, name: str) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._send = send
         self._waiting: dict[SendingLog, None] = {}
         self._bytes = 0
 
-    def reserve(self, size: int) -> None:
-        """Count bytes that are about to wait. Waits only while far too much is waiting already."""
+    def wait_for_room(self) -> None:
+        """Return at once, unless far too much is waiting already. Raises Unavailable."""
         self._renew_after_fork()
-        with self._condition:
-            if self._bytes > _WAITING_BYTES_MAX:
+        if self._bytes > _WAITING_BYTES_MAX:
+            with self._condition:
                 self._wait_for_room()
-            self._bytes += size
 
-    def give_up(self, size: int) -> None:
-        """Bytes that were counted are not going to wait."""
-        with self._condition:
-            self._bytes -= size
-            self._condition.notify_all()
-
-    def submit(self, log: SendingLog) -> None:
-        """There is something to send."""
+    def submit(self, log: SendingLog, size: int = 0) -> None:
+        """There is something to send, and so many bytes of it are new."""
         self._renew_after_fork()
         with self._condition:
+            # It may be sent already: then its bytes were taken off before they are counted here.
+            self._bytes += size
+            if self._is_at_work and log in self._waiting:
+                return  # it is looked at again before there is a rest
             self._waiting[log] = None
             self._closed = False
             started = self._start()
@@ -107,6 +112,10 @@ class Sender(Worker):
         for log in logs:
             log.catch_up()
 
+    @property
+    def _is_at_work(self) -> bool:
+        return self._thread is not None
+
     def _wait_for_room(self) -> None:
         until = time.monotonic() + _WAIT_FOR_ROOM_S
         while self._bytes > _WAITING_BYTES_MAX:
@@ -121,46 +130,17 @@ class Sender(Worker):
     def _forget(self) -> None:
         self._waiting, self._bytes = {}, 0
 
-    def _run(self) -> None:
-        while logs := self._wait():
-            self._send_some(logs)
-
+    @abstractmethod
     def _serve(self) -> None:
         """Send everything here and now, where there can be no thread."""
-        while logs := [log for log in tuple(self._waiting) if log.has_waiting]:
-            self._send_some(logs)
 
-    def _send_some(self, logs: list[SendingLog]) -> None:
-        batch = _next_batch(logs)
-        packets = [packet for _, some in batch for packet in some]
-        results: list[StoreError | None]
-        try:
-            results = self._send(packets)
-            if len(results) != len(packets):
-                raise RuntimeError("not every packet was answered for")
-        except StoreError as error:
-            results = [error] * len(packets)
-        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
-            said = f"sending failed: {str(error) or type(error).__name__}"
-            results = [Unavailable(said, outcome="unknown")] * len(packets)
-        self._settle(batch, results)
+    def _ready(self) -> list[SendingLog]:
+        """Who has something to send, whoever waited longest first; with the condition held."""
+        # One that was served goes to the end: a busy log does not starve the others.
+        self._waiting = {log: None for log in self._waiting if log.has_waiting}
+        return list(self._waiting)
 
-    def _wait(self) -> list[SendingLog]:
-        """The logs that have something to send, whoever waited longest first; none at the end."""
-        with self._condition:
-            while True:
-                # One that was served goes to the end: a busy log does not starve the others.
-                self._waiting = {log: None for log in self._waiting if log.has_waiting}
-                if self._waiting:
-                    return list(self._waiting)
-                if self._closed:
-                    self._thread = None
-                    return []
-                self._condition.wait()
-
-    def _settle(
-        self, batch: list[tuple[SendingLog, list[Packet]]], results: list[StoreError | None]
-    ) -> None:
+    def _settle(self, batch: Batch, results: list[StoreError | None]) -> None:
         done = iter(results)
         sent = 0
         for log, packets in batch:
@@ -174,8 +154,59 @@ class Sender(Worker):
             self._condition.notify_all()
 
 
-def _next_batch(logs: Iterable[SendingLog]) -> list[tuple[SendingLog, list[Packet]]]:
-    batch: list[tuple[SendingLog, list[Packet]]] = []
+class Sender(Dispatch):
+    """The one thread of a store that sends for all of its logs; closed, it sends what waits."""
+
+    def __init__(self, send: Send, name: str) -> None:
+        super().__init__(name)
+        self._send = send
+
+    def _run(self) -> None:
+        while logs := self._wait():
+            self._send_some(logs)
+
+    def _serve(self) -> None:
+        while logs := [log for log in tuple(self._waiting) if log.has_waiting]:
+            self._send_some(logs)
+
+    def _send_some(self, logs: list[SendingLog]) -> None:
+        batch, packets = next_batch(logs)
+        try:
+            results = checked(self._send(packets), packets)
+        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
+            results = all_failed(error, packets)
+        self._settle(batch, results)
+
+    def _wait(self) -> list[SendingLog]:
+        """The logs that have something to send; none at the end."""
+        with self._condition:
+            while True:
+                if logs := self._ready():
+                    return logs
+                if self._closed:
+                    self._thread = None
+                    return []
+                self._condition.wait()
+
+
+def checked(results: list[StoreError | None], packets: list[Packet]) -> list[StoreError | None]:
+    """The results, if there is one for each packet. Raises RuntimeError otherwise."""
+    if len(results) != len(packets):
+        raise RuntimeError("not every packet was answered for")
+    return results
+
+
+def all_failed(error: BaseException, packets: list[Packet]) -> list[StoreError | None]:
+    """What is told to those whose packets were in a batch that failed as a whole."""
+    if not isinstance(error, StoreError):
+        said = f"sending failed: {str(error) or type(error).__name__}"
+        error = Unavailable(said, outcome="unknown")
+    return [error] * len(packets)
+
+
+def next_batch(logs: Iterable[SendingLog]) -> tuple[Batch, list[Packet]]:
+    """What is sent together, of each log as much as there is room for; and all packets of it."""
+    batch: Batch = []
     room = _BATCH_BYTES_MAX
     for log in logs:
         packets = log.take(room)
@@ -184,49 +215,47 @@ def _next_batch(logs: Iterable[SendingLog]) -> list[tuple[SendingLog, list[Packe
             room -= sum(len(packet.data) for packet in packets)
         if room <= 0:
             break
-    return batch
+    return batch, [packet for _, packets in batch for packet in packets]
+
+
+Batch = list[tuple["SendingLog", list[Packet]]]
 
 
 class SendingLog(Log):
     """A log with a queue before it. A backend adds how its bytes are read and changed."""
 
-    def __init__(self, sender: Sender, key: str) -> None:
+    def __init__(self, sender: Dispatch, key: str) -> None:
         self._sender = sender
         self._key = key
         self._queue: list[Packet] = []
         self._end: int | None = None
         self._failed: StoreError | None = None
         self._full: StoreFull | None = None
-        self._state = threading.Condition()
+        self._lock = threading.RLock()
+        self._state = threading.Condition(self._lock)
         self._forks = forks.count
 
     def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
         """Accept the bytes. Raises what became of earlier ones, if they could not be stored."""
-        self._renew_after_fork()
-        with self._state:
-            self._check()
+        if self._forks != forks.count:
+            self._renew_after_fork()
+        self._check()
         if self._end is None:
             end = self.stored_size()
-            with self._state:
+            with self._lock:
                 self._end = end if self._end is None else self._end
         # Before they are accepted: what is refused here must not be sent later.
-        self._sender.reserve(len(data))
-        try:
-            with self._state:
-                self._check()
-                packet = Packet(self._key, epoch, self._end, bytes(data))
-                self._queue.append(packet)
-                self._end += len(data)
-        except BaseException:
-            self._sender.give_up(len(data))
-            raise
-        self._sender.submit(self)
+        self._sender.wait_for_room()
+        with self._lock:
+            self._check()
+            self._queue.append(Packet(self._key, epoch, self._end, bytes(data)))
+            self._end += len(data)
+        self._sender.submit(self, len(data))
 
     def sync(self) -> None:
         """Return once everything that was accepted here is stored."""
         self._settled()
-        with self._state:
-            self._check()
+        self._check()
 
     def read(self, start: int = 0) -> Iterator[bytes]:
         """What is stored, after what waits here has been sent."""
@@ -325,11 +354,14 @@ class SendingLog(Log):
             self._failed = mine
 
     def _check(self) -> None:
-        if self._failed is not None:
-            raise self._failed.with_traceback(None)
-        full, self._full = self._full, None
-        if full is not None:
-            raise full  # said once; whoever comes again wants it tried again
+        if self._failed is None and self._full is None:
+            return
+        with self._lock:
+            if self._failed is not None:
+                raise self._failed.with_traceback(None)
+            full, self._full = self._full, None
+            if full is not None:
+                raise full  # said once; whoever comes again wants it tried again
 
     def _settled(self) -> None:
         """Wait for what is under way; a log that failed can still be read as far as it came."""
@@ -344,7 +376,8 @@ class SendingLog(Log):
         """In a forked child what waits is the parent's, which sends it."""
         if self._forks != forks.count:
             self._forks = forks.count
-            self._state = threading.Condition()
+            self._lock = threading.RLock()
+            self._state = threading.Condition(self._lock)
             self._queue, self._end = [], None
 
     @abstractmethod

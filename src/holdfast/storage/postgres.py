@@ -19,13 +19,13 @@ from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
 from holdfast.storage._names import folder_of
-from holdfast.storage._postgres_link import Link, read_options
+from holdfast.storage._postgres_link import Link
+from holdfast.storage._postgres_options import read_options
 from holdfast.storage._postgres_parts import (
     PostgresDocuments,
     PostgresLease,
     PostgresLog,
     renew,
-    send,
 )
 from holdfast.storage._postgres_rows import (
     check_free,
@@ -34,7 +34,7 @@ from holdfast.storage._postgres_rows import (
     whole_log,
     write_pieces,
 )
-from holdfast.storage._sending import Sender
+from holdfast.storage._postgres_sending import LinkSender
 from holdfast.storage.base import (
     Capabilities,
     Changes,
@@ -98,7 +98,7 @@ class PostgresStore(Store):
         dsn, options = read_options(url)
         self.url = url
         self.link = Link(dsn, options)
-        self._sender = Sender(lambda packets: send(self.link, packets), "holdfast-sender")
+        self._sender = LinkSender(self.link)
         self._renewer = Renewer(lambda held: renew(self.link, dict(held)))
         self._flusher = Flusher()
         self._ears: dict[str, tuple[str, threading.Event]] = {}

@@ -1,0 +1,186 @@
+"""How lines get into a PostgreSQL store: one fenced statement for all logs that have some."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import StoreError, Unavailable
+from holdfast.storage._holders import stale
+from holdfast.storage._postgres_link import Link
+from holdfast.storage._postgres_rows import LOCKED, READ, unarchive
+from holdfast.storage._sending import (
+    Dispatch,
+    Packet,
+    SendingLog,
+    all_failed,
+    checked,
+    joined,
+    next_batch,
+)
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+__all__ = ["LinkSender", "send"]
+
+# A head that moved on, or belongs to another epoch, gives no row, and then nothing of that log is
+# stored. One key may be there twice, from a writer that lost it and from the one that has it now:
+# so each row is known by its number, and not by its key. The bytes are not in what is sorted and
+# joined: they are looked at once, when they are stored.
+_APPEND = """
+WITH input AS (
+    SELECT n.id, i.epoch, i.start, i.size, i.number
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[])
+        WITH ORDINALITY AS i(key, epoch, start, size, number)
+    JOIN names n USING (key)
+    ORDER BY n.id
+), moved AS (
+    UPDATE heads h
+    SET size = h.size + i.size, modified = clock_timestamp(),
+        version = pg_current_xact_id(), generation = greatest(h.generation, 1)
+    FROM input i
+    WHERE h.id = i.id AND h.epoch = i.epoch AND h.size = i.start AND NOT h.archived
+    RETURNING h.id, h.generation, i.start, i.size, i.number
+), stored AS (
+    INSERT INTO pieces (id, generation, start, size, data)
+    SELECT m.id, m.generation, m.start, m.size, ($5::bytea[])[m.number]
+    FROM moved m
+)
+SELECT m.number, m.id FROM moved m
+"""
+
+
+class LinkSender(Dispatch):
+    """Sends on the thread of the link itself: who waits for a batch wakes one thread, not two."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__("holdfast-sender")
+        self._link = link
+        self._is_driving = False
+        self._send = partial(send, link)
+
+    def close(self) -> None:
+        """Return once everything that waits was sent, or cannot be."""
+        self._renew_after_fork()
+        with self._condition:
+            while self._is_driving:
+                self._condition.wait()
+
+    @property
+    def _is_at_work(self) -> bool:
+        return self._is_driving
+
+    def _start(self) -> bool:
+        if not self._is_driving:
+            try:
+                self._run()
+            except RuntimeError:  # the interpreter is about to end
+                return False
+            self._is_driving = True
+        return True
+
+    def _run(self) -> None:
+        """There is no thread of its own: it is the link's."""
+        self._link.begin(self._drive)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._is_driving = False
+
+    def _serve(self) -> None:
+        said = "PostgreSQL cannot be reached any more: no thread can be started"
+        while logs := [log for log in tuple(self._waiting) if log.has_waiting]:
+            batch, packets = next_batch(logs)
+            self._settle(batch, all_failed(Unavailable(said), packets))
+
+    async def _drive(self) -> None:
+        try:
+            while logs := self._next():
+                await self._send_some(logs)
+        except CancelledError:
+            self._begin_again()
+            raise
+
+    def _begin_again(self) -> None:
+        """The link was closed meanwhile: what was not under way is sent by the next thread."""
+        with self._condition:
+            self._is_driving = False
+            begun = not self._ready() or self._start()
+            self._condition.notify_all()
+        if not begun:
+            self._serve()
+
+    def _next(self) -> list[SendingLog]:
+        with self._condition:
+            logs = self._ready()
+            if not logs:
+                self._is_driving = False
+                self._condition.notify_all()
+            return logs
+
+    async def _send_some(self, logs: list[SendingLog]) -> None:
+        batch, packets = next_batch(logs)
+        try:
+            results = checked(await self._send(packets), packets)
+        except CancelledError:
+            closed = Unavailable("the store was closed meanwhile", outcome="unknown")
+            self._settle(batch, all_failed(closed, packets))
+            raise
+        except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+            results = all_failed(error, packets)
+        self._settle(batch, results)
+
+
+async def send(link: Link, packets: Sequence[Packet]) -> list[StoreError | None]:
+    """Store a batch; the outcome of a broken connection is looked up, never guessed."""
+    runs = joined(packets)
+    whole = [run[0]._replace(data=b"".join(packet.data for packet in run)) for run in runs]
+    ids: list[str] = []
+    found = await link.tried(lambda connection: _send(connection, whole, ids))
+    link.say(ids)
+    return [error for run, error in zip(runs, found, strict=True) for _ in run]
+
+
+async def _send(
+    connection: Connection, packets: list[Packet], ids: list[str]
+) -> list[StoreError | None]:
+    # It may be the second try after a lost connection. What the first one stored does not fit a
+    # second time, gives no row, and is then found in its place.
+    rows = await connection.fetch(_APPEND, *_columns(packets))
+    stored = {row["number"] for row in rows}
+    ids += [str(row["id"]) for row in rows]
+    return [
+        None if number in stored else await _outcome(connection, packet)
+        for number, packet in enumerate(packets, 1)
+    ]
+
+
+def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:
+    return (
+        [packet.key for packet in packets],
+        [packet.epoch for packet in packets],
+        [packet.start for packet in packets],
+        [len(packet.data) for packet in packets],
+        [packet.data for packet in packets],
+    )
+
+
+async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
+    """Why a packet was not stored; None if it is there, stored by an earlier try."""
+    async with connection.transaction():
+        # Locked: whoever takes the key over meanwhile must not lose what is added then.
+        head = await connection.fetchrow(LOCKED, packet.key)
+        if head is None:
+            return stale(packet.key)
+        if head["archived"] and head["epoch"] == packet.epoch:
+            await unarchive(connection, head)
+            rows = await connection.fetch(_APPEND, *_columns([packet]))
+            return None if rows else stale(packet.key)
+        if head["size"] < packet.start + len(packet.data):
+            return stale(packet.key)
+        rows = await connection.fetch(READ, head["id"], head["generation"], packet.start, 1)
+        found = rows and (rows[0]["start"], bytes(rows[0]["data"]))
+        return None if found == (packet.start, packet.data) else stale(packet.key)
