@@ -19,6 +19,7 @@ STORAGE_TYPES = ("none", "memory", "filesystem")
 _FILESYSTEM_PATH = ".agent-sessions"
 _PREFIX = "HOLDFAST_"
 _LOSS = "your sessions could be lost by it"
+_SECRETS = "your secrets could be written down by it"
 _SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
 
 
@@ -49,6 +50,14 @@ KEYS: dict[str, Key] = {
     ),
     "retention.snapshot_days": Key(int, "older snapshots go, but the newest; 0 keeps them"),
     "retention.policies": Key(list, "which sessions are archived or deleted, and when", own=_LOSS),
+    "redaction.mode": Key(
+        str, "what happens to secrets", choices=("off", "mark", "block"), own=_SECRETS
+    ),
+    "redaction.environment": Key(
+        bool, "whether values of the environment with secret names count", own=_SECRETS
+    ),
+    "redaction.model": Key(bool, "whether the running model gets the marks as well"),
+    "redaction.rules": Key(list, "rules of your own: id, regex, keywords, …", own=_SECRETS),
     "catalog.auto_tags": Key(bool, "tag sessions by their content; true unless you say false"),
     "prices": Key(dict, "dollars per million tokens, by model: input, output, cache_read, …"),
     "local.threads": Key(int, "threads of the embedded model", least=1),
@@ -176,9 +185,10 @@ def _tables(name: str, value: Any, origin: str) -> list[Any]:
     if not isinstance(value, list) or not all(isinstance(table, Mapping) for table in value):
         raise _wrong(origin, f"{name} must be a list of tables, not {value!r}")
     from holdfast.catalog._retention import read_policies
+    from holdfast.security import read_user_rules
 
     try:
-        read_policies(value)
+        (read_user_rules if name == "redaction.rules" else read_policies)(value)
     except UsageError as error:
         raise _wrong(origin, error.message) from error
     return value

@@ -194,7 +194,7 @@ class Branching(Finding):
     def _branches(self) -> Branches:
         from holdfast.session import Branches
 
-        return Branches(self._store, limits=self.limits)
+        return Branches(self._store, limits=self.limits, redactor=self._redactor())
 
     def _make(
         self,

@@ -28,10 +28,13 @@ class Ground:
         config: Given = None,
         limits: Limits | None = None,
         timers: bool = True,
+        redaction: str = "off",
         space: str | None = None,
     ) -> None:
         self._settings: Settings = settle(where, config, limits, space)
         self._store = self._settings.store
+        self._redaction = redaction
+        """How secrets are treated where no setting says it; apps say "mark"."""
         self._hub = Hub()
         self._timers = Timers() if timers else None
         self._closed = False
@@ -67,6 +70,10 @@ class Ground:
         space = self._store.space
         make = type(self) if space is None else partial(type(self), space=space)
         return make, (self.url,)
+
+    def _redactor(self) -> Any:
+        """What replaces secrets in what is recorded; None if they are recorded as they are."""
+        return None
 
     def _check_open(self) -> None:
         if self._closed:

@@ -21,6 +21,7 @@ from holdfast.library._counting import Counting
 from holdfast.library._exporting import Exporting
 from holdfast.library._importing import Importing
 from holdfast.library._labels import Labels
+from holdfast.library._redacting import Redacting
 from holdfast.library._retention import Retention
 from holdfast.library._searching import Searching
 from holdfast.model import Limits, Notice
@@ -59,7 +60,7 @@ def open(
 
 
 class Holdfast(
-    Retention, Branching, Exporting, Importing, Searching, Labels, Counting, Care, Copying
+    Retention, Redacting, Branching, Exporting, Importing, Searching, Labels, Counting, Care, Copying
 ):
     """The sessions of one store. Every method may be called from any thread."""
 
@@ -83,6 +84,7 @@ class Holdfast(
         ``repair="auto"``.
         """
         chosen = self._settings.options(
+            redactor=None if read_only else self._redactor(),
             resume=resume,
             title=title,
             agent_id=agent_id,
@@ -108,7 +110,9 @@ class Holdfast(
         self._check_open()
         inside = SpaceStore(self._store, name, owns=False)
         timers = self._timers is not None
-        made = type(self)(inside, limits=self.limits, timers=timers)
+        made = type(self)(
+            inside, limits=self.limits, timers=timers, redaction=self._redaction
+        )
         made._settings = msgspec.structs.replace(self._settings, store=inside)  # noqa: SLF001
         return made
 

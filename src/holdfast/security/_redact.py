@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hmac
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from itertools import islice, takewhile
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +21,6 @@ __all__ = ["MODES", "Finding", "Redacted", "Redactor", "secret_values"]
 
 MODES = ("off", "mark", "block")
 _FINGERPRINT_CHARS = 4
-_KEY_BYTES_MIN = 16
 # Members that providers check or that join events: without them a session could not go on.
 _UNTOUCHED = frozenset(
     """
@@ -75,7 +73,7 @@ class Redactor:
 
     def __init__(
         self,
-        key: bytes,
+        key: bytes | Callable[[], bytes],
         *,
         mode: str = "mark",
         scanner: Scanner | None = None,
@@ -83,16 +81,19 @@ class Redactor:
     ) -> None:
         if mode not in MODES:
             raise UsageError(f"redaction {mode!r} is none of {', '.join(MODES)}")
-        if len(key) < _KEY_BYTES_MIN:
-            raise UsageError(f"the key of redaction has less than {_KEY_BYTES_MIN} bytes")
         self.mode = mode
         self.spares_model = spares_model
         """Whether the conversation of a session that is open keeps the words as they were."""
         self._key = key
+        """The key of fingerprints, or what gives it when the first secret is found."""
         self._scanner = scanner or Scanner()
 
     def fingerprint(self, secret: str) -> str:
         """Four hexadecimal digits that are the same for the same secret in this store."""
+        if self.mode == "block":
+            return ""  # nothing is written, so nothing has to be known again
+        if callable(self._key):
+            self._key = self._key()
         digest = hmac.new(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
         return digest.hexdigest()[:_FINGERPRINT_CHARS]
 
@@ -151,20 +152,16 @@ class Redactor:
         """The texts that are not as they were, by their number."""
         changed: dict[int, str] = {}
         findings: list[Finding] = []
-        ends = [span.stop for span in spans]
+        begins, ends = [span.start for span in spans], [span.stop for span in spans]
         at = 0
         for number, leaf in enumerate(leaves):
             start = at + len(leaf.lead)
             stop = start + len(leaf.text)
-            first = bisect_right(ends, start)
+            first, last = bisect_right(ends, start), bisect_left(begins, stop)
             mine = [
-                Span(
-                    max(one.start, start) - start, min(one.stop, stop) - start, one.rule, one.guess
-                )
-                for one in takewhile(
-                    lambda one, stop=stop: one.start < stop, islice(spans, first, None)
-                )
-                if not (leaf.is_id and one.guess)
+                Span(max(low, start) - start, min(high, stop) - start, rule, guess)
+                for low, high, rule, guess in spans[first:last]
+                if not (leaf.is_id and guess)
             ]
             if mine:
                 changed[number], found = self.replaced(leaf.text, mine)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.security._redact_base64 import wrapped_texts
@@ -75,20 +75,23 @@ class Found(NamedTuple):
 
 
 class Scanner:
-    """Finds secrets by rules, and known values wherever they stand. Any thread may use it."""
+    """Finds secrets by rules, and known values wherever they stand. Any thread may use it.
+
+    ``values`` are such values, each with the word that its marks have in the place of a rule.
+    """
 
     def __init__(
         self,
         *,
         rules: RuleSet | None = None,
         more: Sequence[Rule] = (),
-        values: Sequence[str] = (),
+        values: Mapping[str, str] | None = None,
         seconds_per_mib: float = 1.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._rules = standard_rules() if rules is None else rules
         self._more = [(rule, re.compile(rule.regex, re.ASCII)) for rule in more]
-        self._values = sorted(set(values), key=len, reverse=True)
+        self._values = sorted((values or {}).items(), key=lambda one: -len(one[0]))
         self._seconds_per_mib = seconds_per_mib
         self._clock = clock
 
@@ -115,10 +118,10 @@ class Scanner:
         return Found(_settled(hits, text), unscanned)
 
     def _known_values(self, text: str) -> Iterator[tuple[int, int, bool, str]]:
-        for value in self._values:
+        for value, rule in self._values:
             at = text.find(value)
             while at >= 0:
-                yield at, at + len(value), False, "environment"
+                yield at, at + len(value), False, rule
                 at = text.find(value, at + len(value))
 
     def _by_more(self, text: str) -> Iterator[tuple[int, int, bool, str]]:

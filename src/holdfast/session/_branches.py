@@ -7,7 +7,7 @@ first of which is ``forked``. Neither can change the other. Reading the parent n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Conflict, HoldfastError, InvalidId, NotFound, UsageError
 from holdfast.model import Event, Limits, check_id, read_line
@@ -16,6 +16,9 @@ from holdfast.session._places import Place, find_place, line_at
 from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
+
+if TYPE_CHECKING:
+    from holdfast.security import Redactor
 
 __all__ = ["Branches", "check_new_id", "detach_children"]
 
@@ -27,9 +30,15 @@ class Branches:
     """Makes sessions out of others, in one store."""
 
     def __init__(
-        self, store: Store, *, limits: Limits | None = None, clock: Clock = now_ms
+        self,
+        store: Store,
+        *,
+        limits: Limits | None = None,
+        clock: Clock = now_ms,
+        redactor: Redactor | None = None,
     ) -> None:
         self._store = store
+        self._redactor = redactor
         self._limits = limits
         self._clock = clock
 
@@ -68,7 +77,7 @@ class Branches:
             "reason": reason,
         }
         found = {name: value for name, value in data.items() if value is not None}
-        drafts = [Draft("forked", found, run), *more]
+        drafts = [Draft("forked", found, run), *map(self._redacted, more)]
         try:
             self._store.branch(key, to, place.position.offset)
         except Conflict as error:
@@ -107,6 +116,11 @@ class Branches:
         finally:
             log.close()
             lease.release()
+
+    def _redacted(self, draft: Draft) -> Draft:
+        if self._redactor is None:
+            return draft
+        return draft._replace(data=self._redactor.data(draft.type, draft.data).data)
 
     def _root_of(self, key: str, place: Place) -> str | None:
         """The root that the parent names, as far as that can be told without reading it all."""

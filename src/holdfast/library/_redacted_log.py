@@ -1,0 +1,155 @@
+"""A log without its secrets: the same events, each in its place, with marks instead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.model import (
+    BLOB_KEY,
+    Event,
+    Limits,
+    decode_json,
+    encode_data,
+    encode_line,
+    encode_with_blobs,
+    is_reference,
+    line_body,
+)
+
+if TYPE_CHECKING:
+    from holdfast.security import Finding, Redactor, Span
+
+__all__ = ["RedactedLog", "referenced", "without_secrets"]
+
+_BLOB_MARK = b'"$blob":'
+# What a log may have; what is in it is not measured again.
+_LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
+_Stream = tuple[str | None, str]
+
+
+class RedactedLog(msgspec.Struct):
+    """What became of the events of a log."""
+
+    events: list[Event]
+    blobs: dict[str, bytes]
+    """Payloads that are new, by name."""
+    found: Counter[str]
+    """How many secrets each rule found."""
+    seqs: list[int]
+    """The events that are not as they were."""
+    unscanned: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything had to be replaced."""
+        return bool(self.seqs)
+
+    def lines(self) -> Iterator[bytes]:
+        """The log, each line with the checksum that its place gives it."""
+        crc = 0
+        for event in self.events:
+            line, crc = encode_line(event.seq, line_body(event), crc)
+            yield line
+
+
+def without_secrets(
+    events: Iterable[Event], whole: Iterable[Event], redactor: Redactor
+) -> RedactedLog:
+    """The events with marks in the place of secrets.
+
+    ``whole`` are the same events with their big payloads in place. A secret that was streamed in
+    pieces is found across them.
+    """
+    done = RedactedLog([], {}, Counter(), [])
+    streams: dict[_Stream, list[int]] = {}
+    for event, full in zip(events, whole, strict=True):
+        content = full.data.get("content") if event.type == "delta" else None
+        if isinstance(content, str):
+            streams.setdefault((event.run, str(full.data.get("kind"))), []).append(len(done.events))
+            done.events.append(event)
+            continue
+        _redact_streams(done, streams, redactor)
+        data, found, unscanned = redactor.data(event.type, full.data)
+        done.unscanned += unscanned
+        _put(done, event, None if data is full.data else data, found)
+    _redact_streams(done, streams, redactor)
+    return done
+
+
+def _put(
+    done: RedactedLog, event: Event, data: dict[str, Any] | None, found: list[Finding]
+) -> None:
+    if data is not None:
+        event = _with_data(done, event, data)
+        done.seqs.append(event.seq)
+        done.found.update(one.rule for one in found)
+    done.events.append(event)
+
+
+def _with_data(done: RedactedLog, event: Event, data: dict[str, Any]) -> Event:
+    raw = encode_data(data, _LIMITS)
+    if len(raw) > _LIMITS.blob_bytes_min:
+        raw, blobs = encode_with_blobs(data, _LIMITS)
+        done.blobs.update(blobs)
+    return Event(event.type, event.seq, event.timestamp, raw, event.run, event.key, event.more)
+
+
+def _redact_streams(
+    done: RedactedLog, streams: dict[_Stream, list[int]], redactor: Redactor
+) -> None:
+    """Look at the pieces of each stream as the one text that they are."""
+    for places in streams.values():
+        pieces = [done.events[place].data for place in places]
+        texts = [piece["content"] for piece in pieces]
+        spans = redactor.spans("".join(texts))
+        at = 0
+        for place, piece, text in zip(places, pieces, texts, strict=True):
+            said, found = _piece(redactor, text, at, spans)
+            rest = {name: item for name, item in piece.items() if name != "content"}
+            others = redactor.data("delta", rest)
+            found = [*found, *others.found]
+            if found or said != text:
+                event = _with_data(done, done.events[place], {**others.data, "content": said})
+                done.events[place] = event
+                done.seqs.append(event.seq)
+                done.found.update(one.rule for one in found)
+            at += len(text)
+    streams.clear()
+
+
+def _piece(redactor: Redactor, text: str, at: int, spans: list[Span]) -> tuple[str, list[Finding]]:
+    """One piece: the mark stands where a secret begins, and what goes on in the next is gone."""
+    mine = [span for span in spans if span.start < at + len(text) and span.stop > at]
+    said, found, done = "", [], 0
+    for span in mine:
+        start, stop = max(span.start - at, 0), min(span.stop - at, len(text))
+        said += text[done:start]
+        if span.start >= at:
+            mark, one = redactor.replaced(
+                text[start:stop], [span._replace(start=0, stop=stop - start)]
+            )
+            said += mark
+            found += one
+        done = stop
+    return said + text[done:], found
+
+
+def referenced(events: Iterable[Event]) -> set[str]:
+    """The names of the payloads that events refer to."""
+    found: set[str] = set()
+    for event in events:
+        if _BLOB_MARK in bytes(event.raw):
+            found.update(_names(decode_json(event.raw)))
+    return found
+
+
+def _names(value: Any) -> Iterator[str]:
+    if is_reference(value):
+        yield value[BLOB_KEY]
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _names(item)

@@ -1,0 +1,289 @@
+"""Redaction: what is recorded without secrets from the start, and what is rid of them later."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import Conflict, Damaged, Forbidden, HoldfastError, UsageError
+from holdfast.library._ground import LEASE_MS
+from holdfast.library._reading import of_known_format
+from holdfast.library._trash import Trash
+from holdfast.model import Event, Limits, Notice, encode_data, is_id
+from holdfast.session import load, now_ms, read_range, resolve_blobs
+from holdfast.storage import MUST_NOT_EXIST
+
+if TYPE_CHECKING:
+    from holdfast.library._redacted_log import RedactedLog
+    from holdfast.security import Redactor
+    from holdfast.storage import Documents
+
+__all__ = ["Redacting", "RedactionReport"]
+
+_KEY_PLACE = "shared/redaction"
+_KEY_NAME = "fingerprint.key"
+_KEY_BYTES = 32
+_GIVEN_CHARS_MIN = 4
+_BLOBS = "blobs/"
+_SNAPSHOTS = "snapshots/"
+_QUARANTINE = "quarantine/"
+
+
+class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, where, and what could not be reached."""
+
+    session_id: str
+    sessions: dict[str, int]
+    """By key in the store: how many events had to be changed, of the session and its relatives."""
+    found: dict[str, int]
+    """How many secrets each rule found."""
+    unscanned: int = 0
+    """Characters that there was no time to look at."""
+    unreached: tuple[str, ...] = ()
+    """What could not be changed, and why; run it again when that is mended."""
+
+
+class Redacting(Trash):
+    """Replacing secrets, before they are recorded and after."""
+
+    @property
+    def redaction(self) -> str:
+        """How secrets are treated in what is recorded here: off, mark or block."""
+        mode: str = self._settings.configuration.get("redaction.mode", self._redaction)
+        return mode
+
+    def redact(
+        self,
+        id: str,
+        *,
+        find: Sequence[str] = (),
+        relatives: bool = True,
+        dry_run: bool = False,
+    ) -> RedactionReport:
+        """Take secrets out of a session that is recorded already.
+
+        What the rules find, and every text in ``find``, is replaced by a mark: in the log, which is
+        written anew and the old one destroyed, in payloads, snapshots, quarantine, what its agent
+        remembers, and the catalogue; with ``relatives`` also in every session that was forked from
+        it or that it was forked from, and in the trash. ``dry_run`` only counts. Raises Locked
+        while one of them is open, Forbidden while one is under legal hold, Damaged for a log that
+        has to be repaired first; all of these before anything is changed.
+        """
+        keys = self._to_redact(id, relatives=relatives)
+        redactor = self._make_redactor(_texts(find), mode="mark")
+        plans = [self._plan(key, redactor) for key in keys]
+        unreached: builtins.list[str] = []
+        if not dry_run:
+            plans = [self._rewrite(key, redactor, unreached) for key in keys]
+            for agent in _agents_of(plans):
+                self._redact_documents(f"agents/{agent}", redactor, unreached)
+            # The words of an index stay in its pages when rows go; only a new one is without them.
+            self.reindex()
+        found: Counter[str] = Counter()
+        for plan in plans:
+            found.update(plan.found)
+        if not dry_run:
+            self._hub.publish(id, Notice("redacted", id, {"found": dict(found)}))
+        return RedactionReport(
+            session_id=id,
+            sessions={key: len(plan.seqs) for key, plan in zip(keys, plans, strict=True)},
+            found=dict(sorted(found.items())),
+            unscanned=sum(plan.unscanned for plan in plans),
+            unreached=tuple(unreached),
+        )
+
+    def _redactor(self) -> Redactor | None:
+        """What replaces secrets in everything that sessions of this object record."""
+        return None if self.redaction == "off" else self._own_redactor
+
+    @cached_property
+    def _own_redactor(self) -> Redactor:
+        return self._make_redactor({}, mode=self.redaction)
+
+    def _make_redactor(self, values: dict[str, str], *, mode: str) -> Redactor:
+        from holdfast.security import Redactor, Scanner, read_user_rules, secret_values
+
+        settings = self._settings.configuration
+        if settings.get("redaction.environment", True):
+            values = {**dict.fromkeys(secret_values(os.environ), "environment"), **values}
+        scanner = Scanner(more=read_user_rules(settings.get("redaction.rules", [])), values=values)
+        spares = not settings.get("redaction.model", False)
+        return Redactor(self._redaction_key, mode=mode, scanner=scanner, spares_model=spares)
+
+    def _redaction_key(self) -> bytes:
+        """The key of the fingerprints of this store; made when the first is needed."""
+        documents = self._store.documents(_KEY_PLACE)
+        found = documents.get(_KEY_NAME)
+        if found is None:
+            made = secrets.token_bytes(_KEY_BYTES)
+            try:
+                documents.put(_KEY_NAME, made, if_match=MUST_NOT_EXIST)
+            except Conflict:
+                found = documents.get(_KEY_NAME)
+            if found is None:
+                return made
+        return found[0]
+
+    def _to_redact(self, id: str, *, relatives: bool) -> builtins.list[str]:
+        """The keys of the session and its relatives, all of which can be rewritten now."""
+        keys = [self._stored(id)]
+        if relatives:
+            keys += [key for key in self._family(id) if key not in keys]
+        for key in keys:
+            name = key.rpartition("/")[2]
+            if key.startswith("sessions/") and self.info(name).held:
+                raise Forbidden(f"session {name} is under legal hold", session_id=name)
+            lease = self._store.lease(key)
+            lease.acquire("redact", LEASE_MS)
+            lease.release()
+        return keys
+
+    def _family(self, id: str) -> builtins.list[str]:
+        """The keys of all sessions that events are shared with, in use and in the trash."""
+        named = {entry.key: entry.key.rpartition("/")[2] for entry in self._store.entries()}
+        named |= {trashed.key: trashed.session_id for trashed in self.trash()}
+        parents = {key: (name, self._parent_at(key)) for key, name in named.items()}
+        return _connected(id, parents)
+
+    def _parent_at(self, key: str) -> str | None:
+        """The session from which the one at a key was forked, if that can be read."""
+        try:
+            log, documents = self._store.log(key), self._store.documents(key)
+            parent = load(log, documents, tolerant=True).fold.state.parent
+        except HoldfastError:
+            return None
+        return None if parent is None else parent.session
+
+    def _plan(self, key: str, redactor: Redactor) -> RedactedLog:
+        """What the log would be. Raises Damaged for one of which something is missing."""
+        from holdfast.library._redacted_log import without_secrets
+
+        log, documents = self._store.log(key), self._store.documents(key)
+        events = builtins.list(of_known_format(read_range(log)))
+        if not events or any(event.seq != seq for seq, event in enumerate(events)):
+            raise Damaged(
+                f"the log at {key} is damaged",
+                remedy="Repair it first: `holdfast repair`.",
+                key=key,
+            )
+        return without_secrets(events, resolve_blobs(events, documents), redactor)
+
+    def _rewrite(self, key: str, redactor: Redactor, unreached: builtins.list[str]) -> RedactedLog:
+        """Make a key what it would be without secrets, and destroy what it was."""
+        from holdfast.library._redacted_log import referenced
+        from holdfast.session import detach_children
+
+        detach_children(self._store, key)
+        self._store.detach(key)
+        lease = self._store.lease(key)
+        epoch = lease.acquire("redact", LEASE_MS)
+        log, documents = self._store.log(key), self._store.documents(key)
+        try:
+            plan = self._plan(key, redactor)
+            gone = documents.names(_SNAPSHOTS)
+            if plan.changed:
+                # Before the log: a snapshot must never know more than the log it belongs to.
+                _delete_all(documents, gone, unreached, key)
+                for name, payload in plan.blobs.items():
+                    documents.put(f"{_BLOBS}{name}", payload)
+                log.replace(self._lines(plan), epoch)
+            kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
+            gone = [name for name in documents.names(_BLOBS) if name not in kept]
+            _delete_all(documents, [*gone, *documents.names(_QUARANTINE)], unreached, key)
+        finally:
+            log.close()
+            lease.release()
+        self._redact_documents(key, redactor, unreached)
+        return plan
+
+    def _lines(self, plan: RedactedLog) -> Iterator[bytes]:
+        """The new log, with an event at its end that says that it is new."""
+        plan.events.append(_note(plan))
+        return plan.lines()
+
+    def _redact_documents(
+        self, key: str, redactor: Redactor, unreached: builtins.list[str]
+    ) -> None:
+        """The small documents of a key, whose texts may repeat what was said."""
+        documents = self._store.documents(key)
+        for name in documents.names():
+            found = None if name.startswith((_BLOBS, _SNAPSHOTS)) else documents.get(name)
+            if found is None:
+                continue
+            try:
+                text = found[0].decode()
+            except UnicodeDecodeError:
+                continue
+            cleaned = redactor.text(text)
+            if cleaned != text:
+                try:
+                    documents.put(name, cleaned.encode(), if_match=found[1])
+                except HoldfastError as error:
+                    unreached.append(f"{key}/{name}: {error}")
+
+
+def _agents_of(plans: Iterable[RedactedLog]) -> set[str]:
+    named = [plan.events[0].data.get("agent_id") for plan in plans]
+    return {agent for agent in named if isinstance(agent, str) and is_id(agent)}
+
+
+def _connected(id: str, parents: dict[str, tuple[str, str | None]]) -> builtins.list[str]:
+    """The keys that hang together with a session, by who was forked from whom."""
+    near: dict[str, set[str]] = {}
+    for name, parent in parents.values():
+        if parent is not None:
+            near.setdefault(name, set()).add(parent)
+            near.setdefault(parent, set()).add(name)
+    met, todo = {id}, [id]
+    while todo:
+        fresh = near.get(todo.pop(), set()) - met
+        met |= fresh
+        todo += fresh
+    return [key for key, (name, _) in parents.items() if name in met]
+
+
+def _texts(find: Sequence[str]) -> dict[str, str]:
+    if isinstance(find, str) or not all(isinstance(text, str) for text in find):
+        raise UsageError("what is to be found is given as a list of texts")
+    for text in find:
+        if len(text) < _GIVEN_CHARS_MIN:
+            raise UsageError(
+                f"a text to be replaced has at least {_GIVEN_CHARS_MIN} characters",
+                remedy="A shorter one would be found in every other word.",
+            )
+    return dict.fromkeys(find, "given")
+
+
+def _note(plan: RedactedLog) -> Event:
+    """The event that says that the log was written anew."""
+    data: dict[str, Any] = {
+        "generation": _generation(plan.events) + 1,
+        "found": dict(sorted(plan.found.items())),
+        "events": len(plan.seqs),
+    }
+    if plan.unscanned:
+        data["unscanned"] = plan.unscanned
+    return Event("redacted", plan.events[-1].seq + 1, now_ms(), encode_data(data, Limits()))
+
+
+def _generation(events: Iterable[Event]) -> int:
+    kinds = ("session_start", "repaired", "redacted")
+    numbers = [event.data.get("generation", 0) for event in events if event.type in kinds]
+    return max((number for number in numbers if isinstance(number, int)), default=0)
+
+
+def _delete_all(
+    documents: Documents, names: Iterable[str], unreached: builtins.list[str], key: str
+) -> None:
+    for name in names:
+        try:
+            documents.delete(name)
+        except HoldfastError as error:
+            unreached.append(f"{key}/{name}: {error}")
