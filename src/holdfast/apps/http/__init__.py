@@ -1,0 +1,1 @@
+"""Sessions over HTTP: an API with tokens and spaces, events as they come, and a WebSocket."""

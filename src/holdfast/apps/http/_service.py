@@ -1,0 +1,116 @@
+"""What all requests share: the store, its spaces and tokens, open sessions and turns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from starlette.requests import HTTPConnection
+
+from holdfast.agent._kit import Kit
+from holdfast.apps.gate.amounts import Buckets, address_of
+from holdfast.apps.http import _audit
+from holdfast.apps.http._desk import Desk, Spaces
+from holdfast.apps.http._problems import Refused
+from holdfast.apps.http._threads import Threads
+from holdfast.apps.http._turns import Turns
+from holdfast.apps.http.tokens import Token, TokenBook
+from holdfast.library import Holdfast
+
+__all__ = ["Service"]
+
+_STREAMS_MAX = 2000
+_SUBPROTOCOL = "bearer."
+
+
+class Service:
+    """One server on one store. ``rate`` is how many requests a token may make each second."""
+
+    def __init__(
+        self,
+        hf: Holdfast,
+        kit: Kit | None = None,
+        *,
+        rate: float = 100,
+        idle_s: float = 2.0,
+        threads: int = 16,
+    ) -> None:
+        self.hf = hf
+        self.tokens = TokenBook(hf.store)
+        self.threads = Threads(threads)
+        self.spaces = Spaces(hf)
+        self.desk = Desk(self.spaces, self.threads, idle_s=idle_s)
+        self.turns = Turns(kit, self.desk, self.spaces, self.threads)
+        self.stopping = asyncio.Event()
+        self._buckets = Buckets(rate, max(int(rate * 4), 1))
+        self._failures = Buckets(1, 30)
+        self._streams = 0
+        self._stop: asyncio.Task[None] | None = None
+
+    def check_open(self) -> None:
+        """Raise Refused once the server is about to end."""
+        if self.stopping.is_set():
+            raise Refused(503, "stopping", "the server is being stopped", "Ask again in a moment.")
+
+    async def admit(self, connection: HTTPConnection) -> Token:
+        """Who is asking. Raises Refused (401, 429)."""
+        given = _given_token(connection)
+        find = self.tokens.find
+        token = find(given) if self.tokens.is_fresh else await self.threads.run(find, given)
+        if token is None:
+            wait = self._failures.take(address_of(connection.scope))
+            _audit.event("refused", connection, None, status=429 if wait else 401)
+            if wait:
+                raise Refused(429, "too_many", "too many requests without a good token")
+            raise Refused(
+                401, "token", "a token is needed that is good here",
+                "Make one with `holdfast serve token create`; send Authorization: Bearer <token>.",
+            )  # fmt: skip
+        if self._buckets.take(token.id):
+            raise Refused(429, "too_many", "these are too many requests", "Wait a second.")
+        return token
+
+    def check_streams(self) -> None:
+        """Raise Refused when too many follow."""
+        if self._streams >= _STREAMS_MAX:
+            raise Refused(503, "busy", "too many clients are following", "Try again later.")
+
+    @contextlib.contextmanager
+    def counted_stream(self) -> Iterator[None]:
+        """Count what goes on for long."""
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    def begin_stop(self) -> None:
+        """Put turns off and end streams; called when the process is asked to end."""
+        if self._stop is None:
+            self._stop = asyncio.ensure_future(self._put_off())
+
+    async def _put_off(self) -> None:
+        await self.turns.stop()
+        self.stopping.set()
+
+    async def close(self) -> None:
+        """Close everything that is open; what was acknowledged is safe."""
+        self.begin_stop()
+        assert self._stop is not None
+        await asyncio.wait([self._stop])
+        await self.desk.close()
+        await self.threads.run(self.spaces.close)
+        self.threads.close()
+
+
+def _given_token(connection: HTTPConnection) -> str:
+    """From the header; a browser can send a WebSocket no header, but the names of protocols."""
+    kind, _, token = connection.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return token.strip()
+    if connection.scope["type"] == "websocket":
+        for name in connection.scope.get("subprotocols", ()):
+            if name.startswith(_SUBPROTOCOL):
+                return str(name[len(_SUBPROTOCOL) :])
+    return ""

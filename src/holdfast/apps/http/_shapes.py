@@ -1,0 +1,392 @@
+"""What is asked and what is answered, as types: code and description read the same ones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from holdfast.catalog import Hit
+from holdfast.model import Event, SessionMetadata
+
+__all__ = [
+    "Answered",
+    "Append",
+    "AppendMany",
+    "Appended",
+    "Approval",
+    "Comparing",
+    "Create",
+    "Events",
+    "EventsAsked",
+    "Export",
+    "Follow",
+    "Fork",
+    "Forking",
+    "Health",
+    "Held",
+    "Hits",
+    "Hold",
+    "Id",
+    "Import",
+    "Imported",
+    "Labels",
+    "ListAsked",
+    "Merge",
+    "Messages",
+    "MessagesAsked",
+    "NewSession",
+    "Nothing",
+    "Resuming",
+    "Search",
+    "Sessions",
+    "Snapshot",
+    "Snapshots",
+    "SnapshotsHere",
+    "StateAsked",
+    "StatsAsked",
+    "Told",
+    "TrashList",
+    "Turn",
+    "Verified",
+    "told_event",
+]
+
+Id = Annotated[
+    str,
+    msgspec.Meta(
+        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", description="An id of a session.", title="id"
+    ),
+]
+Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="The number of an event.")]
+_Text = Annotated[str, msgspec.Meta(max_length=10_000)]
+_Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+_Seconds = Annotated[float, msgspec.Meta(description="Unix time in seconds.")]
+
+
+class _Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a client gives: a name that nobody knows is a mistake, and said to be one."""
+
+
+class Nothing(_Given, frozen=True, kw_only=True):
+    """No parameters."""
+
+
+# -- asked ---------------------------------------------------------------------------------------
+
+
+class ListAsked(_Given, frozen=True, kw_only=True):
+    """Which sessions to list."""
+
+    limit: _Limit = 50
+    after: _Text | None = None
+    tag: list[_Text] = []
+    since: _Seconds | None = None
+    until: _Seconds | None = None
+    agent_id: _Text | None = None
+    model: _Text | None = None
+    status: Literal["idle", "running", "waiting", "interrupted"] | None = None
+    parent: _Text | None = None
+    archived: bool | None = None
+
+
+class Search(_Given, frozen=True, kw_only=True):
+    """What to search."""
+
+    q: _Text
+    session_id: Id | None = None
+    tag: list[_Text] = []
+    since: _Seconds | None = None
+    until: _Seconds | None = None
+    agent_id: _Text | None = None
+    role: _Text | None = None
+    tool: _Text | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
+
+
+class EventsAsked(_Given, frozen=True, kw_only=True):
+    """Which events; ``next`` of an answer is the ``start`` of the following page."""
+
+    start: Seq = 0
+    limit: _Limit = 100
+    type: list[_Text] = []
+
+
+class StateAsked(_Given, frozen=True, kw_only=True):
+    """The state after which event; without it the newest."""
+
+    at: Seq | None = None
+
+
+class MessagesAsked(_Given, frozen=True, kw_only=True):
+    """For which provider, and what becomes of calls without a result."""
+
+    provider: _Text = "anthropic"
+    incomplete: Literal["drop", "mark", "keep"] = "drop"
+    window_tokens: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
+    at: Seq | None = None
+
+
+class StatsAsked(_Given, frozen=True, kw_only=True):
+    """Which figures."""
+
+    since: _Seconds | None = None
+    until: _Seconds | None = None
+    tag: list[_Text] = []
+    agent_id: _Text | None = None
+    model: _Text | None = None
+    tz: _Text = "UTC"
+    by: Literal["day", "week", "month"] = "day"
+
+
+class Export(_Given, frozen=True, kw_only=True):
+    """In which form."""
+
+    format: _Text = "markdown"
+    at: Seq | None = None
+    zone: _Text = "UTC"
+
+
+class Import(_Given, frozen=True, kw_only=True):
+    """What the bytes are."""
+
+    format: _Text = "auto"
+
+
+class Follow(_Given, frozen=True, kw_only=True):
+    """From which event on; ``Last-Event-ID`` counts more."""
+
+    start: Seq = 0
+
+
+class Comparing(_Given, frozen=True, kw_only=True):
+    """With which other session."""
+
+    other: Id
+
+
+class NewSession(_Given, frozen=True, kw_only=True):
+    """A session to be made."""
+
+    id: Id | None = None
+    title: _Text | None = None
+    agent_id: Id | None = None
+    tags: list[_Text] = []
+
+
+class Append(_Given, frozen=True, kw_only=True):
+    """One event to be recorded; with a key that was used before, nothing is."""
+
+    type: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    data: dict[str, Any] = {}
+    run: _Text | None = None
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] | None = None
+
+
+class AppendMany(_Given, frozen=True, kw_only=True):
+    """Events that are recorded together: all of them or none."""
+
+    events: Annotated[list[Append], msgspec.Meta(min_length=1, max_length=1000)]
+
+
+class Forking(_Given, frozen=True, kw_only=True):
+    """A fork: after which event, and what it is called."""
+
+    at: Seq | None = None
+    new_id: Id | None = None
+    title: _Text | None = None
+
+
+class Resuming(_Given, frozen=True, kw_only=True):
+    """Going back to the moment after an event."""
+
+    at: Seq
+    new_id: Id | None = None
+
+
+class Merge(_Given, frozen=True, kw_only=True):
+    """What of another session comes in."""
+
+    other: Id
+    turns: Literal["all", "summary"] | list[int] = "all"
+    policy: Literal["ours", "theirs", "both"] = "ours"
+    new_id: Id | None = None
+    title: _Text | None = None
+
+
+class Labels(_Given, frozen=True, kw_only=True):
+    """What is to change; what is left out stays."""
+
+    title: _Text | None = None
+    add_tags: list[_Text] = []
+    remove_tags: list[_Text] = []
+    pinned: bool | None = None
+
+
+class Hold(_Given, frozen=True, kw_only=True):
+    """A legal hold with its reason, or null to end it."""
+
+    reason: _Text | None = None
+
+
+class Turn(_Given, frozen=True, kw_only=True):
+    """What the agent is asked; null to go on with what was interrupted."""
+
+    prompt: str | list[dict[str, Any]] | None = None
+    resume_token: _Text | None = None
+    value: Any = None
+
+
+class Approval(_Given, frozen=True, kw_only=True):
+    """Whether a tool may run."""
+
+    approved: bool
+
+
+# -- answered ------------------------------------------------------------------------------------
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event; times are Unix milliseconds."""
+
+    seq: int
+    type: str
+    timestamp: int
+    data: dict[str, Any]
+    run: str | None = None
+    key: str | None = None
+
+
+class Sessions(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of sessions; ``next`` as ``after`` gives the following one."""
+
+    sessions: list[SessionMetadata]
+    next: str | None = None
+
+
+class Hits(msgspec.Struct, frozen=True):
+    """What a search found, best first."""
+
+    hits: list[Hit]
+
+
+class Events(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of events; ``next`` is null at the end for now."""
+
+    events: list[Told]
+    next: int | None = None
+
+
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recorded, on the medium when this is answered."""
+
+    session_id: str
+    seqs: list[int]
+
+
+class Messages(msgspec.Struct, frozen=True, kw_only=True):
+    """A valid conversation for a provider, and what had to be changed for it."""
+
+    messages: list[dict[str, Any]]
+    system: str | None = None
+    issues: list[str] = []
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True):
+    """The session that was made."""
+
+    session_id: str
+
+
+class Create(Fork, frozen=True, kw_only=True):
+    """The session that was made, as a list would show it."""
+
+    session: SessionMetadata
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot: what it covers, when it was taken, whether it is whole."""
+
+    seq: int
+    taken_at: int = 0
+    whole: bool = True
+
+
+class Snapshots(msgspec.Struct, frozen=True):
+    """The snapshots of a session, newest first."""
+
+    snapshots: list[Snapshot]
+
+
+class SnapshotsHere(msgspec.Struct, frozen=True):
+    """The event after which a snapshot was taken."""
+
+    seq: int
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions that were in the bytes and are here now."""
+
+    sessions: list[str]
+    problems: list[str] = []
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """The labels of a session as they are now."""
+
+    session: SessionMetadata
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether every byte is whole, and what is wrong, in words."""
+
+    session_id: str
+    ok: bool
+    events: int
+    size_bytes: int
+    findings: list[str]
+
+
+class Trashed(msgspec.Struct, frozen=True, kw_only=True):
+    """A session in the trash."""
+
+    session_id: str
+    deleted_at: int
+    size_bytes: int
+
+
+class TrashList(msgspec.Struct, frozen=True):
+    """What can be brought back, the last deleted first."""
+
+    sessions: list[Trashed]
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a turn ended: completed, suspended (``resume_token`` goes on) or interrupted."""
+
+    session_id: str
+    output: str
+    status: Literal["completed", "suspended", "interrupted"] = "completed"
+    usage: dict[str, Any] = {}
+    resume_token: str | None = None
+    resume_as: str | None = None
+    reason: str | None = None
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server is."""
+
+    status: Literal["ok", "stopping"]
+    version: str
+
+
+def told_event(event: Event) -> Told:
+    """An event as it is answered."""
+    return Told(
+        seq=event.seq,
+        type=event.type,
+        timestamp=event.timestamp,
+        data=event.data,
+        run=event.run,
+        key=event.key,
+    )

@@ -1,0 +1,274 @@
+"""The WebSocket ``/input``: a connection is about one session, whose id is the connection's id.
+
+Without ``session_id`` it is a new session that nobody else knows; with it, that session goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from holdfast.apps.http import _audit
+from holdfast.apps.http._call import as_json
+from holdfast.apps.http._following import Following
+from holdfast.apps.http._problems import Refused, problem, problem_fields
+from holdfast.apps.http._shapes import Append, Turn
+from holdfast.apps.http._turns import Message, Running
+from holdfast.apps.http.tokens import Token
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.library import Holdfast
+from holdfast.model import check_id
+from holdfast.session import Session, new_session_id
+
+if TYPE_CHECKING:
+    from holdfast.apps.http._service import Service
+
+__all__ = ["serve_input"]
+
+_PROTOCOL = "holdfast"
+_MADE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}\Z", re.ASCII)
+_COMPONENTS_MAX = 100
+_RESTARTING = 1012
+_NAMES = {"piece": "agent.piece", "done": "agent.response"}
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What a client sends."""
+
+    type: str = "user_input"
+    input: Any = None
+    data: Any = None
+    components: list[str] = []
+    event: str = ""
+    key: str | None = None
+    run: str | None = None
+    tool_id: str = ""
+    approved: bool = False
+
+
+_read = msgspec.json.Decoder(_Said).decode
+
+
+async def serve_input(service: Service, socket: WebSocket) -> None:
+    """One connection, until either side ends it."""
+    token: Token | None = None
+    try:
+        service.check_open()
+        service.check_streams()
+        token = await service.admit(socket)
+        id = await _session_id(service, socket, token)
+    except (HoldfastError, Refused) as error:
+        await socket.send_denial_response(problem(error))
+        return
+    offered = socket.scope.get("subprotocols", ())
+    await socket.accept(_PROTOCOL if _PROTOCOL in offered else None)
+    _audit.event("input_connect", socket, token, session=id)
+    with service.counted_stream():
+        await _Input(service, socket, token, id).run()
+    _audit.event("input_end", socket, token, session=id)
+
+
+async def _session_id(service: Service, socket: WebSocket, token: Token) -> str:
+    """A new id; or the one that is asked for, if it can be nobody else's by accident."""
+    wanted = socket.query_params.get("session_id")
+    if wanted is None:
+        return new_session_id()
+    check_id(wanted)
+    async with service.spaces.use(token.space, service.threads) as hf:
+        # An id that we made and of which nothing is on record yet cannot be guessed.
+        if not _MADE.match(wanted) and not await service.threads.run(hf.exists, wanted):
+            raise NotFound(f"there is no session {wanted}", session_id=wanted)
+    return wanted
+
+
+class _Input:
+    """One client on one session."""
+
+    def __init__(self, service: Service, socket: WebSocket, token: Token, id: str) -> None:
+        self._service = service
+        self._socket = socket
+        self._token = token
+        self._id = id
+        self._components: frozenset[str] = frozenset()
+        self._sending = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_following = False
+
+    async def run(self) -> None:
+        """Greet, then answer messages until the client is gone or the server stops."""
+        stopping = asyncio.ensure_future(self._service.stopping.wait())
+        reading = asyncio.ensure_future(self._read_all())
+        try:
+            await asyncio.wait([stopping, reading], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+                    await self._send("server.stopping", {"session_id": self._id})
+                    await self._socket.close(_RESTARTING)
+        finally:
+            for task in (stopping, reading, *self._tasks):
+                task.cancel()
+            await asyncio.gather(stopping, reading, *self._tasks, return_exceptions=True)
+
+    async def _read_all(self) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await self._send("session.connected", await self._greeting())
+            going_on = self._service.turns.running(self._token.space, self._id)
+            if going_on is not None:
+                self._do(self._pass_on(going_on, going_on.listen()))
+            while True:
+                message = await self._socket.receive()
+                if message["type"] == "websocket.disconnect":
+                    return
+                await self._take(message)
+
+    async def _greeting(self) -> dict[str, Any]:
+        async with self._service.spaces.use(self._token.space, self._service.threads) as hf:
+            known = await self._service.threads.run(_known, hf, self._id)
+        return {"session_id": self._id, "subscribed_components": [], **known}
+
+    async def _take(self, message: Any) -> None:
+        """One message; what is wrong with it is said, and the connection goes on."""
+        try:
+            if message.get("text") is None:
+                raise Refused(400, "usage", "messages are text")
+            said = _understood(message["text"])
+            if said is not None:
+                await self._answer(said)
+        except (HoldfastError, Refused) as error:
+            await self._send("error", _problem(error))
+
+    async def _answer(self, said: _Said) -> None:
+        if said.type == "subscribe":
+            await self._subscribe(said.components)
+            return
+        self._check_may_write()
+        if said.type in {"user_input", "input"}:
+            await self._user_input(said.input if said.input is not None else said.data)
+        elif said.type == "append":
+            await self._append(said)
+        elif said.type == "tool_approve":
+            turns, place = self._service.turns, (self._token.space, self._id)
+            turns.approve(*place, said.tool_id, approved=said.approved)
+        elif said.type == "cancel":
+            stopped = await self._service.turns.cancel(self._token.space, self._id)
+            await self._send("session.cancelled", {"session_id": self._id, "stopped": stopped})
+        else:
+            raise Refused(
+                400, "usage", f"{said.type[:40]!a} is no type of message",
+                "One of user_input, append, subscribe, tool_approve, cancel.",
+            )  # fmt: skip
+
+    async def _subscribe(self, components: list[str]) -> None:
+        """Send what is recorded from now on, of these types; ``*`` is all of them."""
+        if len(components) > _COMPONENTS_MAX:
+            raise Refused(413, "too_large", f"at most {_COMPONENTS_MAX} components")
+        self._components |= frozenset(components)
+        if not self._is_following and self._components:
+            self._is_following = True
+            async with self._service.spaces.use(self._token.space, self._service.threads) as hf:
+                known = await self._service.threads.run(_known, hf, self._id)
+            self._do(self._follow(known["last_seq"] + 1))
+        told = {"session_id": self._id, "subscribed_components": sorted(self._components)}
+        await self._send("session.subscribed", told)
+
+    async def _follow(self, start: int) -> None:
+        while not self._service.stopping.is_set():
+            following = Following(self._service, self._token.space, self._id, start)
+            async with contextlib.aclosing(following.events()) as events:
+                async for event in events:
+                    if event is None:
+                        continue
+                    start = event.seq + 1
+                    if "*" in self._components or event.type in self._components:
+                        await self._send("session.event", msgspec.to_builtins(event))
+            await asyncio.sleep(0.2)  # nothing is on record yet
+
+    async def _user_input(self, given: Any) -> None:
+        """What a user says: answered by the agent, or, without one, put on record."""
+        if given is None or (isinstance(given, str) and not given.strip()):
+            return
+        if not isinstance(given, str):
+            raise Refused(400, "usage", "input is a text")
+        if not self._service.turns.can_answer:
+            wish = Append(type="user", data={"role": "user", "content": given})
+            await self._record("input.received", wish)
+            return
+        running = self._service.turns.begin(self._token.space, self._id, Turn(prompt=given))
+        self._do(self._pass_on(running, running.listen()))
+
+    async def _pass_on(self, running: Running, heard: AsyncIterator[Message]) -> None:
+        async for name, data in heard:
+            await self._send(_NAMES.get(name, name if name == "error" else f"agent.{name}"), data)
+
+    async def _append(self, said: _Said) -> None:
+        wish = msgspec.convert(
+            {"type": said.event, "data": said.data or {}, "key": said.key, "run": said.run}, Append
+        )
+        await self._record("session.appended", wish)
+
+    async def _record(self, name: str, wish: Append) -> None:
+        """Put an event on record, and say so when it is safe."""
+        space = self._token.space
+        async with self._service.desk.session(space, self._id, _open) as session:
+            event = await self._service.threads.run(_append, session, wish)
+            await session.aflush()
+        await self._send(name, {"session_id": self._id, "seq": event, "key": wish.key})
+
+    def _check_may_write(self) -> None:
+        if not self._token.may("write"):
+            raise Refused(403, "scope", "this token may read only")
+
+    def _do(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, event: str, payload: dict[str, Any]) -> None:
+        text = as_json({"event": event, "payload": payload}).decode()
+        async with self._sending:
+            await self._socket.send_text(text)
+
+
+def _understood(text: str) -> _Said | None:
+    """A message of a known shape, plain text as what a user says; None for an empty one."""
+    if not text.strip():
+        return None
+    if not text.lstrip().startswith("{"):
+        return _Said(input=text)
+    try:
+        return _read(text)
+    except msgspec.ValidationError as error:
+        raise Refused(400, "usage", f"the message is wrong: {error}") from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _Said(input=text)
+
+
+def _problem(error: HoldfastError | Refused) -> dict[str, Any]:
+    status, code, detail, remedy, more = problem_fields(error)
+    return {"status": status, "code": code, "detail": detail, "remedy": remedy, **more}
+
+
+def _known(hf: Holdfast, id: str) -> dict[str, Any]:
+    """What a client that comes back wants to know first."""
+    if not hf.exists(id):
+        return {"restored": False, "last_seq": -1, "status": "idle"}
+    found = hf.info(id)
+    return {"restored": True, "last_seq": found.event_count - 1, "status": found.status}
+
+
+def _open(hf: Holdfast, id: str) -> Session:
+    from holdfast.apps.http._desk import LEASE_MS
+
+    return hf.session(id, lease_ms=LEASE_MS)
+
+
+def _append(session: Session, wish: Append) -> int:
+    from holdfast.apps.http._writing import record
+
+    return record(session, [wish], None)[0].seq

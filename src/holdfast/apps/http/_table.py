@@ -1,0 +1,329 @@
+"""Everything that can be asked over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from holdfast.apps.http import _reading, _writing
+from holdfast.apps.http import _shapes as shapes
+from holdfast.apps.http._call import Call, as_json
+from holdfast.apps.http._endpoints import JSON, Endpoint
+from holdfast.apps.http._following import EVENT_STREAM, follow
+from holdfast.apps.http._problems import Refused
+from holdfast.apps.http._talking import approve, begin_turn, cancel
+from holdfast.catalog._stats_shapes import Stats
+from holdfast.errors import HoldfastError
+from holdfast.model import VERSION, SessionMetadata
+from holdfast.replay import Comparison
+
+__all__ = ["ENDPOINTS"]
+
+_ONE = "/v1/sessions/{id}"
+
+
+async def _health(_: Call) -> Response:
+    """Whether the process is there: it is, since it answers."""
+    return Response(b'{"status":"ok","version":"%s"}' % VERSION.encode(), media_type=JSON)
+
+
+def _ready(call: Call) -> shapes.Health:
+    """Whether requests can be served. Raises Refused."""
+    try:
+        call.hf.store.check()
+    except HoldfastError as error:
+        raise Refused(503, "unavailable", "the store cannot be used now") from error
+    return shapes.Health(status="ok", version=VERSION)
+
+
+async def _delete(call: Call) -> Response:
+    """Into the trash, once nobody has it open."""
+    await call.service.desk.let_go(call.space, call.id)
+    await call.service.threads.run(call.hf.delete, call.id)
+    return Response(None, 204)
+
+
+async def _repair(call: Call) -> Response:
+    """A whole log, once nobody has it open."""
+    await call.service.desk.let_go(call.space, call.id)
+    found = await call.service.threads.run(_writing.repair, call)
+    return Response(as_json(found), media_type=JSON)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        method="GET",
+        path="/healthz",
+        summary="Whether the process is there.",
+        scope=None,
+        answer=shapes.Health,
+        stream=_health,
+    ),
+    Endpoint(
+        method="GET",
+        path="/readyz",
+        summary="Whether the store can be used, and the server is not about to stop.",
+        scope=None,
+        answer=shapes.Health,
+        work=_ready,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/sessions",
+        summary="List sessions, newest first.",
+        query=shapes.ListAsked,
+        answer=shapes.Sessions,
+        work=_reading.list_sessions,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/sessions",
+        summary="Make a session.",
+        scope="write",
+        body=shapes.NewSession,
+        answer=shapes.Create,
+        status=201,
+        keyed=True,
+        work=_writing.create,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/search",
+        summary="Find what was said, in every session or in one.",
+        query=shapes.Search,
+        answer=shapes.Hits,
+        work=_reading.search,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/stats",
+        summary="Tokens, cost, activity, tools and topics.",
+        query=shapes.StatsAsked,
+        answer=Stats,
+        work=_reading.stats,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/import",
+        summary="Bring in the sessions of a file of another tool, or of a bundle.",
+        scope="write",
+        query=shapes.Import,
+        takes_bytes=True,
+        answer=shapes.Imported,
+        work=_writing.import_bytes,
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/trash",
+        summary="List what can be brought back.",
+        answer=shapes.TrashList,
+        work=_reading.trash,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/trash/{id}/undelete",
+        summary="Bring a session back from the trash.",
+        scope="write",
+        answer=shapes.Held,
+        work=_writing.undelete,
+    ),
+    Endpoint(
+        method="GET",
+        path=_ONE,
+        summary="Show what a session is.",
+        answer=SessionMetadata,
+        work=_reading.look,
+    ),
+    Endpoint(
+        method="PATCH",
+        path=_ONE,
+        summary="Change title, tags and pin.",
+        scope="write",
+        body=shapes.Labels,
+        answer=shapes.Held,
+        writes=True,
+        work=_writing.label,
+    ),
+    Endpoint(
+        method="DELETE",
+        path=_ONE,
+        summary="Put a session into the trash.",
+        scope="write",
+        status=204,
+        stream=_delete,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/events",
+        summary="Read events, page by page.",
+        query=shapes.EventsAsked,
+        answer=shapes.Events,
+        work=_reading.read_events,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/events",
+        summary="Record an event; it is on the medium when this is answered.",
+        scope="write",
+        body=shapes.Append,
+        answer=shapes.Appended,
+        keyed=True,
+        writes=True,
+        work=_writing.append,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/batch",
+        summary="Record several events, all of them or none.",
+        scope="write",
+        body=shapes.AppendMany,
+        answer=shapes.Appended,
+        keyed=True,
+        writes=True,
+        work=_writing.append_many,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/follow",
+        summary="Events as they come, with ids; Last-Event-ID goes on after one.",
+        query=shapes.Follow,
+        answer=str,
+        media=EVENT_STREAM,
+        stream=follow,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/state",
+        summary="The state, now or after an event.",
+        query=shapes.StateAsked,
+        answer=dict[str, Any],
+        work=_reading.state,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/messages",
+        summary="A valid conversation for a provider, whatever the log holds.",
+        query=shapes.MessagesAsked,
+        answer=shapes.Messages,
+        work=_reading.messages,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/compare",
+        summary="Two sessions side by side since their last common event.",
+        query=shapes.Comparing,
+        answer=Comparison,
+        work=_reading.compare,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/fork",
+        summary="Make a new session from any point of this one.",
+        scope="write",
+        body=shapes.Forking,
+        answer=shapes.Fork,
+        status=201,
+        keyed=True,
+        work=_writing.fork,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/merge",
+        summary="Make a new session of this one and another.",
+        scope="write",
+        body=shapes.Merge,
+        answer=shapes.Fork,
+        status=201,
+        keyed=True,
+        work=_writing.merge,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/restore",
+        summary="Go back to an earlier moment, as a new session.",
+        scope="write",
+        body=shapes.Resuming,
+        answer=shapes.Fork,
+        status=201,
+        keyed=True,
+        work=_writing.restore,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/snapshots",
+        summary="List the snapshots of a session.",
+        answer=shapes.Snapshots,
+        work=_reading.snapshots,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/snapshots",
+        summary="Take a snapshot now.",
+        scope="write",
+        answer=shapes.SnapshotsHere,
+        writes=True,
+        work=_writing.snapshot,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/export",
+        summary="A session as a document, a bundle, or for another tool.",
+        query=shapes.Export,
+        answer=bytes,
+        media="*/*",
+        work=_reading.export,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/verify",
+        summary="Look at every byte and say what is whole.",
+        answer=shapes.Verified,
+        work=_reading.verify,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/repair",
+        summary="Write a whole log in the place of a damaged one.",
+        scope="admin",
+        answer=shapes.Verified,
+        stream=_repair,
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{_ONE}/hold",
+        summary="Put a session under legal hold, or end that.",
+        scope="admin",
+        body=shapes.Hold,
+        answer=shapes.Held,
+        writes=True,
+        work=_writing.hold,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_ONE}/turns",
+        summary="Let the agent answer, or go on with what was interrupted.",
+        scope="write",
+        body=shapes.Turn,
+        answer=shapes.Answered,
+        keyed=True,
+        stream=begin_turn,
+    ),
+    Endpoint(
+        method="DELETE",
+        path=f"{_ONE}/turns",
+        summary="Stop the turn that goes on.",
+        scope="write",
+        status=204,
+        stream=cancel,
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{_ONE}/approvals/{{call}}",
+        summary="Let a tool run that waits for approval, or not.",
+        scope="write",
+        body=shapes.Approval,
+        status=204,
+        stream=approve,
+    ),
+)

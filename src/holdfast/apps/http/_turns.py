@@ -1,0 +1,282 @@
+"""Turns of agents: each goes on whether or not its client listens, and is put off at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.agent._home import AgentHome
+from holdfast.agent._kit import AGENT_TYPE, Kit
+from holdfast.apps.http._desk import LEASE_MS, Desk, Spaces
+from holdfast.apps.http._problems import Refused, problem_fields
+from holdfast.apps.http._shapes import Answered, Turn
+from holdfast.apps.http._threads import Threads
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.library import Holdfast
+from holdfast.session import Session
+from holdfast.session._cancellation import uncancelled
+
+if TYPE_CHECKING:
+    from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, RunStream
+
+__all__ = ["Message", "Running", "Turns"]
+
+Message = tuple[str, dict[str, Any]]
+"""What a turn tells: a name, and what belongs to it."""
+
+_APPROVAL_S = 300.0
+_TURNS_MAX = 64
+_STOPPING = "the server was stopped in mid-turn"
+
+
+class Running:
+    """One turn. Everyone who listens hears all that is told from then on."""
+
+    def __init__(self, space: str, id: str) -> None:
+        self.space = space
+        self.id = id
+        self.task: asyncio.Task[None] | None = None
+        self.is_put_off = False
+        self.answered: Answered | None = None
+        self.error: HoldfastError | Refused | None = None
+        self.questions: dict[str, asyncio.Future[bool]] = {}
+        self._queues: list[asyncio.Queue[Message | None]] = []
+        self._ended = False
+
+    def tell(self, name: str, data: dict[str, Any]) -> None:
+        """Tell everyone who listens."""
+        for queue in self._queues:
+            queue.put_nowait((name, data))
+
+    def end(self) -> None:
+        """Nothing more will be told."""
+        self._ended = True
+        for queue in self._queues:
+            queue.put_nowait(None)
+
+    def listen(self) -> AsyncIterator[Message]:
+        """What is told from now on, until the end."""
+        queue: asyncio.Queue[Message | None] = asyncio.Queue()
+        if self._ended:
+            queue.put_nowait(None)
+        self._queues.append(queue)
+        return self._heard(queue)
+
+    async def _heard(self, queue: asyncio.Queue[Message | None]) -> AsyncIterator[Message]:
+        try:
+            while (message := await queue.get()) is not None:
+                yield message
+        finally:
+            self._queues.remove(queue)
+
+
+class Turns:
+    """The turns that run here, at most one of a session."""
+
+    def __init__(
+        self,
+        kit: Kit | None,
+        desk: Desk,
+        spaces: Spaces,
+        threads: Threads,
+        *,
+        turns_max: int = _TURNS_MAX,
+    ) -> None:
+        self._kit = kit
+        self._desk = desk
+        self._spaces = spaces
+        self._threads = threads
+        self._turns_max = turns_max
+        self._running: dict[tuple[str, str], Running] = {}
+        self._stopped = False
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether there is a model."""
+        return self._kit is not None
+
+    def running(self, space: str, id: str) -> Running | None:
+        """The turn of a session that goes on here."""
+        return self._running.get((space, id))
+
+    def begin(self, space: str, id: str, wish: Turn, *, key: str | None = None) -> Running:
+        """Begin a turn. Raises Refused while one goes on, or where none can be."""
+        if self._kit is None:
+            raise Refused(501, "no_model", "this server has no model", "Start it with --model.")
+        if (space, id) in self._running:
+            raise Refused(
+                409, "busy", "a turn of this session is going on", "Follow it, or cancel it first."
+            )
+        if self._stopped or len(self._running) >= self._turns_max:
+            raise Refused(503, "busy", "the server takes no more turns now", "Try again later.")
+        running = Running(space, id)
+        self._running[space, id] = running
+        running.task = asyncio.ensure_future(self._turn(running, wish, key, self._kit))
+        return running
+
+    def approve(self, space: str, id: str, call: str, *, approved: bool) -> None:
+        """Let a tool run, or not. Raises Refused if none waits under that id."""
+        running = self._running.get((space, id))
+        question = None if running is None else running.questions.pop(call, None)
+        if question is None or question.done():
+            raise Refused(404, "not_found", "no tool of that id waits here")
+        question.set_result(approved)
+
+    async def cancel(self, space: str, id: str) -> bool:
+        """Stop the turn of a session; whether there was one."""
+        running = self._running.get((space, id))
+        if running is None or running.task is None:
+            return False
+        running.task.cancel()
+        await asyncio.wait([running.task])
+        return True
+
+    async def stop(self) -> None:
+        """Put all turns off: what was said is kept, and each can be gone on with elsewhere."""
+        self._stopped = True
+        tasks = []
+        for running in list(self._running.values()):
+            running.is_put_off = True
+            if running.task is not None:
+                running.task.cancel()
+                tasks.append(running.task)
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # -- one turn ------------------------------------------------------------------------------
+
+    async def _turn(self, running: Running, wish: Turn, key: str | None, kit: Kit) -> None:
+        try:
+            await self._answer(running, wish, key, kit)
+        except (HoldfastError, Refused) as error:
+            running.error = error
+            status, code, detail, remedy, more = problem_fields(error)
+            told = {"status": status, "code": code, "detail": detail, "remedy": remedy, **more}
+            running.tell("error", told)
+        except asyncio.CancelledError:
+            name = "interrupted" if running.is_put_off else "cancelled"
+            running.answered = Answered(
+                session_id=running.id, output="", status="interrupted", reason=name
+            )
+            running.tell(name, {"session_id": running.id, "reason": name})
+        finally:
+            del self._running[running.space, running.id]
+            running.end()
+
+    async def _answer(self, running: Running, wish: Turn, key: str | None, kit: Kit) -> None:
+        opening = partial(_open, kit)
+        async with (
+            self._spaces.use(running.space, self._threads) as hf,
+            self._desk.session(running.space, running.id, opening) as session,
+        ):
+            if key is not None:
+                wish, recorded = await self._threads.run(_take_key, session, wish, key)
+                if recorded is not None:
+                    self._done(running, recorded)
+                    return
+            agent = await self._threads.run(self._make_agent, kit, hf, session, running)
+            try:
+                await self._run(running, wish, agent, session)
+            except asyncio.CancelledError:
+                if running.is_put_off:
+                    await uncancelled(_put_off(session))
+                raise
+            finally:
+                await uncancelled(agent.aclose())
+
+    async def _run(self, running: Running, wish: Turn, agent: Agent, session: Session) -> None:
+        async with _stream(agent, wish, session) as stream:
+            async for piece in stream:
+                running.tell("piece", {"session_id": session.id, "text": piece})
+        await session.aflush()
+        self._done(running, _answered(session, stream.result))
+
+    def _done(self, running: Running, answered: Answered) -> None:
+        running.answered = answered
+        running.tell("done", msgspec.to_builtins(answered))
+
+    def _make_agent(self, kit: Kit, hf: Holdfast, session: Session, running: Running) -> Agent:
+        from holdfast.agent import builtin_tools
+
+        return kit.agent(hf, session, builtin_tools, partial(self._permission, running))
+
+    async def _permission(self, running: Running, request: PermissionRequest) -> Decision:
+        from holdfast.agent import Decision
+        from holdfast.agent._results import plain_result
+
+        question: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        running.questions[request.call_id] = question
+        asked = {
+            "session_id": request.session_id,
+            "tool_id": request.call_id,
+            "tool_name": request.tool,
+            "description": request.description,
+            "params": plain_result(request.args),
+        }
+        running.tell("tool_request_approval", asked)
+        try:
+            async with asyncio.timeout(_APPROVAL_S):
+                allow = await question
+        except TimeoutError:
+            return Decision(allow=False, reason="nobody answered in time")
+        finally:
+            running.questions.pop(request.call_id, None)
+        return Decision(allow=allow, reason=None if allow else "the user did not approve it")
+
+
+def _open(kit: Kit, hf: Holdfast, id: str) -> Session:
+    """The session of an agent, made if it is not there yet."""
+    if hf.exists(id):
+        return kit.open_session(hf, id, lease_ms=LEASE_MS)
+    return AgentHome(hf, kit.agent_id, AGENT_TYPE).open_session(id, lease_ms=LEASE_MS)
+
+
+def _stream(agent: Agent, wish: Turn, session: Session) -> RunStream:
+    if wish.resume_token is not None:
+        if wish.prompt is not None:
+            raise UsageError("a turn is resumed with a value, not with a prompt")
+        return agent.resume_stream(wish.resume_token, wish.value, session=session)
+    return agent.run_stream(wish.prompt, session=session)
+
+
+async def _put_off(session: Session) -> None:
+    """Say on record that the turn is to be gone on with, now that its end is."""
+    with contextlib.suppress(HoldfastError):  # else the next writer says it
+        session.append("interrupted", {"reason": _STOPPING})
+        await session.aflush()
+
+
+def _answered(session: Session, result: RunResult) -> Answered:
+    waits = result.suspended
+    return Answered(
+        session_id=session.id,
+        output=result.output,
+        status="completed" if waits is None else "suspended",
+        usage=msgspec.to_builtins(result.usage),
+        resume_token=None if waits is None else waits.token,
+        resume_as=None if waits is None else waits.resume_as,
+        reason=None if waits is None else waits.reason,
+    )
+
+
+def _take_key(session: Session, wish: Turn, key: str) -> tuple[Turn, Answered | None]:
+    """A turn that was asked for before: gone on with if it was cut, else its answer."""
+    mark = f"turn.{key}"
+    begun = session.live_state.keys.get(mark)
+    if begun is None:
+        session.append("metadata", {"last_turn_key": key}, key=mark)
+        return wish, None
+    said = [event for event in session.events(begun) if event.type in {"user", "assistant"}]
+    if not said:
+        return wish, None  # it ended before a word was said
+    if session.live_state.status in {"running", "interrupted"} or said[-1].type == "user":
+        return Turn(prompt=None), None
+    output = said[-1].data.get("content")
+    return wish, Answered(
+        session_id=session.id, output=output if isinstance(output, str) else "", reason="recorded"
+    )

@@ -1,0 +1,122 @@
+"""The ASGI application: the rows of the table, the WebSocket, and the guards around them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Scope
+from starlette.websockets import WebSocket
+
+from holdfast.apps.gate.callers import LOOPBACK
+from holdfast.apps.gate.guarding import guarded
+from holdfast.apps.http._call import answer
+from holdfast.apps.http._describing import describe
+from holdfast.apps.http._endpoints import JSON, Endpoint
+from holdfast.apps.http._problems import Refused, problem
+from holdfast.apps.http._service import Service
+from holdfast.apps.http._socket import serve_input
+from holdfast.apps.http._table import ENDPOINTS
+
+__all__ = ["DESCRIPTION", "INPUT", "http_app"]
+
+DESCRIPTION = "/openapi.json"
+"""Where the description is."""
+INPUT = "/input"
+"""Where the WebSocket is."""
+_BODY_BYTES_MAX = 16 << 20
+_IMPORT_BYTES_MAX = 128 << 20
+
+
+def http_app(
+    service: Service, *, hosts: Collection[str] = LOOPBACK, origins: Collection[str] = ()
+) -> ASGIApp:
+    """The application behind its guards; ``service`` is closed when its lifespan ends."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await service.close()
+
+    app = Starlette(
+        routes=_routes(service),
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+    )
+    app.router.redirect_slashes = False
+    return guarded(app, hosts=hosts, origins=origins, body_bytes_max=_body_bytes_max)
+
+
+def _routes(service: Service) -> list[BaseRoute]:
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in ENDPOINTS:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    routes: list[BaseRoute] = [
+        Route(path, _dispatcher(service, methods), methods=[*_ANY])
+        for path, methods in by_path.items()
+    ]
+    description = msgspec.json.encode(describe(ENDPOINTS))
+
+    async def tell_description(_: Request) -> Response:
+        return Response(description, media_type=JSON)
+
+    async def socket(connection: WebSocket) -> None:
+        await serve_input(service, connection)
+
+    routes.append(Route(DESCRIPTION, tell_description))
+    routes.append(WebSocketRoute(INPUT, socket))
+    return routes
+
+
+_ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "QUERY")
+
+
+def _dispatcher(
+    service: Service, methods: dict[str, Endpoint]
+) -> Callable[[Request], Awaitable[Response]]:
+    """One path: each method is its own row; a method that there is not is told which there are."""
+    allowed = {*methods, "OPTIONS"} | ({"HEAD"} if "GET" in methods else set())
+    allow = {"allow": ", ".join(sorted(allowed))}
+
+    async def dispatch(request: Request) -> Response:
+        if request.method == "OPTIONS":
+            return Response(None, 204, allow)
+        wanted = "GET" if request.method == "HEAD" else request.method
+        endpoint = methods.get(wanted)
+        if endpoint is None:
+            return _method_refused(allow)
+        return await answer(service, endpoint, request)
+
+    return dispatch
+
+
+def _method_refused(headers: dict[str, str]) -> Response:
+    response = problem(Refused(405, "method", "this cannot be done here", "See Allow."))
+    response.headers.update(headers)
+    return response
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """What starlette refuses by itself: paths and methods that there are not."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 405:
+        return _method_refused(dict(getattr(error, "headers", None) or {}))
+    code = "not_found" if status == 404 else "request"
+    return problem(Refused(status, code, "there is nothing here", f"See {DESCRIPTION}."))
+
+
+async def _failed(_: Request, _error: Exception) -> Response:
+    """A mistake of ours: told as such, without what it was; the log has it."""
+    return problem(Refused(500, "internal", "the server made a mistake", "Look at its log."))
+
+
+def _body_bytes_max(scope: Scope) -> int:
+    return _IMPORT_BYTES_MAX if scope["path"] == "/v1/import" else _BODY_BYTES_MAX

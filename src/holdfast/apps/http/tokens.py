@@ -1,0 +1,157 @@
+"""Tokens: who may do what in which space. Only digests are kept; a token is shown once."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import msgspec
+
+from holdfast.apps.gate.callers import same_secret
+from holdfast.errors import Conflict, Damaged, NotFound, UsageError
+from holdfast.model import check_id
+from holdfast.session import now_ms
+from holdfast.storage import MUST_NOT_EXIST, Store, check_space
+
+__all__ = ["SCOPES", "Scope", "Token", "TokenBook"]
+
+Scope = Literal["read", "write", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+"""Each may do what those before it may."""
+
+_KEY = "shared/tokens"
+_DOCUMENT = "tokens.json"
+_MARK = "hf"
+_ID_BYTES = 6
+_SECRET_BYTES = 32
+_TRIES = 20
+_TOKENS_MAX = 100_000
+_LABEL_CHARS_MAX = 100
+_KNOWN_FOR_S = 1.0
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a token; times are Unix milliseconds."""
+
+    id: str
+    space: str
+    scope: Scope
+    digest: str
+    created_at: int
+    expires_at: int | None = None
+    revoked_at: int | None = None
+    label: str = ""
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it allows what a scope allows."""
+        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+
+    def is_good(self, now: int) -> bool:
+        """Whether it counts at that time."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+class _Page(msgspec.Struct):
+    tokens: list[Token] = []
+
+
+class TokenBook:
+    """The tokens of one store, changed by compare-and-swap. Safe to use from any thread.
+
+    What was read is believed for a second: so soon a revoked token is refused everywhere.
+    """
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._documents = store.documents(_KEY)
+        self._clock = clock
+        self._known: tuple[float, dict[str, Token]] | None = None
+
+    def create(
+        self, space: str, scope: str, *, expires_at: int | None = None, label: str = ""
+    ) -> tuple[str, Token]:
+        """A new token and what is kept of it. Raises InvalidId, UsageError."""
+        check_space(space)
+        if scope not in SCOPES:
+            raise UsageError(f"{scope[:40]!a} is no scope", remedy=f"One of {', '.join(SCOPES)}.")
+        if len(label) > _LABEL_CHARS_MAX:
+            raise UsageError(f"a label has at most {_LABEL_CHARS_MAX} characters")
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        token = Token(
+            id=secrets.token_hex(_ID_BYTES),
+            space=space,
+            scope=scope,
+            digest=_digest(secret),
+            created_at=now_ms(),
+            expires_at=expires_at,
+            label=label,
+        )
+        self._change(lambda tokens: [*tokens, token])
+        return f"{_MARK}_{token.id}_{secret}", token
+
+    def all(self) -> list[Token]:
+        """All of them, also those that count no more, the newest first. Raises Damaged."""
+        return self._read()[0][::-1]
+
+    def revoke(self, id: str) -> Token:
+        """Let a token count no more. Raises NotFound; harmless the second time."""
+        found = [token for token in self.all() if token.id == check_id(id, what="token id")]
+        if not found:
+            raise NotFound(f"there is no token {id}", remedy="See `holdfast serve token list`.")
+        gone = msgspec.structs.replace(found[0], revoked_at=found[0].revoked_at or now_ms())
+        self._change(lambda tokens: [gone if token.id == id else token for token in tokens])
+        return gone
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the next question is answered without asking the store."""
+        return self._known is not None and self._clock() - self._known[0] <= _KNOWN_FOR_S
+
+    def find(self, given: str) -> Token | None:
+        """What is kept of a token that counts now; None for any other text."""
+        mark, _, rest = given.partition("_")
+        id, _, secret = rest.partition("_")
+        token = self._by_id().get(id)
+        # Compared also where there is nothing to compare, so that both take the same time.
+        is_same = same_secret(_digest(secret), token.digest if token else _digest(""))
+        good = mark == _MARK and token is not None and is_same and token.is_good(now_ms())
+        return token if good else None
+
+    def _by_id(self) -> dict[str, Token]:
+        known = self._known
+        if known is None or not self.is_fresh:
+            now = self._clock()
+            known = self._known = (now, {token.id: token for token in self._read()[0]})
+        return known[1]
+
+    def _read(self) -> tuple[list[Token], str]:
+        found = self._documents.get(_DOCUMENT)
+        if found is None:
+            return [], MUST_NOT_EXIST
+        try:
+            return msgspec.json.decode(found[0], type=_Page).tokens, found[1]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Damaged(
+                "the tokens cannot be read", remedy=f"Look at {_KEY}/{_DOCUMENT} in the store."
+            ) from error
+
+    def _change(self, change: Callable[[list[Token]], list[Token]]) -> None:
+        for _ in range(_TRIES):
+            tokens, etag = self._read()
+            changed = change(tokens)
+            if len(changed) > _TOKENS_MAX:
+                raise UsageError(f"there are {_TOKENS_MAX:,} tokens, which is the most")
+            try:
+                self._documents.put(_DOCUMENT, msgspec.json.encode(_Page(changed)), if_match=etag)
+            except Conflict:
+                continue
+            self._known = None
+            return
+        raise Conflict("the tokens are being changed by others all the time")
+
+
+def _digest(secret: str) -> str:
+    # A secret of 256 random bits cannot be guessed from its digest; no slow hash is needed.
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
