@@ -238,7 +238,7 @@ class KeyMissing(SecurityError):
     """The session is sealed and its key is not here."""
 
     code = "key_missing"
-    remedy = "Provide the key that sealed this session."
+    remedy = "Name its key: holdfast.open(key=…), HOLDFAST_KEY, or `key` in your config.toml."
 
 
 class Tampered(SecurityError, ValueError):

@@ -39,6 +39,12 @@ KEYS: dict[str, Key] = {
     "durability": Key(str, "when to flush", choices=("barriers", "always", "os")),
     "autosave_ms": Key(int, "flush what changed this often; 0 for never"),
     "snapshot_ms": Key(int, "take a snapshot this often; 0 for never"),
+    "seal": Key(bool, "whether new sessions are sealed (encrypted); needs a key"),
+    "key": Key(
+        str,
+        "the key that opens sealed sessions: keyring, file:PATH, env:NAME, command:…, passphrase",
+        own="it may run a command, or take your key away",
+    ),
     "model": Key(str, "the model of chat and run, such as anthropic:claude-sonnet-4-5"),
     "base_url": Key(
         str, "an OpenAI-compatible server for the model", own="your keys are sent there"

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
     from holdfast.catalog._catching_up import Progress
     from holdfast.catalog._feeder import Feeder
-    from holdfast.catalog._filter import EVERYTHING, Filter, Page
+    from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
     from holdfast.catalog._hits import Asked, Hit, scan_logs, search_index
+    from holdfast.catalog._index import make_page, shown
+    from holdfast.catalog._look import look
     from holdfast.catalog._retention import (
         Decision,
         Plan,
@@ -61,9 +63,13 @@ _LAZY = {
     "Reindexed": "_catalog",
     "Spared": "_retention",
     "live_limit": "_retention",
+    "look": "_look",
+    "make_page": "_index",
     "plan": "_retention",
     "protection": "_retention",
+    "read_cursor": "_filter",
     "read_policies": "_retention",
+    "shown": "_index",
 }
 
 __all__ = [
@@ -84,11 +90,15 @@ __all__ = [
     "Snippet",
     "Spared",
     "live_limit",
+    "look",
+    "make_page",
     "plan",
     "protection",
+    "read_cursor",
     "read_policies",
     "scan_logs",
     "search_index",
+    "shown",
 ]
 
 

@@ -106,7 +106,9 @@ class _Reading:
             base = None
         known = base.row.trace if base is not None else None
         reader = LineReader(
-            known.position if known else START, chained=known.chained if known else None
+            known.position if known else START,
+            log.unseal,
+            chained=known.chained if known else None,
         )
         events, ended, has_blobs = _read_step(log, reader, step_bytes)
         fold = Fold(state)

@@ -39,7 +39,7 @@ class Care(Finding):
         The old bytes are kept in quarantine. An undamaged session is left alone, and so is one of
         a newer format: TooNew.
         """
-        from holdfast.session import repair_log
+        from holdfast.session import repair_log, sealer_for
 
         key = self._stored(id)
         for _ in of_known_format(read_range(self._store.log(key))):
@@ -47,7 +47,9 @@ class Care(Finding):
         lease = self._store.lease(key)
         epoch = lease.acquire("repair", LEASE_MS)
         try:
-            gaps = repair_log(self._store.log(key), self._store.documents(key), epoch)
+            log = self._store.log(key)
+            sealer = sealer_for(self._store, key, log, epoch) if self._store.has_keys else None
+            gaps = repair_log(log, self._store.documents(key), epoch, sealer=sealer)
         finally:
             lease.release()
         if gaps:

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._ground import LEASE_MS, Ground
+from holdfast.session import within
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, open_store
 from holdfast.storage._names import etag_of
 
@@ -19,6 +20,7 @@ __all__ = ["Copied", "Copying"]
 _PIECE_BYTES = 1 << 20
 # Beside an agent's documents: what of them came by a copy, so that the next one may replace it.
 _BROUGHT = "copied.json"
+_KEYS = "seal.json"
 
 Progress = Callable[[int, int], None]
 
@@ -55,7 +57,7 @@ class Copying(Ground):
         were changed there. ``progress(done, total)`` counts bytes.
         """
         target, mine = _opened(other)
-        if target.identity == self._store.identity:
+        if target.identity == self._inner.identity:
             raise UsageError("the other store is this one")
         try:
             return self._copy_all(target, ids, progress)
@@ -68,29 +70,29 @@ class Copying(Ground):
     ) -> Copied:
         result = Copied(sessions=[], unchanged=[], agents=[], size_bytes=0, failed={})
         if ids is None:
-            entries = builtins.list(self._store.entries())
+            entries = builtins.list(self._inner.entries())
             keys = sorted(entry.key for entry in entries)
             total = sum(entry.size for entry in entries)
         else:
             keys = [self._stored(id) for id in dict.fromkeys(ids)]
-            total = sum(self._store.log(key).size() for key in keys)
+            total = sum(self._inner.log(key).size() for key in keys)
         done = 0
         for key in keys:
             before = done
-            size = self._store.log(key).size()
+            size = self._inner.log(key).size()
             self._copy_session(key, target, result)
             done = before + size
             if progress is not None:
                 progress(done, max(total, done))
         if ids is None:
-            for key in sorted(self._store.folders("agents/")):
+            for key in sorted(self._inner.folders("agents/")):
                 self._copy_agent(key, target, result)
         return result
 
     def _copy_session(self, key: str, target: Store, result: Copied) -> None:
         id = key.rpartition("/")[2]
         try:
-            size = _copy_key(self._store, target, key)
+            size = _copy_key(self._inner, target, key)
         except HoldfastError as error:
             result.failed[id] = error.message
             return
@@ -100,7 +102,7 @@ class Copying(Ground):
     def _copy_agent(self, key: str, target: Store, result: Copied) -> None:
         id = key.rpartition("/")[2]
         try:
-            result.size_bytes += _copy_lasting(self._store.documents(key), target.documents(key))
+            result.size_bytes += _copy_lasting(self._inner.documents(key), target.documents(key))
         except HoldfastError as error:
             result.failed[f"agent {id}"] = error.message
             return
@@ -110,9 +112,9 @@ class Copying(Ground):
 def _opened(other: str | os.PathLike[str] | Store | Ground) -> tuple[Store, bool]:
     """The other store, and whether it was opened here."""
     if isinstance(other, Ground):
-        return other.store, False
+        return other._inner, False  # noqa: SLF001 - what is sealed stays so
     if isinstance(other, Store):
-        return other, False
+        return within(other), False
     store = open_store(other)
     store.check()
     return store, True
@@ -127,6 +129,7 @@ def _copy_key(source: Store, target: Store, key: str) -> int:
     try:
         if other.size() != there:  # someone was quicker
             there = _compared(key, log, other)
+        _copy_documents(source.documents(key), target.documents(key), _KEYS)
         # What lines may name comes before them, and the snapshots, which know of them, after.
         copied = _copy_documents(source.documents(key), target.documents(key), "blobs/")
         sent = 0

@@ -56,7 +56,8 @@ def own_documents(
 ) -> Mapping[str, Callable[[], bytes]]:
     """The documents that belong to the log up to there, by name: snapshots, blobs, the rest."""
     names = [name for name in documents.names() if not name.startswith(_KEPT_BACK)]
-    blobs = None if at is None else _blobs(log, size, at)
+    # Which payloads the lines of a sealed log name cannot be seen from outside.
+    blobs = None if at is None or log.unseal is not None else _blobs(log, size, at)
     return {name: _reader(documents, name) for name in names if _belongs(name, last_seq, blobs)}
 
 

@@ -138,7 +138,8 @@ class Exporting(Finding):
             events=events,
             lines=lambda: _told(log_lines(log, size, at), size, progress, len),
             recover=recover,
-            documents=own_documents(log, documents, end, at, size),
+            # As they lie in the store: what is sealed goes out sealed, with its wrapped keys.
+            documents=own_documents(log, self._inner.documents(key), end, at, size),
         )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast._config import Configuration
     from holdfast.catalog import Catalog, Feeder, Filter, Health, Page, Progress, Reindexed
     from holdfast.catalog._prices import Prices
+    from holdfast.library._sealed_books import SealedBooks
 
 __all__ = ["Finding", "filter_of"]
 
@@ -42,7 +43,13 @@ class Finding(Reading):
         configuration = self._settings.configuration
         auto_tags = configuration.get("catalog.auto_tags", True)
         prices = cache(lambda: _prices_of_lists(configuration))
-        return Feeder(self._store, chore=chore, auto_tags=bool(auto_tags), prices=prices)
+        return Feeder(self._inner, chore=chore, auto_tags=bool(auto_tags), prices=prices)
+
+    @cached_property
+    def _sealed_books(self) -> SealedBooks:
+        from holdfast.library._sealed_books import SealedBooks
+
+        return SealedBooks(self._store, self._feeder)
 
     @property
     def _catalog(self) -> Catalog:
@@ -84,11 +91,17 @@ class Finding(Reading):
         )
         if limit is not None and limit < 0:
             raise UsageError(f"a limit is a number of sessions, not {limit}")
-        return self._catalog.page(wanted, limit, after)
+        page = self._catalog.page(wanted, limit, after)
+        if not self._store.has_keys:
+            return page
+        return self._sealed_books.page(page, wanted, limit, after)
 
     def info(self, id: str) -> SessionMetadata:
         """One session as ``list`` would show it, as its log is at this moment."""
-        return self._catalog.info(check_id(id))
+        found = self._catalog.info(check_id(id))
+        if found.state != "sealed" or not self._store.has_keys:
+            return found
+        return self._sealed_books.info(id, found)
 
     def reindex(self, progress: Progress | None = None) -> Reindexed:
         """Make the catalogue anew from the logs; how much was read.

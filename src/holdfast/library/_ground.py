@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast._config import Given, Settings, settle
 from holdfast.errors import NotFound, UsageError
 from holdfast.model import Limits, check_id
 from holdfast.session import Hub, Timers
 from holdfast.storage import Store, shown_url
+
+if TYPE_CHECKING:
+    from holdfast.library._keychain import GivenKey, KeyChain
 
 __all__ = ["LEASE_MS", "Ground", "session_key"]
 
@@ -30,9 +33,14 @@ class Ground:
         timers: bool = True,
         redaction: str = "off",
         space: str | None = None,
+        seal: bool | None = None,
+        key: GivenKey | None = None,
     ) -> None:
         self._settings: Settings = settle(where, config, limits, space)
-        self._store = self._settings.store
+        self._inner = self._settings.store
+        """The store as it is on the medium; what is sealed stays so in it."""
+        self._keychain: KeyChain | None = None
+        self._store = self._with_keys(key, seal=seal)
         self._redaction = redaction
         """How secrets are treated where no setting says it; apps say "mark"."""
         self._hub = Hub()
@@ -70,6 +78,24 @@ class Ground:
         space = self._store.space
         make = type(self) if space is None else partial(type(self), space=space)
         return make, (self.url,)
+
+    def _with_keys(self, key: GivenKey | None, *, seal: bool | None) -> Store:
+        """The store, with the keys that were given or are set."""
+        configuration = self._settings.configuration
+        given = configuration.get("key") if key is None else key
+        by_default = configuration.get("seal", False) if seal is None else seal
+        if self._inner.has_keys or not (given or by_default):
+            return self._inner
+        if not given:
+            raise UsageError(
+                "new sessions are to be sealed, and no key is set",
+                remedy="Set one: holdfast.open(key=…), HOLDFAST_KEY, or `key` in config.toml.",
+            )
+        from holdfast.library._keychain import KeyChain, as_sources
+        from holdfast.session import SealingStore
+
+        self._keychain = KeyChain(as_sources(given), self._inner)
+        return SealingStore(self._inner, self._keychain, by_default=bool(by_default))
 
     def _redactor(self) -> Any:
         """What replaces secrets in what is recorded; None if they are recorded as they are."""

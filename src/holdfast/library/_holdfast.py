@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,6 +27,9 @@ from holdfast.library._searching import Searching
 from holdfast.model import Limits, Notice
 from holdfast.session import Opening, Options, Session, Subscriber, new_session_id
 from holdfast.storage import Store
+
+if TYPE_CHECKING:
+    from holdfast.library._keychain import GivenKey
 
 __all__ = ["Holdfast", "open"]
 
@@ -49,18 +52,33 @@ def open(
     config: Given = None,
     limits: Limits | None = None,
     space: str | None = None,
+    seal: bool | None = None,
+    key: GivenKey | None = None,
 ) -> Holdfast:
     """The sessions at a place: a path, a URL, a store object, or the default place.
 
     The default is ``HOLDFAST_STORE``, else ``.holdfast/`` in the project if there is one, else the
     user's data directory. Nothing is created before the first event. With ``space`` only what is
     in that space is there, and nothing else can be named; InvalidId if it can be no name of one.
+
+    ``key`` opens sealed sessions: 32 bytes, or where they are (``keyring``, ``file:PATH``,
+    ``env:NAME``, ``command:…``, ``passphrase``), or several of these. With ``seal`` new sessions
+    are sealed with it.
     """
-    return Holdfast(where, config=config, limits=limits, space=space)
+    return Holdfast(where, config=config, limits=limits, space=space, seal=seal, key=key)
 
 
 class Holdfast(
-    Retention, Redacting, Branching, Exporting, Importing, Searching, Labels, Counting, Care, Copying
+    Retention,
+    Redacting,
+    Branching,
+    Exporting,
+    Importing,
+    Searching,
+    Labels,
+    Counting,
+    Care,
+    Copying,
 ):
     """The sessions of one store. Every method may be called from any thread."""
 
@@ -75,13 +93,15 @@ class Holdfast(
         repair: str = "raise",
         durability: str | None = None,
         staged: bool = False,
+        seal: bool | None = None,
         **options: Any,
     ) -> Session:
         """Create or resume a session, and take the right to write it.
 
-        The same id gives the same live object within a process. Raises Locked while another
+        The same id gives the same live object within a process. ``seal`` says whether a new one is
+        sealed, if it is not to be as the store's settings have it. Raises Locked while another
         process has it, NotFound with ``resume="always"`` if there is none, Damaged unless
-        ``repair="auto"``.
+        ``repair="auto"``, KeyMissing or Tampered for a sealed one that does not open.
         """
         chosen = self._settings.options(
             redactor=None if read_only else self._redactor(),
@@ -92,6 +112,7 @@ class Holdfast(
             repair=repair,
             durability=durability,
             staged=staged,
+            seal=seal,
             **options,
         )
         self._check_open()
@@ -110,9 +131,7 @@ class Holdfast(
         self._check_open()
         inside = SpaceStore(self._store, name, owns=False)
         timers = self._timers is not None
-        made = type(self)(
-            inside, limits=self.limits, timers=timers, redaction=self._redaction
-        )
+        made = type(self)(inside, limits=self.limits, timers=timers, redaction=self._redaction)
         made._settings = msgspec.structs.replace(self._settings, store=inside)  # noqa: SLF001
         return made
 

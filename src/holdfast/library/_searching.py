@@ -65,7 +65,8 @@ class Searching(Finding):
         return self._search(asked)
 
     def _search(self, asked: Asked) -> builtins.list[Hit]:
-        return self._catalog.answer(lambda index: index.search(self._store, asked))
+        hits = self._catalog.answer(lambda index: index.search(self._inner, asked))
+        return self._sealed_books.search(hits, asked) if self._store.has_keys else hits
 
 
 def _check(query: object, role: str | None, limit: int | None) -> None:

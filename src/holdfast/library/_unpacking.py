@@ -6,12 +6,12 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from holdfast.errors import Damaged, InvalidData
+from holdfast.errors import Damaged, InvalidData, KeyMissing
 from holdfast.library._ground import LEASE_MS, session_key
 from holdfast.library._import_report import Outcome
-from holdfast.model import Event, LineReader, is_id
+from holdfast.model import Event, LineReader, Unseal, is_id
 from holdfast.replay import Fold, check_format
-from holdfast.session import Snapshots
+from holdfast.session import Snapshots, within
 from holdfast.storage import MemoryStore, Store
 
 if TYPE_CHECKING:
@@ -66,19 +66,26 @@ def bring_whole(
     library: Holdfast, sessions: Iterable[BundledSession | OwnFolder], *, dry_run: bool = False
 ) -> list[Unpacked]:
     """The same for sessions of ours wherever their bytes come from."""
-    checked = [_Checked(session) for session in sessions]
+    checked = [_Checked(session, _opener(library, session)) for session in sessions]
     return [_bring(library, one, dry_run=dry_run) for one in checked]
 
 
 class _Checked:
     """One session of the bundle, with everything in it looked at."""
 
-    def __init__(self, session: BundledSession | OwnFolder) -> None:
+    def __init__(self, session: BundledSession | OwnFolder, unseal: Unseal | None = None) -> None:
         self.id = session.id
         self.log = session.log()
         self.documents = {name: session.document(name) for name in session.documents}
         self.problems: list[str] = []
-        reader = LineReader()
+        if unseal is not None:
+            # They are as true as whoever sealed them; the log is what counts.
+            self.documents = {
+                name: data
+                for name, data in self.documents.items()
+                if not name.startswith(_SNAPSHOTS)
+            }
+        reader = LineReader(unseal=unseal)
         events = [*reader.feed(self.log), *reader.finish()]
         if not events:
             raise InvalidData(f"the log of session {session.id} holds no event")
@@ -126,8 +133,21 @@ class _Checked:
         )
 
 
+def _opener(library: Holdfast, session: BundledSession | OwnFolder) -> Unseal | None:
+    """What opens a session that comes sealed. Raises KeyMissing, Tampered."""
+    from holdfast.security import KEY_DOCUMENT, read_key_document
+    from holdfast.session import opener_of, sealing
+
+    if KEY_DOCUMENT not in session.documents:
+        return None
+    store = sealing(library.store)
+    if store is None:
+        raise KeyMissing(f"session {session.id} is sealed", session_id=session.id)
+    return opener_of(store.keys.unwrap(read_key_document(session.document(KEY_DOCUMENT))))
+
+
 def _bring(library: Holdfast, session: _Checked, *, dry_run: bool) -> Unpacked:
-    store = library.store
+    store = within(library.store)
     id, begun = _place(store, session)
     if begun == len(session.log) or begun < 0:
         return Unpacked(id, "unchanged", 0, tuple(session.problems))

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
         read_key_text,
         stretch,
     )
+    from holdfast.security._keys_sources import (
+        find_passphrase,
+        find_secret,
+        split_source,
+        store_in_keyring,
+    )
     from holdfast.security._passphrase import (
         is_sealed_file,
         open_with_passphrase,
@@ -42,6 +48,10 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for: most programs seal nothing.
 _LAZY = {
+    "find_passphrase": "_keys_sources",
+    "find_secret": "_keys_sources",
+    "split_source": "_keys_sources",
+    "store_in_keyring": "_keys_sources",
     "DataKey": "_seal",
     "Opener": "_seal",
     "Sealer": "_seal",
@@ -76,22 +86,24 @@ _LAZY = {
 
 __all__ = [
     "KEY_DOCUMENT",
+    "NOTHING_STREAMED",
     "DataKey",
+    "Finding",
     "Kdf",
     "KeyDocument",
     "Opener",
-    "Ring",
-    "Sealer",
-    "WrappingKey",
-    "NOTHING_STREAMED",
-    "Finding",
     "Redactor",
+    "Ring",
     "Scanner",
+    "Sealer",
     "Streamed",
+    "WrappingKey",
     "escape_json",
     "feed",
-    "finish",
+    "find_passphrase",
+    "find_secret",
     "fingerprint",
+    "finish",
     "inherited",
     "is_sealed_document",
     "is_sealed_file",
@@ -101,12 +113,14 @@ __all__ = [
     "new_kdf",
     "open_document",
     "open_with_passphrase",
-    "read_user_rules",
-    "secret_values",
     "read_key_document",
     "read_key_text",
+    "read_user_rules",
     "seal_document",
     "seal_with_passphrase",
+    "secret_values",
+    "split_source",
+    "store_in_keyring",
     "stretch",
 ]
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.session._follower import Follower
     from holdfast.session._places import Place
     from holdfast.session._repair import repair_log
+    from holdfast.session._sealing import SealingStore, opener_of, sealing, within
+    from holdfast.session._session_seal import sealer_for
     from holdfast.session._verifying import Finding, Report, verify_log
 
 # Loaded when first asked for: branching, following and mending are rare.
@@ -37,12 +39,17 @@ _LAZY = {
     "Place": "_places",
     "Finding": "_verifying",
     "Report": "_verifying",
+    "SealingStore": "_sealing",
     "check_new_id": "_branches",
     "detach_children": "_branches",
     "point_agent": "_agent_pointer",
     "read_agent": "_agent_pointer",
+    "opener_of": "_sealing",
     "repair_log": "_repair",
+    "sealer_for": "_session_seal",
+    "sealing": "_sealing",
     "verify_log": "_verifying",
+    "within": "_sealing",
 }
 
 __all__ = [
@@ -60,6 +67,7 @@ __all__ = [
     "Place",
     "Recorder",
     "Report",
+    "SealingStore",
     "Session",
     "Snapshot",
     "Snapshots",
@@ -77,12 +85,16 @@ __all__ = [
     "load_state_at",
     "new_session_id",
     "now_ms",
+    "opener_of",
     "point_agent",
     "read_agent",
     "read_range",
     "repair_log",
     "resolve_blobs",
+    "sealer_for",
+    "sealing",
     "verify_log",
+    "within",
 ]
 
 

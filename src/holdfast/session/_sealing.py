@@ -59,6 +59,14 @@ class KeyHolder(Protocol):
         """The data keys, under the keys that are in use now. Raises KeyMissing."""
 
 
+def _passed_on(name: str) -> Any:
+    def call(self: SealingStore, *args: Any, **options: Any) -> Any:
+        return getattr(self.inner, name)(*args, **options)
+
+    call.__name__, call.__doc__ = name, getattr(Store, name).__doc__
+    return call
+
+
 class SealingStore(Store):
     """The same store, with the keys at hand."""
 
@@ -68,6 +76,7 @@ class SealingStore(Store):
         self.inner = inner
         self.url = inner.url
         self.capabilities = inner.capabilities
+        self.space = inner.space
         self.by_default = by_default
         """Whether what is new is sealed."""
         self.keys = keys
@@ -77,6 +86,17 @@ class SealingStore(Store):
     def identity(self) -> str:
         """The same as without keys: it holds the same."""
         return self.inner.identity
+
+    lease = _passed_on("lease")
+    exists = _passed_on("exists")
+    clash = _passed_on("clash")
+    sync = _passed_on("sync")
+    entries = _passed_on("entries")
+    move = _passed_on("move")
+    drop = _passed_on("drop")
+    location = _passed_on("location")
+    check = _passed_on("check")
+    close = _passed_on("close")
 
     # -- keys ----------------------------------------------------------------------------------
 
@@ -143,22 +163,10 @@ class SealingStore(Store):
 _OF_SESSIONS = ("sessions", "trash")
 
 
-def _passed_on(name: str) -> Any:
-    def call(self: SealingStore, *args: Any, **options: Any) -> Any:
-        return getattr(self.inner, name)(*args, **options)
-
-    call.__name__, call.__doc__ = name, getattr(Store, name).__doc__
-    return call
-
-
-for _name in [
-    *("lease", "exists", "clash", "sync", "entries", "entry", "folders", "stamp", "read_pieces"),
-    *("may_hold", "changes", "catalog_place", "lend_catalog", "move", "drop", "branch"),
-    *("base_size", "detach", "archive", "unarchive", "is_archived", "scrub", "wait", "location"),
-    *("check", "close"),
-]:
-    setattr(SealingStore, _name, _passed_on(_name))
-SealingStore.__abstractmethods__ = frozenset()
+# Whatever else a store can do, it does as before, also what stores will learn one day.
+for _name in dir(Store):
+    if _name[0] != "_" and _name not in vars(SealingStore) and callable(getattr(Store, _name)):
+        setattr(SealingStore, _name, _passed_on(_name))
 
 
 class _Closed:

@@ -1,0 +1,204 @@
+"""The keys that this program may use: found when they are needed, and asked for once."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import Conflict, Forbidden, KeyMissing, NotFound, SecurityError, UsageError
+from holdfast.security import (
+    Kdf,
+    KeyDocument,
+    Ring,
+    WrappingKey,
+    find_passphrase,
+    find_secret,
+    fingerprint,
+    new_kdf,
+    split_source,
+    stretch,
+)
+
+if TYPE_CHECKING:
+    from holdfast.storage import Store
+
+__all__ = ["GivenKey", "KeyChain", "as_sources", "make_key", "read_key_file"]
+
+GivenKey = str | bytes | Iterable["str | bytes"]
+"""A key of 32 bytes, the name of a source, several with commas between them, or a list of these."""
+
+_KEY_BYTES = 32
+_FILE_BYTES_MAX = 4096
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# Where a store keeps how passphrases are stretched, so that all its sessions need it done once.
+_SHARED = "shared/sealing"
+_KDF = "passphrase.json"
+
+
+def as_sources(given: GivenKey) -> list[str | bytes]:
+    """What was given as a key, one by one. Raises UsageError for what is none."""
+    if isinstance(given, bytes):
+        if len(given) != _KEY_BYTES:
+            raise UsageError(f"a key has 32 bytes, not {len(given)}")
+        return [given]
+    if isinstance(given, str):
+        is_one = given.startswith("command:")
+        names = [given] if is_one else [part.strip() for part in given.split(",")]
+        for name in names:
+            split_source(name)
+        return list(names)
+    return [one for part in given for one in as_sources(part)]
+
+
+class KeyChain:
+    """Opens what any of its keys opens, and wraps under all of them."""
+
+    def __init__(
+        self,
+        sources: Iterable[str | bytes],
+        store: Store,
+        *,
+        ask: Callable[[str], str] | None = None,
+    ) -> None:
+        self.sources = list(sources)
+        self._store = store
+        self.ask = ask
+        """Asks a person for a passphrase."""
+        self._found: dict[str | bytes, WrappingKey] = {}
+        self._passphrases: dict[str, str] = {}
+        self._stretched: dict[tuple[str, bytes], bytes] = {}
+        self._lock = threading.RLock()
+
+    def unwrap(self, document: KeyDocument) -> Ring:
+        """The data keys. Raises KeyMissing, with what would open them, or Tampered."""
+        trouble: SecurityError | None = None
+        for source in self.sources:
+            try:
+                ring = self._tried(source, document)
+            except (KeyMissing, Forbidden) as error:
+                trouble = trouble or error
+                continue
+            if ring is not None:
+                return ring
+        if trouble is not None:
+            raise trouble
+        wanted = ", ".join(document.sources()) or "no key at all"
+        raise KeyMissing(
+            f"this was sealed with another key: {wanted}",
+            remedy="Name that key: holdfast.open(key=…), HOLDFAST_KEY, or `key` in config.toml.",
+        )
+
+    def wrap(self, ring: Ring) -> KeyDocument:
+        """The data keys under each key. Raises KeyMissing if one cannot be had."""
+        return KeyDocument.wrapped(ring, self.current())
+
+    def current(self) -> list[WrappingKey]:
+        """Every key, as new wraps use it. Raises KeyMissing."""
+        return [self._current(source) for source in self.sources]
+
+    def _tried(self, source: str | bytes, document: KeyDocument) -> Ring | None:
+        if isinstance(source, str) and split_source(source)[0] == "passphrase":
+            for wrap in document.wraps:
+                if wrap.kdf is not None:
+                    key = WrappingKey(self._stretch(source, wrap.kdf), wrap.source, wrap.kdf)
+                    if key.id == wrap.key:
+                        return document.unwrap(key)
+            return None
+        return document.unwrap(self._current(source))
+
+    def _current(self, source: str | bytes) -> WrappingKey:
+        with self._lock:
+            if source not in self._found:
+                self._found[source] = self._find(source)
+            return self._found[source]
+
+    def _find(self, source: str | bytes) -> WrappingKey:
+        if isinstance(source, bytes):
+            return WrappingKey(source, "given")
+        kind, _ = split_source(source)
+        if kind == "passphrase":
+            kdf = self._kdf()
+            return WrappingKey(self._stretch(source, kdf), "passphrase", kdf)
+        secret = find_secret(source, read_key_file)
+        # A command's words, or a path, are nobody's business who finds the store.
+        shown = source if kind in ("keyring", "env") else kind
+        return WrappingKey(secret, shown)
+
+    def _stretch(self, source: str, kdf: Kdf) -> bytes:
+        with self._lock:
+            if source not in self._passphrases:
+                self._passphrases[source] = find_passphrase(source, self.ask)
+            name = source, msgspec.json.encode(kdf)
+            if name not in self._stretched:
+                self._stretched[name] = stretch(self._passphrases[source], kdf)
+            return self._stretched[name]
+
+    def _kdf(self) -> Kdf:
+        """How this store stretches passphrases, decided by whoever is first."""
+        documents = self._store.documents(_SHARED)
+        found = documents.get(_KDF)
+        if found is None:
+            fresh = new_kdf()
+            try:
+                documents.put(_KDF, msgspec.json.encode(fresh), if_match="")
+            except Conflict:
+                found = documents.get(_KDF)
+            else:
+                return fresh
+        try:
+            return msgspec.json.decode(b"" if found is None else found[0], type=Kdf)
+        except msgspec.DecodeError:
+            return new_kdf()
+
+
+def read_key_file(path: str) -> bytes:
+    """A key file of the user's. Raises KeyMissing, and Forbidden if others may read it."""
+    from holdfast.storage.loose import read_file
+
+    real = os.path.realpath(path)
+    try:
+        status = os.stat(real)
+    except OSError as error:
+        raise KeyMissing(
+            f"there is no key file {path}", remedy=f"Make one with: holdfast keys new file:{path}"
+        ) from error
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _FILE_BYTES_MAX:
+        raise UsageError(f"{path} is no key file")
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS:
+        raise Forbidden(
+            f"others may read the key file {path}", remedy=f"Close it with: chmod 600 {path}"
+        )
+    try:
+        return b"".join(read_file(real))
+    except NotFound as error:
+        raise KeyMissing(f"there is no key file {path}") from error
+
+
+def make_key(source: str) -> str:
+    """Make a new random key and keep it where the source says; its fingerprint.
+
+    Raises Forbidden if there is one already, UsageError for a source that keeps nothing.
+    """
+    kind, value = split_source(source)
+    secret = os.urandom(_KEY_BYTES)
+    if kind == "keyring":
+        from holdfast.security import store_in_keyring
+
+        store_in_keyring(value, secret.hex())
+    elif kind == "file":
+        from holdfast.storage import place_file
+
+        path = os.path.expanduser(value)
+        if os.path.lexists(path):
+            raise Forbidden(f"there is a file {path} already", remedy="Choose another name.")
+        place_file(path, [secret.hex().encode() + b"\n"], overwrite=False, make_folders=True)
+    else:
+        raise UsageError(
+            f"a key cannot be put into {kind}", remedy="Use keyring:NAME or file:PATH."
+        )
+    return fingerprint(secret)
