@@ -136,13 +136,13 @@ class App:
         """From now on a pager shows what a terminal has no room for."""
         if not (self._may_page and self.out.is_terminal) or self._paging:
             return
-        from holdfast.apps.cli._pager import After, Paged, pager_command
+        from holdfast.apps.cli._pager import After, Paged, pager_commands
 
-        command = pager_command()
-        if command is None:
+        commands = pager_commands()
+        if not commands:
             return
         try:
-            paged = Paged(self.out.beside, command)
+            paged = Paged(self.out.beside, commands)
         except (OSError, ValueError):
             return  # its size is not known
         after = After(self.err.beside)
@@ -244,12 +244,14 @@ class _Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--store", metavar="URL", help="The store: a path or a URL [env: HOLDFAST_STORE].")
-@click.version_option(VERSION, prog_name="holdfast", message="%(prog)s %(version)s")
+@click.version_option(
+    VERSION, prog_name="holdfast", message="%(prog)s %(version)s", help="Show the version."
+)
 @click.pass_context
 def cli(ctx: click.Context, store: str | None) -> None:
     """Keep the sessions of AI agents: look at them, check them, mend them.
 
-    The options below may stand before a command or after it.
+    The options below but --version may stand before a command or after it.
     """
     app = ctx.ensure_object(App)
     app.place = store

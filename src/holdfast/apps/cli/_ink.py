@@ -203,7 +203,7 @@ def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list
     widths = natural.copy()
     # What a short column does not need is for the long ones, so the shortest is served first.
     waiting = sorted((i for i in kept if columns[i].flexible), key=lambda index: natural[index])
-    spare = sum(min(natural[index], _FLEXIBLE_MIN) for index in waiting) - lack
+    spare = sum(min(natural[index], columns[index].least) for index in waiting) - lack
     for position, index in enumerate(waiting):
         share = spare // (len(waiting) - position)
         widths[index] = min(natural[index], max(share, _FLEXIBLE_FLOOR))
@@ -214,7 +214,7 @@ def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list
 def _lack(columns: list[Column], natural: list[int], kept: list[int], width: int) -> int:
     """How much is missing to give every column what it needs to be readable."""
     needed = (
-        min(natural[index], _FLEXIBLE_MIN) if columns[index].flexible else natural[index]
+        min(natural[index], columns[index].least) if columns[index].flexible else natural[index]
         for index in kept
     )
     return sum(needed) + _GAP * (len(kept) - 1) - width

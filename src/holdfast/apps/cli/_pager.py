@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,7 +13,7 @@ import click
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["After", "Paged", "pager_command"]
+__all__ = ["After", "Paged", "pager_commands"]
 
 _VARIABLES = ("HOLDFAST_PAGER", "PAGER")
 _USUAL = ("less -R", "more")
@@ -22,23 +21,22 @@ _NONE = ("", "cat")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def pager_command(environment: Mapping[str, str] = os.environ) -> list[str] | None:
-    """The words of the pager's command: HOLDFAST_PAGER, else PAGER, else less; None for none.
+def pager_commands(environment: Mapping[str, str] = os.environ) -> list[list[str]]:
+    """The words of pagers to try: HOLDFAST_PAGER, else PAGER, then less and more; empty for none.
 
-    A variable that is empty or `cat` asks for none. One that cannot be started is passed over.
+    A variable that is empty or `cat` asks for none.
     """
+    found = []
     for asked in [*(environment.get(name) for name in _VARIABLES), *_USUAL]:
         if asked is None:
             continue
         if asked.strip() in _NONE:
-            return None
+            break
         try:
-            words = shlex.split(asked)
+            found.append(shlex.split(asked))
         except ValueError:
-            continue
-        if shutil.which(words[0]):
-            return words
-    return None
+            continue  # quotes that do not end
+    return found
 
 
 class Paged:
@@ -48,9 +46,9 @@ class Paged:
     seen enough: the command ends there, and that is no failure.
     """
 
-    def __init__(self, stream: TextIO, command: list[str]) -> None:
+    def __init__(self, stream: TextIO, commands: list[list[str]]) -> None:
         self._stream = stream
-        self._command = command
+        self._commands = commands
         self._held: list[str] = []
         self._rows = 0
         self._process: subprocess.Popen[str] | None = None
@@ -103,22 +101,15 @@ class Paged:
         return max(1, -(-len(_COLOURS.sub("", line)) // self._columns))
 
     def _start(self) -> None:
-        import subprocess
-
         self._stream.flush()
-        settings = {"LESS": "-R", "LESSCHARSET": "utf-8"}
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 - the user's own pager
-                self._command,
-                stdin=subprocess.PIPE,
-                env={**settings, **os.environ},
-                encoding="utf-8",
-                errors="replace",
-            )
-        except OSError:
-            self.finish()
+        for command in self._commands:
+            try:
+                self._process = _started(command)
+            except OSError:
+                continue  # it is not there; the next may be
+            self._feed("".join(self._held))
             return
-        self._feed("".join(self._held))
+        self.finish()
 
     def _feed(self, text: str) -> None:
         assert self._process is not None
@@ -127,6 +118,19 @@ class Paged:
             self._process.stdin.write(text)
         except BrokenPipeError:
             raise click.exceptions.Exit(0) from None
+
+
+def _started(command: list[str]) -> subprocess.Popen[str]:
+    import subprocess
+
+    settings = {"LESS": "-R", "LESSCHARSET": "utf-8"}
+    return subprocess.Popen(  # noqa: S603 - the user's own pager
+        command,
+        stdin=subprocess.PIPE,
+        env={**settings, **os.environ},
+        encoding="utf-8",
+        errors="replace",
+    )
 
 
 def _wait(process: subprocess.Popen[str]) -> None:

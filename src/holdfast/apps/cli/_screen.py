@@ -50,6 +50,8 @@ class Column(NamedTuple):
     """Left out on a terminal if no row has anything in it."""
     spared: bool = False
     """Left out on a terminal that is too narrow."""
+    least: int = 18
+    """As wide a flexible one should be before another is left out for it."""
 
 
 class Screen:

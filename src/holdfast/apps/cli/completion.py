@@ -12,6 +12,7 @@ from holdfast.apps.cli._options import store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._shells import SHELLS, script
 from holdfast.errors import UsageError
+from holdfast.storage import place_file
 
 __all__ = ["command"]
 
@@ -51,8 +52,7 @@ def command(app: App, shell: str | None, *, install: bool) -> None:
         return
     variable, usual, name = _PLACES[chosen]
     path = Path(os.environ.get(variable) or Path.home() / usual) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(script(chosen), encoding="utf-8")
+    place_file(path, [script(chosen).encode()], overwrite=True, make_folders=True)
     app.out.line("wrote ", Span(str(path), "name"))
     if chosen == "zsh":
         app.out.line("If zsh does not find it, have this in .zshrc before compinit:")

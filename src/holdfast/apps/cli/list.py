@@ -35,7 +35,7 @@ _LIMIT = 50
 _COLUMNS = (
     Column("ID"),
     Column("UPDATED", spared=True),
-    Column("TITLE", flexible=True),
+    Column("TITLE", flexible=True, least=30),
     Column("MSGS", right=True, spared=True),
     Column("TOKENS", right=True, optional=True, spared=True),
     Column("COST", right=True, optional=True, spared=True),

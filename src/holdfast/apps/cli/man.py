@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli.help import complete_command, find_command
 from holdfast.apps.shown.words import counted
 from holdfast.model import VERSION
+from holdfast.storage import place_file
 
 __all__ = ["command", "pages"]
 
@@ -36,7 +36,7 @@ Examples:
 @click.option("--install", is_flag=True, help="Write all pages where `man` looks for them.")
 @store_option
 @click.pass_obj
-def command(app: App, words: tuple[str, ...], *, install: bool) -> int:
+def command(app: App, words: tuple[str, ...], *, install: bool) -> None:
     """Show the manual page of a command, or of all of them.
 
     On a terminal the program `man` shows it; a pipe gets the page itself, in troff. With --install
@@ -44,15 +44,19 @@ def command(app: App, words: tuple[str, ...], *, install: bool) -> int:
     """
     if install:
         _install(app)
-        return 0
+        return
     page = _page(find_command(words))
-    shows = app.out.is_terminal and shutil.which("man")
-    if not shows:
+    if not (app.out.is_terminal and _shown(page)):
         app.out.sink(is_json=False).write(page.encode())
-        return 0
-    app.out.flush()
-    done = subprocess.run([shows, "-l", "-"], input=page.encode(), check=False)  # noqa: S603 - the system's own program
-    return done.returncode
+
+
+def _shown(page: str) -> bool:
+    """Whether the system's own program could show it."""
+    try:
+        done = subprocess.run(["man", "-l", "-"], input=page.encode(), check=False)  # noqa: S607 - wherever the system has it
+    except OSError:
+        return False
+    return done.returncode == 0
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -84,9 +88,7 @@ def _page(context: click.Context) -> str:
 def _install(app: App) -> None:
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     folder = Path(data) / "man" / "man1"
-    folder.mkdir(parents=True, exist_ok=True)
-    count = 0
-    for name, page in pages():
-        (folder / name).write_text(page, encoding="utf-8")
-        count += 1
-    app.out.line(f"wrote {counted(count, 'page')} into ", Span(str(folder), "name"))
+    made = dict(pages())
+    for name, page in made.items():
+        place_file(folder / name, [page.encode()], overwrite=True, make_folders=True)
+    app.out.line(f"wrote {counted(len(made), 'page')} into ", Span(str(folder), "name"))
