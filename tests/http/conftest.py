@@ -149,29 +149,51 @@ def client(server, space):
         yield found
 
 
-def say(socket, message):
-    """Send a message."""
-    socket.send(message if isinstance(message, (str, bytes)) else json.dumps(message))
+class Talk:
+    """How tests speak to a WebSocket and read a stream of events."""
+
+    @staticmethod
+    def say(socket, message):
+        """Send a message."""
+        socket.send(message if isinstance(message, (str, bytes)) else json.dumps(message))
+
+    @staticmethod
+    def hear(socket, *names):
+        """The payload of the next message of one of these names."""
+        while True:
+            message = json.loads(socket.recv(timeout=PATIENCE_S))
+            if not names or message["event"] in names:
+                return message["payload"]
+
+    @staticmethod
+    def events(stream):
+        """The events of a stream: name, data, id."""
+        found = {}
+        for line in stream.iter_lines():
+            if line:
+                name, _, value = line.partition(": ")
+                found[name] = value
+            elif "event" in found:
+                yield found.pop("event"), json.loads(found.pop("data")), found.pop("id", None)
 
 
-def hear(socket, *names):
-    """The payload of the next message of one of these names."""
-    while True:
-        message = json.loads(socket.recv(timeout=PATIENCE_S))
-        if not names or message["event"] in names:
-            return message["payload"]
+@pytest.fixture
+def talk():
+    """Saying and hearing."""
+    return Talk
 
 
-def sse_events(lines):
-    """The events of a stream: name, data, id."""
-    found = {}
-    for line in lines:
-        if line.startswith(":"):
-            yield ("comment", None, None)
-        elif not line:
-            if "event" in found:
-                yield found["event"], json.loads(found["data"]), found.get("id")
-            found = {}
-        else:
-            name, _, value = line.partition(": ")
-            found[name] = value
+@pytest.fixture
+def serving(module_root):
+    """Start servers with a model of one's own; they are stopped with the test."""
+    running = []
+
+    def start(*steps, where=None, **options):
+        hf = Holdfast(where or module_root / "store")
+        running.append((Server(hf, make_kit(*steps), **options).start(), hf))
+        return running[-1][0]
+
+    yield start
+    for server, hf in running:
+        server.stop()
+        hf.close()

@@ -35,13 +35,14 @@ class Service:
         rate: float = 100,
         idle_s: float = 2.0,
         threads: int = 16,
+        root: str | None = None,
     ) -> None:
         self.hf = hf
         self.tokens = TokenBook(hf.store)
         self.threads = Threads(threads)
         self.spaces = Spaces(hf)
         self.desk = Desk(self.spaces, self.threads, idle_s=idle_s)
-        self.turns = Turns(kit, self.desk, self.spaces, self.threads)
+        self.turns = Turns(kit, self.desk, self.spaces, self.threads, root=root)
         self.stopping = asyncio.Event()
         self._buckets = Buckets(rate, max(int(rate * 4), 1))
         self._failures = Buckets(1, 30)

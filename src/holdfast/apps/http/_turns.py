@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,12 @@ class Turns:
         spaces: Spaces,
         threads: Threads,
         *,
+        root: str | None = None,
         turns_max: int = _TURNS_MAX,
     ) -> None:
+        """``root`` has a folder for each space whose agents may read files, in it only."""
         self._kit = kit
+        self._root = root
         self._desk = desk
         self._spaces = spaces
         self._threads = threads
@@ -203,7 +207,12 @@ class Turns:
     def _make_agent(self, kit: Kit, hf: Holdfast, session: Session, running: Running) -> Agent:
         from holdfast.agent import builtin_tools
 
-        return kit.agent(hf, session, builtin_tools, partial(self._permission, running))
+        folder = None if self._root is None else os.path.join(self._root, running.space)
+        root = folder if folder is not None and os.path.isdir(folder) else None
+        return kit.agent(hf, session, lambda: builtin_tools(root), self._asking(running))
+
+    def _asking(self, running: Running) -> Callable[[PermissionRequest], Awaitable[Decision]]:
+        return partial(self._permission, running)
 
     async def _permission(self, running: Running, request: PermissionRequest) -> Decision:
         from holdfast.agent import Decision

@@ -29,6 +29,7 @@ def serve(
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
     rate: float = 100,
+    root: str | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve the spaces of a store. Raises as ``holdfast.open`` does, and Unavailable.
@@ -39,7 +40,7 @@ def serve(
     _say_audit()
     with Holdfast(place) as hf:
         names = (*LOOPBACK, host, *hosts)
-        app = _Late(lambda: Service(hf, kit, rate=rate), hosts=names, origins=origins)
+        app = _Late(lambda: Service(hf, kit, rate=rate, root=root), hosts=names, origins=origins)
         run(app, host=host, port=port, ready=ready, stopping=app.stop)
 
 
