@@ -23,7 +23,7 @@ OWN_RULES = (
     Rule(
         "private_key_begun",
         r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:[A-Za-z0-9+/=\s:,-]|\\[nr]){32,}",
+        r"[A-Za-z0-9+/=\s:,\\-]{32,}",
         ("-----begin",),
     ),
     Rule(
@@ -52,7 +52,7 @@ OWN_RULES = (
         "password",
         r"(?i)(?:passw(?:or)?d|passphrase|passcode|pwd|secret|token|api_?key)\w{0,20}"
         + _QUOTED
-        + r"(?:\s{0,4},\s{0,8}|\s{1,4}value=|\s{0,4}(?:=>|:=|=|:)\s{0,8})"
+        + r"(?:\s{0,4},\s{0,8}|\s{1,32}value=|\s{0,4}(?:=>|:=|=|:)\s{0,8})"
         + _QUOTED
         + r"([^\s\"'`\\]{6,128})\\?[\"'`]",
         ("passw", "passphrase", "passcode", "pwd", "secret", "token", "apikey", "api_key"),
@@ -77,9 +77,9 @@ OWN_RULES = (
     ),
     Rule(
         "command_password",
-        r"(?i)\b(?:curl|wget|http)\b[^\n]{0,300}?[ \t](?:-u|--user|--proxy-user)[= \t]{1,4}[\"']?"
+        r"(?i)\b(?:curl|wget)\b[^\n]{0,300}?[ \t](?:-u|--user|--proxy-user)[= \t]{1,4}[\"']?"
         r"[^\s:\"']{1,64}:([^\s\"'@]{3,128})",
-        ("curl", "wget", "http"),
+        ("curl", "wget"),
         careful=True,
     ),
     Rule(
@@ -108,7 +108,7 @@ OWN_RULES = (
     Rule(
         "authorization",
         r"(?i)\b(?:proxy-)?authorization" + _SIGN + r"(?:(?:basic|bearer|token|apikey|api-key|bot)"
-        r"[ \t]+)?([\w=~@.+/:-]{10,4096})",
+        r"[ \t]+)?([\w=~@.+/:-]{14,4096})",
         ("authorization",),
         entropy=2.8,
         careful=True,
@@ -126,7 +126,7 @@ OWN_RULES = (
         "header",
         r"(?i)\bx-[a-z-]{0,40}(?:key|token|secret|auth|signature)[a-z-]{0,20}"
         + _SIGN
-        + r"([\w=~@.+/:-]{10,4096})",
+        + r"([\w=~@.+/:-]{14,4096})",
         ("x-",),
         entropy=2.8,
         careful=True,
@@ -180,7 +180,7 @@ OWN_RULES = (
     ),
     Rule(
         "kubernetes_secret",
-        r"(?i)\bkind:[ \t]*[\"']?secret\b[^\0]{0,400}?\bdata:(?:\s+[\w.-]{1,80}:[ \t]*[\"']?"
+        r"(?i)\bkind:[ \t]*[\"']?secret[\"']?\s[^\0]{0,400}?\bdata:(?:\s+[\w.-]{1,80}:[ \t]*[\"']?"
         r"[A-Za-z0-9+/]{0,4096}={0,2}[\"']?){0,20}?\s+[\w.-]{1,80}:[ \t]*[\"']?"
         r"([A-Za-z0-9+/]{12,}={0,2})",
         ("secret",),

@@ -20,6 +20,7 @@ from holdfast.security._redact_rules import Rule, RuleSet, standard_rules
 __all__ = ["MARK_BEGIN", "Found", "Scanner", "Span"]
 
 MARK_BEGIN = "[secret:"
+_ESCAPED = re.compile(r'\\"')
 _LONG_WORD = re.compile(r"[a-z]{20}|[A-Z]{20}")
 _RUN_MIN = 10
 _TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isalnum()))
@@ -27,7 +28,7 @@ _TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isal
 _AS_RUNS = bytes(ord("a") if sign in _TOKEN_SIGNS else ord(" ") for sign in range(256))
 _AS_DIGITS = bytes(ord("1") if chr(sign) in "0123456789" else ord(" ") for sign in range(256))
 _RUN = b"a" * _RUN_MIN
-_MIXED_MIN = 16
+_MIXED_MIN = 14
 _WORD_MIN = 20
 _BASE64_MIN = 24
 _BEFORE = 72
@@ -38,14 +39,18 @@ _ANCHORS = (
     b"://",
     b"passw",
     b"passphrase",
+    b"passcode",
     b"pwd",
     b"cookie",
     b"secret",
     b"_key",
+    b"contribsys",
     b"sshpass",
     b"openssl",
     b"mysql",
     b"curl",
+    b"wget",
+    b"docker",
 )
 _ANCHOR_BEFORE = 48
 _ANCHOR_AFTER = 240
@@ -98,6 +103,7 @@ class Scanner:
     def find(self, text: str, *, deep: bool = True) -> Found:
         """All secrets in a text, in order, none overlapping; ``deep`` also looks into base64."""
         end = self._clock() + _BUDGET_S + self._seconds_per_mib * len(text) / _MIB
+        text, left_out = _unescaped(text)
         hits: list[tuple[int, int, bool, str]] = []
         hits += self._known_values(text)
         hits += self._by_more(text)
@@ -115,7 +121,7 @@ class Scanner:
             hits += self._by_look(text, long)
             if deep:
                 hits += self._in_base64(text, long)
-        return Found(_settled(hits, text), unscanned)
+        return Found(_moved_back(_settled(hits, text), left_out), unscanned)
 
     def _known_values(self, text: str) -> Iterator[tuple[int, int, bool, str]]:
         for value, rule in self._values:
@@ -169,6 +175,34 @@ class Scanner:
             found = self.find(inner, deep=False)
             if found.spans:
                 yield start, stop, False, found.spans[0].rule
+
+
+def _unescaped(text: str) -> tuple[str, list[int]]:
+    """JSON inside of text without its escapes, and where a backslash was left out.
+
+    A token may follow a line break, and a name may stand in quotes: rules must see them.
+    """
+    if "\\" not in text:
+        return text, []
+    for sign in "nrt":
+        text = text.replace(f"\\{sign}", "  ")
+    left_out = [match.start() - count for count, match in enumerate(_ESCAPED.finditer(text))]
+    return text.replace('\\"', '"'), left_out
+
+
+def _moved_back(spans: list[Span], left_out: list[int]) -> list[Span]:
+    """The same places in the text as it was."""
+    if not left_out:
+        return spans
+    return [
+        Span(
+            start + bisect_right(left_out, start),
+            stop + bisect_right(left_out, stop - 1),
+            rule,
+            guess,
+        )
+        for start, stop, rule, guess in spans
+    ]
 
 
 def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
