@@ -10,17 +10,18 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import uvicorn
 from demo_store import make_demo
 
 import holdfast
-from holdfast.apps.gate.callers import LOOPBACK
+from holdfast.apps.gate.serving import listen
 from holdfast.apps.web._page import Site
 from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app
@@ -69,6 +70,10 @@ SHOTS = (
 )
 
 
+def _no_kit() -> Any:
+    raise holdfast.HoldfastError("pictures need no model")
+
+
 def main(arguments: list[str]) -> int:
     """Write every picture; 0."""
     folder = Path(arguments[0] if arguments else "docs/howto/pictures")
@@ -77,31 +82,37 @@ def main(arguments: list[str]) -> int:
     shots = [shot for shot in SHOTS if not wanted or shot.name in wanted]
     with tempfile.TemporaryDirectory() as place:
         make_demo(Path(place) / "store", dt.datetime.now(dt.UTC))
-        with served(Path(place) / "store") as address, browser() as chromium:
-            take(chromium, address, shots, folder)
+        with (
+            holdfast.open(Path(place) / "store") as hf,
+            served(hf) as (origin, site),
+            browser() as chromium,
+        ):
+            take(chromium, origin, site.door.link(), shots, folder)
     print(f"wrote {len(shots)} pictures into {folder}")
     return 0
 
 
 @contextmanager
-def served(place: Path) -> Iterator[str]:
-    """The app on a store, in a thread; the address that lets one browser in."""
-    import uvicorn
-
-    with holdfast.open(place) as hf:
-        site = Site(hf=hf, where="~/.local/share/holdfast", talks=Talks(hf, _no_kit))
-        app = make_app(site, hosts=LOOPBACK)
-        config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, daemon=True)
+def served(
+    hf: holdfast.Holdfast,
+    make_kit: Callable[[], Any] = _no_kit,
+    where: str = "~/.local/share/holdfast",
+) -> Iterator[tuple[str, Site]]:
+    """The app on a library, in a thread: its origin, and what its pages need."""
+    site = Site(hf=hf, where=where, talks=Talks(hf, make_kit))
+    app = make_app(site)
+    with listen("127.0.0.1", 0) as listening:
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2, ws="none")
+        )
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
-        while not server.started:
-            thread.join(0.02)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/in?token={site.door.link()}"
-        app.streams.end()
-        server.should_exit = True
-        thread.join(10)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", site
+        finally:
+            app.streams.end()
+            server.should_exit = True
+            thread.join(20)
 
 
 @contextmanager
@@ -114,12 +125,11 @@ def browser() -> Iterator[Any]:
         yield play.chromium.launch(executable_path=path, args=FLAGS)
 
 
-def take(chromium: Any, address: str, shots: list[Shot], folder: Path) -> None:
+def take(chromium: Any, origin: str, token: str, shots: list[Shot], folder: Path) -> None:
     """Go to each page and take its picture."""
     context = chromium.new_context(device_scale_factor=1)
     page = context.new_page()
-    page.goto(address)
-    origin = address.partition("/in?")[0]
+    page.goto(f"{origin}/in?token={token}")
     for shot in shots:
         page.emulate_media(color_scheme=shot.scheme, reduced_motion="reduce")
         page.set_viewport_size({"width": shot.size[0], "height": shot.size[1]})
@@ -129,10 +139,6 @@ def take(chromium: Any, address: str, shots: list[Shot], folder: Path) -> None:
             page.evaluate(shot.script)
         page.screenshot(path=str(folder / f"web-app-{shot.name}.png"), full_page=shot.whole)
     context.close()
-
-
-def _no_kit() -> Any:
-    raise holdfast.HoldfastError("pictures need no model")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def serve_web(
     ``make_kit`` is called when somebody first talks to an agent. Raises as ``holdfast.open`` does,
     and Unavailable if the port is taken.
     """
-    with Holdfast(place) as hf:
+    with Holdfast(place, redaction="mark") as hf:
         where = str(getattr(hf.store, "path", shown_url(hf.store.url)))
         site = Site(hf=hf, where=where, talks=Talks(hf, make_kit), checks=checks)
         app = make_app(site, hosts=(*LOOPBACK, host))

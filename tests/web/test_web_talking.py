@@ -1,0 +1,197 @@
+"""Following sessions while they are written, and talking on them, in a real browser."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from functools import partial
+
+import pytest
+
+import holdfast
+from holdfast.agent._kit import Kit
+from holdfast.testing.model_server import Call, Say, ScriptedModel
+
+WRITER = """
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as hf, hf.session(sys.argv[2]) as s:
+    for line in sys.stdin:
+        kind, _, text = line.strip().partition(" ")
+        if kind == "call":
+            call = s.tool_call(text, {"depth": 3})
+        elif kind == "result":
+            s.tool_result(call, text)
+        else:
+            getattr(s, kind)(text)
+        print("done", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A store with one session."""
+    place = tmp_path_factory.mktemp("talks") / "store"
+    with holdfast.open(place) as hf:
+        for name in ("written-elsewhere", "talked-on"):
+            with hf.session(name, title=name.replace("-", " ")) as s:
+                s.user("Good morning")
+                s.assistant("Good morning to you.")
+        yield hf
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model that a test gives its script."""
+    scripts = []
+    with ScriptedModel(lambda request: scripts[-1](request), strict=False) as model:
+        model.follow = scripts.append
+        yield model
+
+
+@pytest.fixture(scope="module")
+def page(visit, library, model):
+    """A page of a browser that came in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", model.openai_url)
+        patch.setenv("OPENAI_API_KEY", "none")
+        kit = partial(Kit.configured, None, model="openai:scripted", agent="helper")
+        with visit(library, kit) as (page, _):
+            yield page
+
+
+def sees(page, text, within="main"):
+    """Wait until a text is shown."""
+    page.locator(within, has_text=text).first.wait_for()
+
+
+def test_live_follow(page, library):
+    """What another process records appears by itself: streamed words, calls, results."""
+    page.goto("/s/written-elsewhere")
+    sees(page, "Following live")
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, library.store.path, "written-elsewhere"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+    def write(line):
+        writer.stdin.write(f"{line}\n")
+        writer.stdin.flush()
+        assert writer.stdout.readline() == "done\n"
+
+    try:
+        write("user How deep is the lake?")
+        sees(page, "How deep is the lake?", "article.user")
+        write("call sonar")
+        page.locator("#open-end details.tool", has_text="sonar").locator("summary").click()
+        sees(page, "No result is recorded", "#open-end")
+        write("result forty metres")
+        sees(page, "forty metres", "#entries details.tool")
+        write("delta About for")
+        sees(page, "About for", "#open-end article.assistant")
+        sees(page, "writing", "#open-end")
+        write("delta ty metres,")
+        sees(page, "About forty metres,", "#open-end article.assistant")
+        write("assistant About forty metres, I think.")
+        sees(page, "I think.", "#entries article.assistant")
+        assert page.locator("#open-end article").count() == 0
+        assert page.locator("article", has_text="About forty metres").count() == 1
+    finally:
+        writer.stdin.close()
+        writer.wait(20)
+        writer.stdout.close()
+
+
+def test_a_chat(page, library, model):
+    """A message is answered on the page, word by word, and all of it is recorded."""
+    model.follow(lambda request: Say("It is **noon** by the harbour clock."))
+    page.goto("/s/talked-on")
+    page.keyboard.press("m")
+    page.keyboard.type("What time is it?")
+    page.keyboard.press("Enter")
+    sees(page, "What time is it?", "article.user")
+    page.locator("#entries article.assistant strong", has_text="noon").wait_for()
+    page.locator("#stop").wait_for(state="hidden")
+    assert page.locator("#text").input_value() == ""
+    assert [e.data["content"] for e in library.events("talked-on", types=("assistant",))][-1] == (
+        "It is **noon** by the harbour clock."
+    )
+
+
+def test_a_new_chat(page, library, model):
+    """It begins with the first message, and has a page of its own at once."""
+    model.follow(lambda request: Say("Ahoy."))
+    page.goto("/new")
+    page.get_by_label("First message").fill("Say ahoy")
+    page.get_by_role("button", name="Begin").click()
+    page.wait_for_url("**/s/**")
+    sees(page, "Ahoy.", "#entries article.assistant")
+    assert library.list(1)[0].agent_id == "helper"
+
+
+def test_stop(page, library, model):
+    """An answer is stopped; what was said is kept, and the next one can begin."""
+    model.follow(lambda request: Say("begin " + "word " * 600, pause_s=0.05))
+    page.goto("/s/talked-on")
+    page.get_by_label("Message to the agent").fill("Tell me a story")
+    page.get_by_role("button", name="Send").click()
+    sees(page, "begin word", "#open-end")
+    page.get_by_role("button", name="Stop").click()
+    page.locator("#stop").wait_for(state="hidden")
+    sees(page, "cut off", "#entries article .who")
+    model.follow(lambda request: Say("Calm again."))
+    page.get_by_label("Message to the agent").fill("Thank you")
+    page.get_by_role("button", name="Send").click()
+    sees(page, "Calm again.", "#entries article")
+
+
+def test_permission(page, library, model):
+    """A tool that needs it is asked for in a dialog; the answer decides."""
+    answers = iter([Call("read_file", {"path": "<b>notes</b>"}), Say("Noted.")])
+    model.follow(lambda request: next(answers))
+    page.goto("/s/talked-on")
+    page.get_by_label("Message to the agent").fill("Read my notes")
+    page.get_by_role("button", name="Send").click()
+    dialog = page.get_by_role("dialog", name="May the agent use read_file?")
+    dialog.wait_for()
+    assert "<b>notes</b>" in dialog.inner_text()
+    page.keyboard.press("Escape")
+    assert dialog.is_visible()
+    page.reload()
+    dialog.wait_for()
+    dialog.get_by_role("button", name="Yes, once").click()
+    sees(page, "Noted.", "#entries article")
+    [approved] = library.events("talked-on", types=("tool_result",))
+    assert "notes" in str(approved.data)
+
+
+def test_a_model_that_fails(page, model):
+    """The reason is shown as text, and the page goes on working."""
+    from holdfast.testing.model_server import Fail
+
+    model.follow(lambda request: Fail(400, "<img src=x onerror=alert(1)> no such model"))
+    page.goto("/s/talked-on")
+    page.get_by_label("Message to the agent").fill("Are you there?")
+    page.get_by_role("button", name="Send").click()
+    sees(page, "no such model", "#trouble")
+    assert page.locator("#trouble img").count() == 0
+
+
+def test_two_messages_at_once(page, model):
+    """A second message while an answer is under way is refused with a reason, and not lost."""
+    gate = threading.Event()
+
+    def slow(request):
+        gate.wait(20)
+        return Say("At last.")
+
+    model.follow(slow)
+    page.goto("/s/talked-on")
+    for text in ("First", "Second"):
+        page.get_by_label("Message to the agent").fill(text)
+        page.get_by_role("button", name="Send").click()
+        page.wait_for_timeout(200)
+    sees(page, "An answer is under way", "#trouble")
+    assert page.locator("#text").input_value() == "Second"
+    gate.set()
+    sees(page, "At last.", "#entries article")
