@@ -190,7 +190,8 @@ def serving(module_root):
 
     def start(*steps, where=None, **options):
         hf = Holdfast(where or module_root / "store")
-        running.append((Server(hf, make_kit(*steps), **options).start(), hf))
+        kit = options.pop("kit", make_kit(*steps))
+        running.append((Server(hf, kit, **options).start(), hf))
         return running[-1][0]
 
     yield start

@@ -32,6 +32,7 @@ class SafeHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or connection, as ASGI has it."""
+
         async def send_safely(message: Message) -> None:
             if message["type"].endswith("response.start"):
                 headers = MutableHeaders(raw=message["headers"])

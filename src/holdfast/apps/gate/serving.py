@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Iterator
 
@@ -39,6 +40,7 @@ def run(
     """
     with listen(host, port) as listening:
         server = _Server(_config(app, grace_seconds, message_bytes_max))
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         server.told_ready = lambda: ready(_address(listening))
         server.told_stopping = stopping
         asyncio.run(server.serve([listening]))
@@ -59,6 +61,11 @@ def listen(host: str, port: int) -> socket.socket:
             remedy="Choose another port.",
         ) from error
     return listening
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not that a WebSocket was refused, which uvicorn takes for a mistake of the application."""
+    return "without completing handshake" not in record.msg
 
 
 def _address(listening: socket.socket) -> str:

@@ -113,7 +113,9 @@ class _Input:
         finally:
             for task in (stopping, reading, *self._tasks):
                 task.cancel()
-            await asyncio.gather(stopping, reading, *self._tasks, return_exceptions=True)
+            await asyncio.gather(stopping, *self._tasks, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading  # a mistake of ours is not passed over
 
     async def _read_all(self) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
@@ -207,9 +209,11 @@ class _Input:
             await self._send(_NAMES.get(name, name if name == "error" else f"agent.{name}"), data)
 
     async def _append(self, said: _Said) -> None:
-        wish = msgspec.convert(
-            {"type": said.event, "data": said.data or {}, "key": said.key, "run": said.run}, Append
-        )
+        given = {"type": said.event, "data": said.data or {}, "key": said.key, "run": said.run}
+        try:
+            wish = msgspec.convert(given, Append)
+        except msgspec.ValidationError as error:
+            raise Refused(422, "invalid_data", f"the event is wrong: {error}") from error
         await self._record("session.appended", wish)
 
     async def _record(self, name: str, wish: Append) -> None:

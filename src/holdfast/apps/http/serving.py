@@ -38,7 +38,7 @@ def serve(
     it is there again, goes on with them.
     """
     _say_audit()
-    with Holdfast(place) as hf:
+    with Holdfast(place, redaction="mark") as hf:
         names = (*LOOPBACK, host, *hosts)
         app = _Late(lambda: Service(hf, kit, rate=rate, root=root), hosts=names, origins=origins)
         run(app, host=host, port=port, ready=ready, stopping=app.stop)
