@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from holdfast.errors import Unavailable
-from holdfast.storage import _postgres_schema
+from holdfast.errors import Fenced, Unavailable
+from holdfast.storage import _postgres_schema, _postgres_sending
 from holdfast.storage.postgres import PostgresStore
 
 KEY = "sessions/a"
@@ -171,3 +171,42 @@ def test_a_batch_of_very_many_logs_is_stored_whole(store):
         " WHERE convert_from(p.data, 'UTF8') = 'line of ' || n.key || E'\\n'"
     )
     assert sizes[0]["n"] == 300
+
+
+@pytest.mark.parametrize("how", ["drop", "move"])
+def test_a_key_that_went_and_came_back_is_written_at_its_new_place(store, how):
+    """The id that is remembered of a log is out of date then, and nobody is fenced for it."""
+    log, epoch = _log(store)
+    log.append(b"two\n", 1, 1, epoch)
+    log.sync()
+    store.link.run(lambda connection: connection.execute("UPDATE heads SET holder = NULL"))
+    store.drop(KEY) if how == "drop" else store.move(KEY, "sessions/b")
+    again, _ = _log(store)
+    assert b"".join(again.read()) == b"one\n"
+    log.append(b"late\n", 2, 1, epoch)
+    with pytest.raises(Fenced):
+        log.sync()
+    assert b"".join(store.log(KEY).read()) == b"one\n"
+    if how == "move":
+        assert b"".join(store.log("sessions/b").read()) == b"one\ntwo\n"
+
+
+def test_ids_that_are_remembered_do_not_grow_for_ever(store, monkeypatch):
+    """After so many logs they are forgotten, and learnt again."""
+    monkeypatch.setattr(_postgres_sending, "_KNOWN_MAX", 1)
+    for key in ("sessions/a", "sessions/b", "sessions/c"):
+        log, epoch = _log(store, key)
+        log.append(b"two\n", 1, 1, epoch)
+        log.sync()
+        assert b"".join(log.read()) == b"one\ntwo\n"
+    assert len(store._sender._send.keywords["known"]) == 1
+
+
+def test_one_log_is_sent_without_looking_for_its_name_again(store, monkeypatch):
+    """From its second batch on: one statement that touches one partition."""
+    log, epoch = _log(store)
+    monkeypatch.setattr(_postgres_sending, "_APPEND", "SELECT 1/0")
+    for number, line in enumerate((b"two\n", b"three\n"), 1):
+        log.append(line, number, 1, epoch)
+        log.sync()
+    assert b"".join(log.read()) == b"one\ntwo\nthree\n"

@@ -81,15 +81,16 @@ class Dispatch(Worker):
 
     def wait_for_room(self) -> None:
         """Return at once, unless far too much is waiting already. Raises Unavailable."""
-        self._renew_after_fork()
         if self._bytes > _WAITING_BYTES_MAX:
+            self._renew_after_fork()
             with self._condition:
                 self._wait_for_room()
 
     def submit(self, log: SendingLog, size: int = 0) -> None:
         """There is something to send, and so many bytes of it are new."""
-        self._renew_after_fork()
-        with self._condition:
+        if self._forks != forks.count:
+            self._renew_after_fork()
+        with self._lock:
             # It may be sent already: then its bytes were taken off before they are counted here.
             self._bytes += size
             if self._is_at_work and log in self._waiting:
