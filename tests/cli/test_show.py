@@ -126,7 +126,7 @@ def test_messages_with_options(run, trip):
     assert document["system"] == "Be brief."
     assert document["messages"] == [{"role": "user", "parts": [{"text": "Plan a week in Lisbon"}]}]
     assert document["issues"] == []
-    assert "No issues found" in outcome.err
+    assert outcome.err == ""  # what it would say is in the document
 
 
 @pytest.mark.parametrize("incomplete", INCOMPLETE)

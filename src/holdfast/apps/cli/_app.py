@@ -117,7 +117,7 @@ class App:
     def library(self) -> Holdfast:
         """The store, opened on first use. Raises as ``holdfast.open`` does."""
         if self._library is None:
-            self._library = Holdfast(self.place, timers=False)
+            self._library = Holdfast(self.place, timers=False, redaction="mark")
         return self._library
 
     @property

@@ -24,7 +24,7 @@ def choose(library: Holdfast, given: str) -> str:
     if is_id(given) and library.exists(given):
         return given
     missing = f"no session {given}"
-    begin = library.session_ids(given) if given else []
+    begin = library.session_ids(given) if given and given.isascii() else []
     return pick(given, begin or session_ids(library), missing)
 
 

@@ -54,13 +54,16 @@ def provider_options(function: F) -> F:
 
 
 def print_recovery(app: App, found: Recovery, *, as_json: bool) -> None:
-    """The messages as JSON on standard output, what was changed in words on standard error."""
+    """The messages as JSON on standard output, what was changed in words on standard error.
+
+    For programs both are in one document.
+    """
     if as_json:
         app.out.json(_document(found))
-    else:
-        app.out.json(found.messages)
+        return
+    app.out.json(found.messages)
     _print_report(app, found)
-    if found.system and not as_json:
+    if found.system:
         app.err.line("The system prompt is kept apart; --json prints it as `system`.")
     if found.left_out is not None:
         app.err.line(_left_out(found.left_out))
