@@ -21,8 +21,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from holdfast.apps.acp._doctor import Examination
-from holdfast.apps.cli._extras import Extra
-from holdfast.apps.cli._health import Check
 from holdfast.catalog._catalog import Reindexed
 from holdfast.catalog._retention import Decision, Spared
 from holdfast.catalog._stats_shapes import Stats
@@ -289,6 +287,27 @@ class ConfigFiles(Struct):
     """The files that are looked for, the strongest first."""
 
     files: list[ConfigFile]
+
+
+class Check(Struct):
+    """One thing that was looked at."""
+
+    name: str
+    state: Literal["ok", "warning", "bad"]
+    finding: str
+    remedy: str
+
+
+class Extra(Struct):
+    """An optional part of Holdfast."""
+
+    name: str
+    gives: str
+    installed: bool
+    missing: list[str]
+    """The packages that are not there."""
+    install: str
+    """The command that installs it."""
 
 
 class StoreHealth(Struct):
