@@ -34,7 +34,7 @@ class Ground:
         redaction: str = "off",
         space: str | None = None,
         seal: bool | None = None,
-        key: GivenKey | None = None,
+        key: GivenKey | KeyChain | None = None,
     ) -> None:
         self._settings: Settings = settle(where, config, limits, space)
         self._inner = self._settings.store
@@ -79,7 +79,7 @@ class Ground:
         make = type(self) if space is None else partial(type(self), space=space)
         return make, (self.url,)
 
-    def _with_keys(self, key: GivenKey | None, *, seal: bool | None) -> Store:
+    def _with_keys(self, key: GivenKey | KeyChain | None, *, seal: bool | None) -> Store:
         """The store, with the keys that were given or are set."""
         configuration = self._settings.configuration
         given = configuration.get("key") if key is None else key
@@ -94,12 +94,20 @@ class Ground:
         from holdfast.library._keychain import KeyChain, as_sources
         from holdfast.session import SealingStore
 
-        self._keychain = KeyChain(as_sources(given), self._inner)
-        return SealingStore(self._inner, self._keychain, by_default=bool(by_default))
+        if not isinstance(given, KeyChain):
+            given = KeyChain(as_sources(given), self._inner)
+        self._keychain = given
+        return SealingStore(self._inner, given, by_default=bool(by_default))
 
     def _redactor(self) -> Any:
         """What replaces secrets in what is recorded; None if they are recorded as they are."""
         return None
+
+    def _given_keys(self) -> dict[str, Any]:
+        """The keys, for another object of this kind."""
+        if self._keychain is None:
+            return {}
+        return {"key": self._keychain, "seal": getattr(self._store, "by_default", False)}
 
     def _check_open(self) -> None:
         if self._closed:

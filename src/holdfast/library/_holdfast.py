@@ -18,11 +18,13 @@ from holdfast.library._branching import Branching
 from holdfast.library._care import Care
 from holdfast.library._copy_to import Copying
 from holdfast.library._counting import Counting
+from holdfast.library._erasing import Erasing
 from holdfast.library._exporting import Exporting
 from holdfast.library._importing import Importing
 from holdfast.library._labels import Labels
 from holdfast.library._redacting import Redacting
 from holdfast.library._retention import Retention
+from holdfast.library._sealing import Sealing
 from holdfast.library._searching import Searching
 from holdfast.model import Limits, Notice
 from holdfast.session import Opening, Options, Session, Subscriber, new_session_id
@@ -71,6 +73,8 @@ def open(
 class Holdfast(
     Retention,
     Redacting,
+    Erasing,
+    Sealing,
     Branching,
     Exporting,
     Importing,
@@ -129,9 +133,15 @@ class Holdfast(
         from holdfast.storage import SpaceStore
 
         self._check_open()
-        inside = SpaceStore(self._store, name, owns=False)
+        inside = SpaceStore(self._inner, name, owns=False)
         timers = self._timers is not None
-        made = type(self)(inside, limits=self.limits, timers=timers, redaction=self._redaction)
+        made = type(self)(
+            inside,
+            limits=self.limits,
+            timers=timers,
+            redaction=self._redaction,
+            **self._given_keys(),
+        )
         made._settings = msgspec.structs.replace(self._settings, store=inside)  # noqa: SLF001
         return made
 

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.errors import Conflict, Forbidden, KeyMissing, NotFound, SecurityError, UsageError
 from holdfast.security import (
+    PASSPHRASE_VARIABLE,
     Kdf,
     KeyDocument,
     Ring,
@@ -100,6 +101,19 @@ class KeyChain:
     def current(self) -> list[WrappingKey]:
         """Every key, as new wraps use it. Raises KeyMissing."""
         return [self._current(source) for source in self.sources]
+
+    def available(self) -> list[WrappingKey]:
+        """Those keys that can be had now, without asking anyone."""
+        found = []
+        for source in self.sources:
+            is_asked = source == "passphrase" and source not in self._passphrases
+            if is_asked and not os.environ.get(PASSPHRASE_VARIABLE):
+                continue
+            try:
+                found.append(self._current(source))
+            except (SecurityError, UsageError):
+                continue
+        return found
 
     def _tried(self, source: str | bytes, document: KeyDocument) -> Ring | None:
         if isinstance(source, str) and split_source(source)[0] == "passphrase":

@@ -24,6 +24,7 @@ from holdfast.model._limits import FORMAT_VERSION, Limits
 from holdfast.model._line import (
     START,
     Position,
+    cut_body,
     encode_event_line,
     encode_line,
     encode_sealed_line,
@@ -96,6 +97,7 @@ __all__ = [
     "Unseal",
     "blob_name",
     "check_id",
+    "cut_body",
     "decode_json",
     "decode_strict",
     "decode_value",

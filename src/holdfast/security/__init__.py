@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         stretch,
     )
     from holdfast.security._keys_sources import (
+        PASSPHRASE_VARIABLE,
         find_passphrase,
         find_secret,
         split_source,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         DataKey,
         Opener,
         Sealer,
+        document_key,
         is_sealed_document,
         new_data_key,
         open_document,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for: most programs seal nothing.
 _LAZY = {
+    "PASSPHRASE_VARIABLE": "_keys_sources",
     "find_passphrase": "_keys_sources",
     "find_secret": "_keys_sources",
     "split_source": "_keys_sources",
@@ -55,6 +58,7 @@ _LAZY = {
     "DataKey": "_seal",
     "Opener": "_seal",
     "Sealer": "_seal",
+    "document_key": "_seal",
     "is_sealed_document": "_seal",
     "new_data_key": "_seal",
     "open_document": "_seal",
@@ -87,6 +91,7 @@ _LAZY = {
 __all__ = [
     "KEY_DOCUMENT",
     "NOTHING_STREAMED",
+    "PASSPHRASE_VARIABLE",
     "DataKey",
     "Finding",
     "Kdf",
@@ -98,6 +103,7 @@ __all__ = [
     "Sealer",
     "Streamed",
     "WrappingKey",
+    "document_key",
     "escape_json",
     "feed",
     "find_passphrase",

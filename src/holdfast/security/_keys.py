@@ -110,11 +110,17 @@ class Ring(NamedTuple):
     """The data keys of one log. The last one seals what comes next.
 
     ``state`` is ``sealed``; ``encrypting`` or ``decrypting`` while all of it is being rewritten,
-    when the log is wholly in one form or in the other.
+    when the log is wholly in one form or in the other; ``rekeying`` while it is being rewritten for
+    the last key alone.
     """
 
     keys: tuple[DataKey, ...]
     state: str = "sealed"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the log and its documents need not be sealed now."""
+        return self.state in ("encrypting", "decrypting")
 
     @property
     def current(self) -> DataKey:

@@ -34,6 +34,7 @@ __all__ = [
     "Sealer",
     "cipher_of",
     "derive",
+    "document_key",
     "is_sealed_document",
     "new_data_key",
     "open_document",
@@ -209,6 +210,11 @@ class Opener:
 def is_sealed_document(data: bytes) -> bool:
     """Whether the bytes of a document begin like those of a sealed one."""
     return data.startswith(_MAGIC)
+
+
+def document_key(data: bytes) -> int:
+    """The number of the data key that a document is sealed with."""
+    return int(_DOCUMENT_HEAD.unpack_from(data)[2])
 
 
 def seal_document(key: DataKey, name: str, data: bytes) -> bytes:

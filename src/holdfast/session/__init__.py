@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.session._follower import Follower
     from holdfast.session._places import Place
     from holdfast.session._repair import repair_log
+    from holdfast.session._resealing import decrypt_key, encrypt_key, rekey_key
     from holdfast.session._sealing import SealingStore, opener_of, sealing, within
     from holdfast.session._session_seal import sealer_for
     from holdfast.session._verifying import Finding, Report, verify_log
@@ -44,7 +45,10 @@ _LAZY = {
     "detach_children": "_branches",
     "point_agent": "_agent_pointer",
     "read_agent": "_agent_pointer",
+    "decrypt_key": "_resealing",
+    "encrypt_key": "_resealing",
     "opener_of": "_sealing",
+    "rekey_key": "_resealing",
     "repair_log": "_repair",
     "sealer_for": "_session_seal",
     "sealing": "_sealing",
@@ -79,7 +83,9 @@ __all__ = [
     "blob_loader",
     "check_new_id",
     "check_title",
+    "decrypt_key",
     "detach_children",
+    "encrypt_key",
     "is_alive",
     "load",
     "load_state_at",
@@ -89,6 +95,7 @@ __all__ = [
     "point_agent",
     "read_agent",
     "read_range",
+    "rekey_key",
     "repair_log",
     "resolve_blobs",
     "sealer_for",

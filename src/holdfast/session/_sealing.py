@@ -33,6 +33,7 @@ __all__ = [
     "SealedDocuments",
     "SealingStore",
     "end_before",
+    "is_kept_open",
     "missing_key",
     "opener_of",
     "sealing",
@@ -182,7 +183,7 @@ class _Closed:
 def opener_of(ring: Ring) -> Opener:
     """What opens the lines of a log with these keys."""
     opener = Opener(ring.keys)
-    if ring.state == "sealed":
+    if not ring.is_open:
         opener.sealed_from = min(key.first for key in ring.keys)
     return opener
 
@@ -225,7 +226,7 @@ class SealedDocuments(Documents):
         if found is None:
             return None
         data, etag = found
-        if ring.state != "sealed" and not is_sealed_document(data):
+        if ring.is_open and not is_sealed_document(data):
             return found
         return open_document(ring.keys, name, data), etag
 
@@ -256,6 +257,11 @@ class SealedDocuments(Documents):
         return None
 
 
+def is_kept_open(name: str) -> bool:
+    """Whether a document is never sealed: the store's own, and the data keys themselves."""
+    return name.startswith(_NEVER_SEALED)
+
+
 def stored_name(secret: bytes, name: str) -> str:
     """The name under which a sealed document is stored: that of a payload must not tell of it."""
     if not name.startswith(_BLOBS):
@@ -266,7 +272,7 @@ def stored_name(secret: bytes, name: str) -> str:
 
 def _stored_names(ring: Ring, name: str) -> Iterator[str]:
     yield from dict.fromkeys(stored_name(key.secret, name) for key in reversed(ring.keys))
-    if ring.state != "sealed" and name.startswith(_BLOBS):
+    if ring.is_open and name.startswith(_BLOBS):
         yield name
 
 

@@ -74,7 +74,7 @@ class SessionSeal:
 
 def is_plain_in_transit(ring: Ring, log: Log) -> bool:
     """Whether a log that is being rewritten in the other form is not sealed now."""
-    if ring.state == "sealed":
+    if not ring.is_open:
         return False
     return b',"sealed":"' not in next(log.read(), b"")[:_FIRST_BYTES]
 

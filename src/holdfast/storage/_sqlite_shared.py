@@ -126,6 +126,19 @@ class SharedDatabase:
             if self._log is not None:
                 self._copy_log(self._disk.node(self._log).size)
 
+    def vacuum(self) -> bool:
+        """Write the file anew without what was removed; whether its log could be emptied too."""
+        if not os.path.exists(self.path):
+            return True
+        self._renew_after_fork()
+        with self._write_lock, failures(f"writing {self.path}"):
+            if self._writer is None:
+                self._open_to_write()
+            assert self._writer is not None
+            self._writer.execute("VACUUM")
+            busy: int = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        return not busy
+
     def identity(self) -> str:
         """What tells this database from every other, also from one put in its place."""
         if not self._identity:

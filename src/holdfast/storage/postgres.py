@@ -245,6 +245,14 @@ class PostgresStore(Store):
         )
         return bool(rows and rows[0]["archived"])
 
+    def scrub(self) -> list[str]:
+        """The server decides when it writes over what was removed."""
+        told = (
+            "PostgreSQL keeps removed rows in its files, its log and its backups until it writes"
+            " over them; VACUUM FULL hastens it."
+        )
+        return [told]
+
     def wait(self, key: str, seconds: float) -> None:
         """Woken by what the server says to those who listen."""
         ear = self._ear(key)

@@ -199,6 +199,10 @@ class ObjectStore(Store):
         named = self.names.get(check_key(key))
         return named is not None and Pieces(self.objects, named.name.folder).head().archived
 
+    def scrub(self) -> list[str]:
+        """What a bucket keeps of old versions cannot be told from here."""
+        return ["A bucket that keeps versions still has the old ones; remove them there."]
+
     def location(self, key: str) -> str:
         """The bucket, the prefix, and the key in it."""
         parts = urlsplit(self.url)

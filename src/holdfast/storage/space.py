@@ -145,6 +145,10 @@ class SpaceStore(Store):
         """As the store tells it."""
         return self._store.is_archived(self._key(key))
 
+    def scrub(self) -> list[str]:
+        """As the store does."""
+        return self._store.scrub()
+
     def wait(self, key: str, seconds: float) -> None:
         """As the store hears of it."""
         self._store.wait(self._key(key), seconds)

@@ -230,6 +230,12 @@ class SQLiteStore(Store):
         """The file, and the key in it."""
         return f"{self.path}#{check_key(key)}"
 
+    def scrub(self) -> list[str]:
+        """The file is written anew: what was removed is not left in its pages."""
+        if self.database.vacuum():
+            return []
+        return ["Another process reads the database: what was removed may be left in its log."]
+
     def check(self) -> None:
         """Open the file if there is one."""
         self.database.check()
