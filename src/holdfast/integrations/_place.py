@@ -87,6 +87,11 @@ class Place:
 
     # -- reading -----------------------------------------------------------------------------
 
+    def held_seq(self) -> int | None:
+        """The seq of the newest event while the session is held here; None while it is not."""
+        held = self._open_one.session
+        return None if held is None or held.closed else held.seq
+
     def log_id(self) -> tuple[Any, ...] | None:
         """What changes when the log is another one: begun anew, repaired, redacted."""
         first = next(self.events(0, 1), None)

@@ -1,0 +1,232 @@
+"""Messages of LangChain as events, and back."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import weakref
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import msgspec
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
+
+from holdfast.formats import speak
+from holdfast.integrations._units import Form, Words
+from holdfast.replay import from_dialect
+
+__all__ = ["FORM", "Known", "as_item", "as_messages", "from_item", "reference"]
+
+_KINDS = frozenset(
+    {
+        *(AIMessage, AIMessageChunk, ChatMessage, FunctionMessage, HumanMessage),
+        *(RemoveMessage, SystemMessage, ToolMessage),
+    }
+)
+_ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+_TYPES = {role: type for type, role in _ROLES.items()}
+_PLAIN: dict[str, Any] = {
+    "additional_kwargs": {},
+    "response_metadata": {},
+    "name": None,
+    "id": None,
+}
+_REFERENCE_BYTES = 12
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def as_item(message: BaseMessage) -> dict[str, Any] | None:
+    """A message as plain data; None if it has anything that plain data cannot carry."""
+    if type(message) not in _KINDS:
+        return None
+    item: dict[str, Any] = message_to_dict(message)
+    try:
+        # What comes out must be what went in: not all that models dump can be read again.
+        again: Any = msgspec.json.decode(_encode(item))
+        return again if from_item(again) == message else None
+    except (ValueError, TypeError, UnicodeError):
+        return None
+
+
+def from_item(item: dict[str, Any]) -> BaseMessage:
+    """The message that an item is of. Only LangChain's own kinds are ever made."""
+    message: BaseMessage = messages_from_dict([item])[0]
+    return message
+
+
+def reference(item: dict[str, Any]) -> str:
+    """A short name for exactly this item."""
+    digest = hashlib.blake2b(_encode(item), digest_size=_REFERENCE_BYTES).digest()
+    return base64.urlsafe_b64encode(digest).decode()
+
+
+class _Seen(NamedTuple):
+    message: weakref.ref[BaseMessage]
+    members: dict[str, Any]
+    reference: str
+
+
+class Known:
+    """Messages whose reference is known, as long as they live and are not changed.
+
+    A state holds the same messages step after step: each is told once, not at every step.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, _Seen] = {}
+
+    def reference(self, message: BaseMessage) -> str | None:
+        """The reference of this very message, if it is as it was."""
+        seen = self._seen.get(id(message))
+        if seen is None or seen.message() is not message or seen.members != message.__dict__:
+            return None
+        return seen.reference
+
+    def add(self, message: BaseMessage, reference: str) -> None:
+        """Remember a message."""
+        key = id(message)
+        members = {
+            name: value if type(value) is str else deepcopy(value)
+            for name, value in message.__dict__.items()
+        }
+
+        def forget(_: Any) -> None:
+            self._seen.pop(key, None)
+
+        self._seen[key] = _Seen(weakref.ref(message, forget), members, reference)
+
+
+def _tell(item: dict[str, Any]) -> Words:
+    type, data = item["type"], item["data"]
+    if type == "tool":
+        result = {"toolCallId": data["tool_call_id"], "result": data["content"]}
+        return [("tool_result", result | ({"is_error": True} if _failed(data) else {}))]
+    role = _ROLES.get(type)
+    if role is None:
+        return []
+    content = data["content"]
+    blocks = [content] if isinstance(content, str) else list(content)
+    if role == "assistant":
+        blocks += _calls(blocks, data.get("tool_calls") or [])
+    message = {"role": role, "content": _neutral(blocks)}
+    if len(blocks) == 1 and isinstance(content, str):
+        message["content"] = content
+    words: Words = []
+    for said in from_dialect([message], "neutral"):
+        drafts = speak(said["role"], said["content"], None, None, usage=_usage(data))
+        words += [(draft.type, draft.data) for draft in drafts]
+    return words
+
+
+def _failed(data: dict[str, Any]) -> bool:
+    return bool(data.get("status") == "error")
+
+
+def _usage(data: dict[str, Any]) -> dict[str, int] | None:
+    spent = data.get("usage_metadata")
+    if not isinstance(spent, dict):
+        return None
+    names = ("input_tokens", "output_tokens")
+    return {name: spent[name] for name in names if isinstance(spent.get(name), int)} or None
+
+
+def _neutral(blocks: list[Any]) -> list[Any]:
+    return [
+        {"type": "text", "text": block} if isinstance(block, str) else block
+        for block in blocks
+        if block != ""
+    ]
+
+
+def _calls(blocks: list[Any], calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls that the content does not name by itself, as some providers' does."""
+    named = {block.get("id") for block in blocks if isinstance(block, dict)}
+    return [
+        {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
+        for call in calls
+        if call.get("id") and call["id"] not in named
+    ]
+
+
+def _rebuild(words: Words) -> dict[str, Any]:
+    type, data = words[0]
+    if type == "tool_result":
+        status = "error" if data.get("is_error") else "success"
+        own = {"tool_call_id": data["toolCallId"], "artifact": None, "status": status}
+        return _item("tool", data["result"], own)
+    if type in ("user", "system"):
+        return _item(_TYPES[type], data["content"], {})
+    if type not in ("assistant", "tool_call"):
+        return {}
+    said = data["content"] if type == "assistant" else ""
+    calls = [
+        {"name": call["tool"], "args": call["params"], "id": call["id"], "type": "tool_call"}
+        for kind, call in words
+        if kind == "tool_call"
+    ]
+    spent = data.get("usage")
+    if spent and len(spent) == 2:
+        spent = spent | {"total_tokens": sum(spent.values())}
+    own = {"tool_calls": calls, "invalid_tool_calls": [], "usage_metadata": spent}
+    return _item("ai", said, own)
+
+
+def _item(type: str, content: Any, own: dict[str, Any]) -> dict[str, Any]:
+    return {"type": type, "data": {"content": content, "type": type, **deepcopy(_PLAIN), **own}}
+
+
+FORM = Form("langchain/1", _tell, _rebuild)
+
+
+def as_messages(messages: list[dict[str, Any]], system: str | None = None) -> list[BaseMessage]:
+    """Neutral messages, such as ``hf.recover`` gives them, for a graph or a chain."""
+    made: list[BaseMessage] = [SystemMessage(system)] if system else []
+    for message in messages:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        results = [block for block in blocks if block["type"] == "tool_result"]
+        made += [_result_message(block) for block in results]
+        rest = [block for block in blocks if block["type"] != "tool_result"]
+        if message["role"] == "assistant":
+            made.append(_answer(rest))
+        elif rest:
+            made.append(HumanMessage(_content(rest)))
+    return made
+
+
+def _result_message(block: dict[str, Any]) -> ToolMessage:
+    content = block.get("content")
+    if not isinstance(content, str):
+        content = _content(content) if isinstance(content, list) else _encode(content).decode()
+    status = "error" if block.get("is_error") else "success"
+    return ToolMessage(content, tool_call_id=block["tool_use_id"], status=status)
+
+
+def _answer(blocks: list[dict[str, Any]]) -> AIMessage:
+    calls = [
+        {"name": block["name"], "args": block["input"], "id": block["id"]}
+        for block in blocks
+        if block["type"] == "tool_use"
+    ]
+    return AIMessage(
+        _content([block for block in blocks if block["type"] != "tool_use"]), tool_calls=calls
+    )
+
+
+def _content(blocks: list[dict[str, Any]]) -> Any:
+    if all(block["type"] == "text" for block in blocks):
+        return "\n\n".join(block["text"] for block in blocks)
+    return blocks

@@ -1,0 +1,158 @@
+"""Values of a graph's channels as JSON, each message told once and then only named.
+
+Plain data stays readable. A message is ``{"$m": reference}``, or ``{"$v": item}`` while it has no
+id, for it is given one later and is another message then. A tuple is ``{"$t": […]}``, a number
+that JSON readers would round ``{"$i": "…"}``, and anything else ``{"$x": [type, base64]}`` as the
+graph's own serialiser gives it. A map with keys that JSON lacks, or that look like these, is told
+as pairs: ``{"$d": [[key, value]]}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from langchain_core.messages import BaseMessage
+
+from holdfast.integrations._langchain_messages import Known, as_item, from_item, reference
+
+__all__ = ["Items", "Typed", "Values"]
+
+Items = dict[str, dict[str, Any]]
+"""Messages as plain data, by reference."""
+
+_INT_MAX = 2**63
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MARKS = frozenset({"$m", "$v", "$t", "$x", "$d", "$i"})
+
+
+class Typed(Protocol):
+    """The serialiser of the framework."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """A value as a type and bytes."""
+        ...
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value again; of types that are not allowed, no object is made."""
+        ...
+
+
+class Values:
+    """Encodes and decodes, and remembers which messages are on record."""
+
+    def __init__(self) -> None:
+        self.items: Items = {}
+        """The messages on record."""
+        self.known = Known()
+
+    def encode(self, value: Any, serde: Typed, new: Items, *, unnamed: bool = False) -> Any:
+        """A value as JSON. Messages that are not on record yet are put into ``new``.
+
+        ``unnamed`` says whether messages without an id are to be on record as well.
+        """
+        return _Encoder(self, serde, new, unnamed=unnamed).encode(value)
+
+    def decode(self, value: Any, serde: Typed) -> Any:
+        """The value again."""
+        if isinstance(value, list):
+            return [self.decode(item, serde) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1:
+            mark, inner = next(iter(value.items()))
+            if mark in _MARKS:
+                return self._decode_marked(mark, inner, serde)
+        return {key: self.decode(item, serde) for key, item in value.items()}
+
+    def _decode_marked(self, mark: str, inner: Any, serde: Typed) -> Any:
+        if mark == "$m":
+            message = from_item(self.items[inner])
+            self.known.add(message, inner)
+            return message
+        if mark == "$v":
+            return from_item(inner)
+        if mark == "$x":
+            return serde.loads_typed((inner[0], base64.b64decode(inner[1])))
+        if mark == "$i":
+            return int(inner)
+        parts = self.decode(inner, serde)
+        return tuple(parts) if mark == "$t" else dict(parts)
+
+
+class _Encoder:
+    """Encodes what belongs to one event."""
+
+    def __init__(self, values: Values, serde: Typed, new: Items, *, unnamed: bool) -> None:
+        self._values = values
+        self._serde = serde
+        self._new = new
+        self._unnamed = unnamed
+        self._own: dict[type, Callable[[Any], Any]] = {
+            type(None): self._same,
+            bool: self._same,
+            str: self._text,
+            int: self._int,
+            float: self._float,
+            list: self._list,
+            tuple: self._tuple,
+            dict: self._map,
+        }
+
+    def encode(self, value: Any) -> Any:
+        """A value as JSON. Only of exactly the plain types: a subclass is more than its value."""
+        own = self._own.get(type(value))
+        if own is not None:
+            return own(value)
+        return self._message(value) if isinstance(value, BaseMessage) else self._foreign(value)
+
+    def _same(self, value: Any) -> Any:
+        return value
+
+    def _text(self, value: str) -> Any:
+        return value if _is_clean(value) else self._foreign(value)
+
+    def _int(self, value: int) -> Any:
+        return value if -_INT_MAX <= value < _INT_MAX else {"$i": str(value)}
+
+    def _float(self, value: float) -> Any:
+        return value if math.isfinite(value) else self._foreign(value)
+
+    def _list(self, value: list[Any]) -> Any:
+        return [self.encode(item) for item in value]
+
+    def _tuple(self, value: tuple[Any, ...]) -> Any:
+        return {"$t": [self.encode(item) for item in value]}
+
+    def _map(self, value: dict[Any, Any]) -> Any:
+        if all(type(key) is str and key not in _MARKS and _is_clean(key) for key in value):
+            return {key: self.encode(item) for key, item in value.items()}
+        return {"$d": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
+
+    def _message(self, message: BaseMessage) -> Any:
+        values = self._values
+        known = values.known.reference(message)
+        if known is not None and (known in values.items or known in self._new):
+            return {"$m": known}
+        item = as_item(message)
+        if item is None:
+            return self._foreign(message)
+        if message.id is None and not self._unnamed:
+            return {"$v": item}
+        known = reference(item)
+        if known not in values.items:
+            self._new[known] = item
+        values.known.add(message, known)
+        return {"$m": known}
+
+    def _foreign(self, value: Any) -> Any:
+        type, data = self._serde.dumps_typed(value)
+        return {"$x": [type, base64.b64encode(data).decode()]}
+
+
+def _is_clean(text: str) -> bool:
+    """Whether a line of the log can carry it as it is."""
+    return "\0" not in text and not _SURROGATE.search(text)

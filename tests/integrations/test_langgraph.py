@@ -1,0 +1,270 @@
+"""LangGraph on our log."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import Annotated, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+import holdfast
+from holdfast.errors import Fenced
+from holdfast.integrations._langgraph_values import Values
+from holdfast.integrations.langgraph import HoldfastSaver
+
+THREAD = {"configurable": {"thread_id": "trip"}}
+
+
+@pytest.fixture
+def hf(store_root):
+    with holdfast.open(store_root) as opened:
+        yield opened
+
+
+def _echo(state):
+    last = state["messages"][-1]
+    return {"messages": [AIMessage(f"echo of {last.content}", id=f"a{len(state['messages'])}")]}
+
+
+def _graph(hf, node=_echo, **options):
+    builder = StateGraph(MessagesState)
+    builder.add_node("say", node)
+    builder.add_edge(START, "say")
+    builder.add_edge("say", END)
+    return builder.compile(checkpointer=HoldfastSaver(hf), **options)
+
+
+def test_a_thread_goes_on_in_another_process_object(hf):
+    """What one saver recorded is the state that the next one starts from."""
+    _graph(hf).invoke({"messages": [HumanMessage("one", id="h1")]}, THREAD)
+    state = _graph(hf).invoke({"messages": [HumanMessage("two", id="h2")]}, THREAD)
+    assert [message.content for message in state["messages"]] == [
+        *("one", "echo of one", "two", "echo of two"),
+    ]
+
+
+def test_its_threads_are_sessions_like_any_other(hf):
+    """List, search and recover show the conversation, each message once."""
+    graph = _graph(hf)
+    for word in ("harbour", "lighthouse"):
+        graph.invoke({"messages": [HumanMessage(word)]}, THREAD)
+    assert [one.session_id for one in hf.list()] == ["trip"]
+    assert {hit.role for hit in hf.search("lighthouse")} == {"user", "assistant"}
+    said = [message["content"] for message in hf.recover("trip").messages]
+    assert said == ["harbour", "echo of harbour", "lighthouse", "echo of lighthouse"]
+
+
+def test_calls_and_their_results_are_pairs(hf):
+    """Parallel calls of an answer and their late results are what recover makes of them."""
+
+    def call(state):
+        calls = [{"name": "look", "args": {"n": n}, "id": f"c{n}"} for n in (1, 2)]
+        return {
+            "messages": [
+                AIMessage("", tool_calls=calls),
+                ToolMessage("one", tool_call_id="c1"),
+                ToolMessage("two", tool_call_id="c2", status="error"),
+                AIMessage("seen"),
+            ]
+        }
+
+    _graph(hf, call).invoke({"messages": [HumanMessage("look")]}, THREAD)
+    recovery = hf.recover("trip")
+    assert not recovery.issues
+    _, calls, results, end = recovery.messages
+    assert [block["id"] for block in calls["content"]] == ["c1", "c2"]
+    assert [block.get("is_error", False) for block in results["content"]] == [False, True]
+    assert end["content"] == "seen"
+
+
+def test_bytes_grow_with_what_is_new_and_not_with_the_list(hf, store_root):
+    """Twice the steps of a growing list take about twice the bytes: exponent at most 1.1."""
+    saver = HoldfastSaver(hf)
+    graph = _graph(hf)
+    sizes = {}
+    for steps in (50, 200):
+        config = {"configurable": {"thread_id": f"t{steps}"}}
+        for n in range(steps):
+            graph.invoke({"messages": [HumanMessage("x" * 200, id=f"h{n}")]}, config)
+        files = (store_root / "sessions" / f"t{steps}").rglob("*.jsonl")
+        sizes[steps] = sum(file.stat().st_size for file in files)
+    assert math.log(sizes[200] / sizes[50], 200 / 50) < 1.1
+    assert len(saver.get_tuple({"configurable": {"thread_id": "t200"}}).checkpoint) > 1
+
+
+def test_a_message_that_the_graph_removes_leaves_the_conversation(hf):
+    """The state and the conversation agree; the log still has what was said."""
+    graph = _graph(hf)
+    graph.invoke({"messages": [HumanMessage("secret", id="h1")]}, THREAD)
+    graph.update_state(THREAD, {"messages": [RemoveMessage(id="h1")]}, as_node="say")
+    contents = [message.content for message in graph.get_state(THREAD).values["messages"]]
+    assert contents == ["echo of secret"]
+    said = [message["content"] for message in hf.recover("trip").messages]
+    assert "secret" not in said
+    assert [e.data["content"] for e in hf.events("trip", types={"user"})] == ["secret"]
+
+
+def test_time_travel_gives_every_state_that_was(hf):
+    """Every checkpoint of the history reads as it was made, and a run may start from any."""
+    graph = _graph(hf)
+    for n in range(6):
+        graph.invoke({"messages": [HumanMessage(str(n), id=f"h{n}")]}, THREAD)
+    history = list(graph.get_state_history(THREAD))
+    lengths = [len(state.values.get("messages", [])) for state in history]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] == 12
+    early = next(state for state in history if len(state.values["messages"]) == 4)
+    graph.invoke({"messages": [HumanMessage("other", id="x")]}, early.config)
+    contents = [message.content for message in graph.get_state(THREAD).values["messages"]]
+    assert contents == ["0", "echo of 0", "1", "echo of 1", "other", "echo of other"]
+
+
+def test_two_runs_from_one_checkpoint_are_not_both_recorded(hf):
+    """The slower of two runs that started from the same newest checkpoint is fenced."""
+    _graph(hf).invoke({"messages": [HumanMessage("one")]}, THREAD)
+    saver, other = HoldfastSaver(hf), HoldfastSaver(hf)
+    newest = saver.get_tuple(THREAD)
+    assert other.get_tuple(THREAD).config == newest.config
+    following = newest.checkpoint | {"id": newest.checkpoint["id"] + "1"}
+    saver.put(newest.config, following, {"source": "loop"}, {})
+    with pytest.raises(Fenced):
+        other.put(newest.config, following | {"id": "f"}, {"source": "loop"}, {})
+
+
+def test_a_session_of_others_can_be_given_to_a_graph(hf):
+    """What was recorded with our own API comes as messages, calls in their pairs."""
+    with hf.session("trip") as s:
+        s.user("Hello")
+        call = s.tool_call("Read", {"path": "a"})
+        s.tool_result(call, "text")
+        s.assistant("Done")
+    messages = HoldfastSaver(hf).messages("trip")
+    assert [message.type for message in messages] == ["human", "ai", "tool", "ai"]
+    assert messages[1].tool_calls[0]["id"] == messages[2].tool_call_id
+
+
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(codec="utf-8"), max_size=6)
+    | st.binary(max_size=4)
+    | st.datetimes(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.sets(st.integers(0, 3))
+        | st.dictionaries(st.sampled_from(["a", "$m", "$x", "$t", "$d", "\0"]), inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_VALUES)
+def test_any_value_comes_back_with_its_types(value):
+    """Tuples stay tuples, bytes bytes, and keys that look like marks are only keys."""
+    values, serde = Values(), JsonPlusSerializer()
+    encoded = json.loads(json.dumps(values.encode(value, serde, {})))
+    again = values.decode(encoded, serde)
+    assert again == value
+    assert type(again) is type(value)
+
+
+def test_a_message_is_known_until_it_is_changed():
+    """A message that was changed after it was recorded is told again."""
+    values, serde = Values(), JsonPlusSerializer()
+    message = AIMessage("a", id="1", additional_kwargs={"x": [1]})
+    new = {}
+    first = values.encode(message, serde, new)
+    values.items.update(new)
+    assert values.encode(message, serde, {}) == first
+    message.additional_kwargs["x"].append(2)
+    assert values.encode(message, serde, again := {}) != first
+    assert len(again) == 1
+
+
+def test_no_class_is_loaded_that_the_framework_does_not_allow(hf):
+    """A stored value that names a foreign callable is not called."""
+    forged = {"$x": ["pickle", "Y29zCnN5c3RlbQooUyd0cnVlJwp0Ui4="]}
+    with pytest.raises(NotImplementedError):
+        Values().decode(forged, HoldfastSaver(hf).serde)
+
+
+class _Sum(TypedDict):
+    total: Annotated[int, operator.add]
+
+
+_PROGRAM = """
+    import sys, time
+    from langchain_core.messages import AIMessage, HumanMessage
+    from langgraph.graph import END, START, MessagesState, StateGraph
+    from holdfast.integrations.langgraph import HoldfastSaver
+
+    store, hangs = sys.argv[1], sys.argv[2] == "hang"
+
+    def first(state):
+        with open(store + "/../ran", "a") as file:
+            file.write("first\\n")
+        return {"messages": [AIMessage("first", id="a1")]}
+
+    def second(state):
+        if hangs:
+            print("waiting", flush=True)
+            time.sleep(600)
+        return {"messages": [AIMessage("second", id="a2")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("first", first)
+    builder.add_node("second", second)
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "second")
+    builder.add_edge("second", END)
+    graph = builder.compile(checkpointer=HoldfastSaver(store))
+    config = {"configurable": {"thread_id": "trip"}}
+    given = {"messages": [HumanMessage("go", id="h1")]} if hangs else None
+    state = graph.invoke(given, config, durability="sync")
+    print([message.content for message in state["messages"]])
+"""
+
+
+def _run(store_root, mode):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root), mode],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(store_root):
+    """A kill -9 in the second node; the next process runs that node, and not the first again."""
+    with _run(store_root, "hang") as first:
+        assert first.stdout.readline() == "waiting\n"
+        os.kill(first.pid, signal.SIGKILL)
+    with _run(store_root, "go on") as second:
+        assert second.stdout.readline() == "['go', 'first', 'second']\n"
+    assert (store_root / "../ran").read_text() == "first\n"
+    with holdfast.open(store_root) as hf:
+        assert hf.verify("trip").ok
+
+
+def test_a_channel_that_is_no_list_of_messages_is_kept(hf):
+    """Numbers, and what a reducer makes of them, are part of the state as well."""
+    builder = StateGraph(_Sum)
+    builder.add_node("add", lambda state: {"total": 2})
+    builder.add_edge(START, "add")
+    graph = builder.compile(checkpointer=HoldfastSaver(hf))
+    assert graph.invoke({"total": 1}, THREAD) == {"total": 3}
+    assert graph.invoke({"total": 1}, THREAD) == {"total": 6}
