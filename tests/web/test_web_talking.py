@@ -44,7 +44,11 @@ def library(tmp_path_factory):
 def model():
     """A model that a test gives its script."""
     scripts = []
-    with ScriptedModel(lambda request: scripts[-1](request), strict=False) as model:
+
+    def answer(request):
+        return scripts[-1](request)
+
+    with ScriptedModel(answer, strict=False) as model:
         model.follow = scripts.append
         yield model
 
