@@ -14,6 +14,12 @@ _CONTEXT_CHARS = 400
 _HELD_CHARS_MAX = 16_384
 # Secrets are made of ASCII; words of languages without blanks need not wait.
 _OF_WORDS = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+_PLAIN_WORD = re.compile(r"[\"'(*`]{0,3}[A-Za-z]{0,11}[\"')*`.,:;!?]{0,3}\Z")
+_TELLING = re.compile(
+    r"(?i)(?:pass|pwd|secret|token|key|auth|cookie|bearer|basic|credential|://|login|\s-[a-z]\b)"
+    r"[^\n]{0,48}\Z"
+)
+_TELLING_CHARS = 80
 _PEM = "-----BEGIN"
 _PEM_END = re.compile(r"-----END[^\n]{0,100}-----")
 
@@ -31,12 +37,12 @@ NOTHING_STREAMED = Streamed()
 def feed(redactor: Redactor, before: Streamed, piece: str) -> tuple[Streamed, str, list[Finding]]:
     """The next piece of a stream: where it stands now, and what may be recorded of it.
 
-    The last word is kept back, because a secret may go on in the next piece, and so is a private
-    key that has not ended. Never more than 16 KiB are.
+    The last word is kept back if a secret may begin with it, and so is a private key that has not
+    ended. Never more than 16 KiB are.
     """
     text = before.held + piece
-    spans = _spans(redactor, before.context, text)
-    cut = _cut(text, spans)
+    spans = redactor.spans(before.context + text)
+    cut = _cut(before.context, text, spans)
     if len(text) - cut > _HELD_CHARS_MAX:
         cut = len(text)
     return _given(redactor, before.context, text, spans, cut)
@@ -44,31 +50,43 @@ def feed(redactor: Redactor, before: Streamed, piece: str) -> tuple[Streamed, st
 
 def finish(redactor: Redactor, before: Streamed) -> tuple[str, list[Finding]]:
     """What was held back, when nothing more comes."""
-    spans = _spans(redactor, before.context, before.held)
+    spans = redactor.spans(before.context + before.held)
     return _given(redactor, before.context, before.held, spans, len(before.held))[1:]
 
 
-def _spans(redactor: Redactor, context: str, text: str) -> list[Span]:
-    """The secrets in the new text, seen together with what came before it."""
-    shift = len(context)
-    return [
-        Span(max(start - shift, 0), stop - shift, rule, guess)
-        for start, stop, rule, guess in redactor.spans(context + text)
-        if stop > shift
-    ]
-
-
-def _cut(text: str, spans: list[Span]) -> int:
+def _cut(context: str, text: str, spans: list[Span]) -> int:
     """Up to where the text can be recorded."""
-    cut = len(text.rstrip(_OF_WORDS))
-    begun = text.rfind(_PEM)
-    if begun >= 0 and _PEM_END.search(text, begun) is None:
-        cut = min(cut, begun)
-    return min([cut, *(span.start for span in spans if span.stop > cut)])
+    whole = context + text
+    shift = len(context)
+    start = len(whole.rstrip(_OF_WORDS))
+    held = len(whole) if _is_plain(whole[:start], whole[start:]) else start
+    begun = whole.rfind(_PEM)
+    if begun >= 0 and _PEM_END.search(whole, begun) is None:
+        held = min(held, begun)
+    held = min([held, *(span.start for span in spans if span.stop > held)])
+    return max(held - shift, 0)
+
+
+def _is_plain(before: str, run: str) -> bool:
+    """Whether the word at the end is one that no secret begins with."""
+    if _PLAIN_WORD.match(run) is None:
+        return False
+    return not run or _TELLING.search(before[-_TELLING_CHARS:]) is None
 
 
 def _given(
     redactor: Redactor, context: str, text: str, spans: list[Span], cut: int
 ) -> tuple[Streamed, str, list[Finding]]:
-    said, found = redactor.replaced(text[:cut], [span for span in spans if span.stop <= cut])
-    return Streamed((context + text[:cut])[-_CONTEXT_CHARS:], text[cut:]), said, found
+    whole, shift = context + text, len(context)
+    pieces: list[str] = []
+    found: list[Finding] = []
+    at = shift
+    for start, stop, rule, _ in spans:
+        if shift < stop <= shift + cut:
+            # It may have begun in what is recorded already; what tells is its end.
+            mark, one = redactor.replaced(whole[start:stop], [Span(0, stop - start, rule)])
+            pieces += [whole[at : max(start, at)], mark]
+            found += one
+            at = stop
+    said = "".join([*pieces, whole[at : shift + cut]])
+    return Streamed(whole[: shift + cut][-_CONTEXT_CHARS:], text[cut:]), said, found

@@ -32,15 +32,14 @@ from holdfast.apps.acp._agent_params import (
     read_prompt,
 )
 from holdfast.apps.acp._listing import list_sessions
-from holdfast.apps.acp._replaying import replay
+from holdfast.apps.acp._telling_past import tell_past
 from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, NOT_FOUND, RpcError
-from holdfast.apps.wire.lines import next_lines
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice, check_id
-from holdfast.session import Session, resolve_blobs
+from holdfast.session import Session
 
 __all__ = ["AgentServer", "Kit", "serve_agent"]
 
@@ -231,14 +230,10 @@ class AgentServer:
 
     async def _replay(self, live: Live) -> None:
         """Tell the editor all that was said and done, from the log, without holding up others."""
-        await live.session.aflush()
-        documents = self._hf.store.documents(live.session.key)
         with live.held_back() as last:
-            events = resolve_blobs(self._hf.events(live.id, 0, last + 1), documents)
-            lines = replay(events, live.id, close_open=not live.is_busy)
-            while batch := await asyncio.to_thread(next_lines, lines):
-                self._pipe.write(batch)
-                await self._pipe.drain()
+            await tell_past(
+                self._hf, live.session, self._pipe, stop=last + 1, close_open=not live.is_busy
+            )
 
     def _show(self, session_id: str, event: Event) -> None:
         live = self._live.get(session_id)
@@ -286,5 +281,5 @@ def serve_agent(place: str | None, kit: Kit) -> None:
         with contextlib.redirect_stdout(sys.stderr):
             await AgentServer(hf, kit, pipe).run()
 
-    with Holdfast(place) as hf:
+    with Holdfast(place, redaction="mark") as hf:
         serve(work)

@@ -21,7 +21,7 @@ def serve_proxy(
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Be the proxy of one agent on standard input and output. Raises as ``holdfast.open``."""
-    with Holdfast(place) as hf:
+    with Holdfast(place, redaction="mark") as hf:
 
         async def work(pipe: Pipe) -> None:
             proxy = Proxy(

@@ -54,6 +54,7 @@ SECTIONS = {
         "acp": "Keep the sessions of editors' agents; serve one; ask one.",
         "bridge": "Serve sessions and an agent to programs, as lines of JSON.",
         "mcp": "Give other agents your past sessions, by MCP.",
+        "serve": "Serve sessions and an agent over HTTP and WebSocket.",
     },
     "Care": {
         "title": "Show or set the title of a session.",

@@ -94,7 +94,7 @@ def serve_stdio(place: str | None, kit: Kit) -> None:
         with contextlib.redirect_stdout(sys.stderr):
             await Bridge(hf, kit).serve(pipe)
 
-    with Holdfast(place) as hf:
+    with Holdfast(place, redaction="mark") as hf:
         serve(work, line_bytes_max=LINE_BYTES_MAX)
 
 
@@ -105,7 +105,7 @@ def serve_socket(
 
     ``ready`` is told the address once clients can come.
     """
-    with Holdfast(place) as hf, PrivateSocket(address) as listening:
+    with Holdfast(place, redaction="mark") as hf, PrivateSocket(address) as listening:
         asyncio.run(_listen(Bridge(hf, kit), listening, ready))
 
 

@@ -19,7 +19,7 @@ _HOST = "127.0.0.1"
 
 def serve_stdio(place: str | None, *, writes: bool) -> None:
     """Serve one client until its end. Raises as ``holdfast.open``."""
-    with Holdfast(place) as hf:
+    with Holdfast(place, redaction="mark") as hf:
         SessionServer(hf, writes=writes).run("stdio")
 
 
@@ -41,7 +41,7 @@ def serve_http(
     import uvicorn
 
     token = token or secrets.token_urlsafe(32)
-    with Holdfast(place) as hf, socket.socket() as listening:
+    with Holdfast(place, redaction="mark") as hf, socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((_HOST, port))
