@@ -7,7 +7,6 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator
-from itertools import islice
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -17,8 +16,8 @@ from holdfast.apps.acp._early import Early
 from holdfast.apps.acp._link import AgentGone, AgentLink
 from holdfast.apps.acp._missing import Heard, is_only_speech, missing_end
 from holdfast.apps.acp._recording import mask_servers
-from holdfast.apps.acp._replaying import replay
 from holdfast.apps.acp._telling import WINDOW_TOKENS, transcript_note
+from holdfast.apps.acp._telling_past import tell_past
 from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
     NOT_FOUND,
@@ -27,11 +26,10 @@ from holdfast.apps.wire.frames import (
     encode,
     notification,
 )
-from holdfast.apps.wire.lines import next_lines
 from holdfast.errors import HoldfastError, InvalidId, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import check_id
-from holdfast.session import Session, resolve_blobs
+from holdfast.session import Session
 
 __all__ = ["Editor", "Sessions"]
 
@@ -313,27 +311,19 @@ class Sessions:
             channel.muted = []  # before anything is waited for: what comes now comes after the past
             try:
                 first, stop = await asyncio.to_thread(self._range, channel, wish, last)
-                if first < stop:
-                    await self._send_past(channel, first, stop, marks=wish is not None)
+                await tell_past(
+                    self._hf,
+                    channel.session,
+                    self._editor,
+                    first=first,
+                    stop=stop,
+                    # A turn that is running has its tool calls open for good reason.
+                    close_open=not channel.prompts,
+                    marks=wish is not None,
+                )
             finally:
                 self.unmute(channel)
         return {"first": first, "last": stop - 1, "earlier": first > 0}
-
-    async def _send_past(self, channel: Channel, first: int, stop: int, *, marks: bool) -> None:
-        documents = self._hf.store.documents(f"sessions/{channel.id}")
-        # Numbers are dense: the first so many are those below, told apart without a look at each.
-        events = (
-            islice(self._hf.events(channel.id), stop)
-            if first == 0
-            else self._hf.events(channel.id, first, stop)
-        )
-        if await asyncio.to_thread(documents.names, "blobs/"):
-            events = resolve_blobs(events, documents)
-        # A turn that is running has its tool calls open for good reason.
-        lines = replay(events, channel.id, close_open=not channel.prompts, marks=marks)
-        while batch := await asyncio.to_thread(next_lines, lines):
-            self._editor.write(batch)
-            await self._editor.drain()
 
     def _range(self, channel: Channel, wish: Frame | None, last: int) -> tuple[int, int]:
         kind = "start" if wish is None else wish["type"]

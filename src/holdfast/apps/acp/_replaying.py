@@ -6,14 +6,35 @@ an import) is put into the protocol's words. Pure: events in, lines out.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from holdfast.apps.acp._replaying_calls import Calls
+from holdfast.apps.acp._replaying_lines import (
+    CallLine,
+    DeltaLine,
+    FinalLine,
+    FrameLine,
+    ResultLine,
+)
+from holdfast.apps.acp._replaying_log import Some, in_some
+from holdfast.apps.acp._replaying_output import PIECE_CHARS, Output
+from holdfast.apps.acp._replaying_pieces import put_together
 from holdfast.apps.acp._replaying_runs import Cast
-from holdfast.apps.acp._replaying_shapes import Finder, Told, decode_delta, decode_final, plain
+from holdfast.apps.acp._replaying_shapes import (
+    CALLS,
+    FinalData,
+    Finder,
+    Told,
+    decode_call,
+    decode_delta,
+    decode_final,
+    plain,
+)
 from holdfast.apps.acp._replaying_words import (
     call_update,
     content_updates,
@@ -24,14 +45,11 @@ from holdfast.apps.acp._replaying_words import (
 )
 from holdfast.model import Event
 
-__all__ = ["INTERRUPTED", "replay"]
+__all__ = ["INTERRUPTED", "replay", "replay_some"]
 
 INTERRUPTED = "interrupted, outcome unknown"
 
-_CHUNK_BYTES_MAX = 64 * 1024
-_PIECE_CHARS = _CHUNK_BYTES_MAX // 4  # whatever its characters, it is not longer than a chunk
-_LINES_AT_ONCE = 64
-_ENDS = frozenset({"completed", "failed"})
+_PIECES_AT_ONCE = 256
 # Only the newest of these says anything; it is told at the end.
 _STANDING = (
     "available_commands_update",
@@ -40,13 +58,9 @@ _STANDING = (
     "usage_update",
     "session_info_update",
 )
-_CALLS = frozenset({"tool_call", "tool_call_update"})
 _STANDING_KINDS = frozenset(_STANDING)
 
-_EMPTY = (b"[]", b"null")
 _encode = msgspec.json.Encoder().encode
-_TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
-_THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
 
 
 def replay(
@@ -60,52 +74,108 @@ def replay(
     modes, options, usage and title come last, as they are at the end. What child runs did is left
     out. Nothing that a log holds raises.
     """
+    some = in_some(iter(events))
+    for lines in replay_some(some, session_id, close_open=close_open, marks=marks):
+        yield from lines.splitlines(keepends=True)
+
+
+def replay_some(
+    some: Iterable[Some], session_id: str, *, close_open: bool = True, marks: bool = False
+) -> Iterator[bytes]:
+    """The same for events as ``read_some`` gives them, and many lines at once."""
     teller = _Teller(session_id, close_open=close_open, marks=marks)
-    lines = teller.lines
-    for event in events:
-        teller.take(event)
-        if len(lines) >= _LINES_AT_ONCE:
-            yield from lines
-            lines.clear()
+    for few in some:
+        teller.take(few)
+        yield teller.out.collect()
     teller.finish()
-    yield from lines
+    yield teller.out.collect()
 
 
 class _Teller:
     """Keeps what has to be known of the events before, and gathers lines."""
 
     def __init__(self, session_id: str, *, close_open: bool, marks: bool) -> None:
-        self.lines: list[bytes] = []
-        given = _encode(session_id)
-        self._head = (
-            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":' % given
-        )
-        self._session_id = session_id
+        self.out = Output(session_id, marks=marks)
         self._close_open = close_open
-        self._marks = marks
         self._cast = Cast()
         self._find = Finder()
         self._seq = -1
         self._begin = 0
-        self._texts: list[str] = []
-        self._size = 0
-        self._kind: str | None = None
-        self._message_id: str | None = None
-        self._text_seq = -1
         self._streamed = {"text": -1, "thinking": -1}
-        self._open: dict[str, None] = {}
-        self._known: set[str] = set()
-        self._ended: set[str] = set()
-        self._shaped: set[str] = set()
+        self._pieces: list[DeltaLine] = []
+        self._calls = Calls()
         self._standing: dict[str, bytes] = {}
         self._title: str | None = None
         self._asked: list[dict[str, Any]] = []
 
-    def take(self, event: Event) -> None:
-        """Tell of one event, if it is one to tell of."""
+    def take(self, some: Some) -> None:
+        """Tell of events, as far as they are to be told of."""
         if self._seq < 0:
-            self._begin = event.seq
-        self._seq = event.seq
+            self._begin = some.first
+        if some.lines is None or self.out.marks:
+            for event in some.events:
+                self._take(event)
+        else:
+            self._take_lines(some, some.lines)
+        self._seq = some.last
+
+    def _take_lines(self, some: Some, lines: list[Any]) -> None:  # noqa: C901, PLR0912
+        """The same, quicker: nearly all lines are of messages and of tool calls.
+
+        What is done for each of those is done right here, since calls would take most of the time.
+        """
+        pieces, find, calls, out = self._pieces, self._find.in_line, self._calls, self.out
+        opened, ended, texts, told = calls.open, calls.ended, out.texts, out.updates
+        for line in lines:
+            kind = line.__class__
+            if line.run is not None:
+                update = b""
+            elif kind is DeltaLine:
+                pieces.append(line)
+                if len(pieces) == _PIECES_AT_ONCE:
+                    self._take_pieces(some)
+                continue
+            elif kind is FrameLine:
+                data = line.data
+                if data.direction != "agent":
+                    continue
+                update = find(bytes(data.frame))
+            elif kind is CallLine or kind is ResultLine:
+                frame = line.data.raw
+                update = b"" if frame is None else frame.params.update
+            else:
+                if pieces:
+                    self._take_pieces(some)
+                if kind is not FinalLine:
+                    self._take(line.event())
+                elif not self._is_told_by_its_pieces(line.data):
+                    self._take(some.event(line.seq))
+                continue
+            if pieces:
+                self._take_pieces(some)
+            try:
+                about = decode_call(update)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self._take(some.event(line.seq))
+                continue
+            call, status = about.call, about.status
+            if status == "completed":
+                opened.pop(call, None)
+                ended.add(call)
+            elif status == "in_progress":
+                opened[call] = None
+                ended.discard(call)
+            else:
+                calls.track(call, status)
+            if about.content:
+                calls.show(call, about.content)
+            if texts:
+                out.flush()
+            told.append(update)
+        if pieces:
+            self._take_pieces(some)
+
+    def _take(self, event: Event) -> None:
         taker = _TAKERS.get(event.type)
         if taker is None:
             self._cast.note(event)
@@ -118,56 +188,29 @@ class _Teller:
     def finish(self) -> None:
         """Tell what stands at the end."""
         self._end_open(self._seq)
-        self._flush()
+        self.out.flush()
         if self._title:
             self._stand("session_info_update", _encode({"title": self._title}))
         for kind in _STANDING:
             if kind in self._standing:
-                self._tell(self._standing[kind], self._seq)
+                self.out.tell(self._standing[kind], self._seq)
 
-    # -- writing ---------------------------------------------------------------------------------
+    # -- what nearly all events are --------------------------------------------------------------
 
-    def _tell(self, update: bytes, seq: int) -> None:
-        if self._texts:
-            self._flush()
-        tail = b',"_meta":{"holdfast":{"seq":%d}}}}\n' % seq if self._marks else b"}}\n"
-        self.lines.append(self._head + update + tail)
-
-    def _tell_all(self, updates: list[dict[str, Any]], seq: int) -> None:
-        """Several lines of one event: only with the last has all of it been told."""
-        for update in updates[:-1]:
-            self._tell(_encode(update), seq - 1)
-        for update in updates[-1:]:
-            self._tell(_encode(update), seq)
-
-    def _say(self, text: str, kind: str, message_id: str | None, seq: int) -> None:
-        """Words, told together with those before if they are of the same message."""
-        size = len(text) if text.isascii() else len(text.encode())
-        if self._texts and (
-            kind != self._kind
-            or message_id != self._message_id
-            or self._size + size > _CHUNK_BYTES_MAX
-        ):
-            self._flush()
-        self._kind, self._message_id = kind, message_id
-        self._texts.append(text)
-        self._size += size
-        self._text_seq = seq
-
-    def _flush(self) -> None:
-        if not self._texts:
-            return
-        text, seq = "".join(self._texts), self._text_seq
-        head = _THOUGHT_HEAD if self._kind == "thinking" else _TEXT_HEAD
-        tail = b"}}"
-        if self._message_id is not None:
-            tail = b'},"messageId":%b}' % _encode(self._message_id)
-        too_long = self._size > _CHUNK_BYTES_MAX
-        self._texts, self._size = [], 0
-        while too_long and len(text) > _PIECE_CHARS:
-            self._tell(head + _encode(text[:_PIECE_CHARS]) + tail, seq - 1)
-            text = text[_PIECE_CHARS:]
-        self._tell(head + _encode(text) + tail, seq)
+    def _take_pieces(self, some: Some) -> None:
+        """Pieces of messages, as many as belong together at once."""
+        pieces = self._pieces
+        whole = put_together([piece.data for piece in pieces])
+        if whole is not None and len(whole.content) <= PIECE_CHARS:
+            self._heard(whole.content, whole.kind, whole.messageId, pieces[-1].seq)
+        else:
+            for piece in pieces:
+                one = put_together([piece.data])
+                if one is None:
+                    self._take(some.event(piece.seq))
+                else:
+                    self._heard(one.content, one.kind, one.messageId, piece.seq)
+        pieces.clear()
 
     # -- frames as they came ---------------------------------------------------------------------
 
@@ -177,22 +220,20 @@ class _Teller:
             return False
         update, about, extra = told
         kind = about.kind
-        if kind in _CALLS:
+        if kind in CALLS:
             if about.call is not None:
-                self._track(about.call, about.status)
-                if about.content and bytes(about.content) not in _EMPTY:
-                    self._shaped.add(about.call)
+                self._calls.track(about.call, about.status)
+                if about.content:
+                    self._calls.show(about.call, about.content)
         elif kind in _STANDING_KINDS:
             self._stand(kind, update)
             return True
         elif kind == "user_message_chunk" and is_echo(update, self._asked):
             return True
         if extra is not None:
-            self._tell_odd(extra, seq)
-        elif self._marks or self._texts:
-            self._tell(update, seq)
-        else:  # the same, without the call: most frames come this way
-            self.lines.append(self._head + update + b"}}\n")
+            self.out.tell_odd(extra, seq)
+        else:
+            self.out.tell(update, seq)
         return True
 
     def _stand(self, kind: str, update: bytes) -> None:
@@ -201,33 +242,10 @@ class _Teller:
             update = _encode({"sessionUpdate": kind, **told, **json.loads(update)})
         self._standing[kind] = update
 
-    def _tell_odd(self, params: dict[str, Any], seq: int) -> None:
-        """A frame with more members than usual keeps them."""
-        self._flush()
-        params = {**params, "sessionId": self._session_id}
-        if self._marks:
-            meta = params.get("_meta")
-            own = {"holdfast": {"seq": seq}}
-            params["_meta"] = {**meta, **own} if isinstance(meta, dict) else own
-        frame = {"jsonrpc": "2.0", "method": "session/update", "params": params}
-        self.lines.append(_encode(frame) + b"\n")
-
-    def _track(self, call: str, status: Any) -> None:
-        """Keep in mind which calls an editor knows, and which of them are under way."""
-        self._known.add(call)
-        if status in _ENDS:
-            self._open.pop(call, None)
-            self._ended.add(call)
-        elif status is not None or call not in self._ended:
-            self._open[call] = None
-            self._ended.discard(call)
-
     def _end_open(self, seq: int) -> None:
-        if self._close_open:
-            for call in self._open:
-                self._tell(_encode(result_update(call, INTERRUPTED, failed=True)), seq)
-                self._ended.add(call)
-        self._open.clear()
+        for call in self._calls.leave(ended=self._close_open):
+            if self._close_open:
+                self.out.tell(_encode(result_update(call, INTERRUPTED, failed=True)), seq)
 
     # -- one method per type of event ------------------------------------------------------------
 
@@ -235,12 +253,16 @@ class _Teller:
         data = decode_delta(event)
         if data.agent is not None and self._cast.is_child(data.agent):
             return
-        seq = event.seq
-        kind = "thinking" if data.kind == "thinking" else "text"
-        if data.raw and self._tell_frame(self._find.decode(data.raw), seq):
-            pass
-        elif data.content:
-            self._say(data.content, kind, data.messageId, seq)
+        if data.raw and self._tell_frame(self._find.decode(data.raw), event.seq):
+            self._heard("", data.kind, None, event.seq)
+        else:
+            self._heard(data.content, data.kind, data.messageId, event.seq)
+
+    def _heard(self, text: str, kind: str | None, message_id: str | None, seq: int) -> None:
+        """Words that came, up to this event; none if they were told."""
+        kind = "thinking" if kind == "thinking" else "text"
+        if text:
+            self.out.say(text, kind, message_id, seq)
         self._streamed[kind] = seq
 
     def _on_frame(self, event: Event) -> None:
@@ -250,7 +272,7 @@ class _Teller:
         data = plain(event)
         if self._cast.is_childs_task(data):
             return
-        self._flush()
+        self.out.flush()
         prompt = prompt_of(data.get("raw"))
         if prompt is not None:
             updates = [{"sessionUpdate": "user_message_chunk", "content": one} for one in prompt]
@@ -265,10 +287,11 @@ class _Teller:
             self._tell_updates(said, event.seq)
 
     def _on_assistant(self, event: Event) -> None:
-        if self._is_told_by_its_pieces(event):
-            return
+        with contextlib.suppress(msgspec.DecodeError):
+            if self._is_told_by_its_pieces(decode_final(event.raw)):
+                return
         data = plain(event)
-        self._flush()
+        self.out.flush()
         if self._cast.is_child(data.get("agent")) or self._told_raw(event):
             return
         updates = content_updates(data.get("content"), "agent_message_chunk")
@@ -281,21 +304,18 @@ class _Teller:
                     update["messageId"] = message_id
         self._tell_updates(updates, event.seq)
 
-    def _is_told_by_its_pieces(self, event: Event) -> bool:
+    def _is_told_by_its_pieces(self, final: FinalData) -> bool:
         """Text that was streamed before, as nearly all of it is: seen without reading the text."""
-        try:
-            final = decode_final(event.raw)
-        except msgspec.DecodeError:
-            return False
         first = final.covers_from
         if first is None or self._streamed["text"] < first or not final.is_bare_text:
             return False
-        self._flush()
+        if self.out.texts:
+            self.out.flush()
         return True
 
     def _on_thinking(self, event: Event) -> None:
         data = plain(event)
-        self._flush()
+        self.out.flush()
         if self._cast.is_child(data.get("agent")) or self._was_streamed(data, "thinking"):
             return
         self._tell_updates(content_updates(data.get("content"), "agent_thought_chunk"), event.seq)
@@ -304,8 +324,8 @@ class _Teller:
         for update in updates:
             call = update.get("toolCallId")
             if isinstance(call, str):
-                self._track(call, update.get("status"))
-        self._tell_all(updates, seq)
+                self._calls.track(call, update.get("status"))
+        self.out.tell_all(updates, seq)
 
     def _was_streamed(self, data: dict[str, Any], kind: str) -> bool:
         """Whether what a final event covers was told piece by piece, here or before the start."""
@@ -331,13 +351,13 @@ class _Teller:
             return
         data = plain(event)
         call = data.get("toolCallId")
-        if not isinstance(call, str) or call in self._ended or call in self._cast.left_out:
+        if not isinstance(call, str) or call in self._calls.ended or call in self._cast.left_out:
             return
         failed = data.get("is_error") is True
         update = result_update(call, data.get("result"), failed=failed)
-        if call in self._shaped and not failed:
+        if self._calls.shows(call) and not failed:
             del update["content"]  # it would take the place of what a frame showed, such as a diff
-        if call not in self._known and self._begin <= 0:  # an editor knows no such call
+        if not self._calls.knows(call) and self._begin <= 0:  # an editor knows no such call
             update = {"sessionUpdate": "tool_call", "title": "tool", **update}
             update["sessionUpdate"] = "tool_call"
         self._tell_updates([update], event.seq)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast.model import Event
 
-__all__ = ["DeltaData", "FinalData", "Finder", "Told", "decode_delta", "decode_final", "plain"]
+__all__ = [
+    "CALLS",
+    "About",
+    "CallFrame",
+    "DeltaData",
+    "FinalData",
+    "Finder",
+    "Told",
+    "decode_call",
+    "decode_delta",
+    "decode_final",
+    "plain",
+]
+
+CALLS = frozenset({"tool_call", "tool_call_update"})
 
 _ESCAPED = b'$blob":'  # keys that hold it are escaped in the log
 _NOTHING = msgspec.Raw()
@@ -38,14 +52,18 @@ class FinalData(msgspec.Struct, gc=False):
         return self.agent is None and not self.raw and bytes(self.content).startswith(b'"')
 
 
-class _Params(msgspec.Struct, forbid_unknown_fields=True):
+class CallParams(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """What an update comes in, and nothing more."""
+
     update: msgspec.Raw
     sessionId: msgspec.Raw = _NOTHING  # noqa: N815 - the name on the wire
 
 
-class _Notification(msgspec.Struct, forbid_unknown_fields=True):
-    method: str
-    params: _Params
+class CallFrame(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A notification, and nothing more."""
+
+    method: Literal["session/update"]
+    params: CallParams
     jsonrpc: str = "2.0"
 
 
@@ -54,6 +72,15 @@ class About(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "
 
     kind: str
     call: str | None = None
+    status: str | None = None
+    content: msgspec.Raw = _NOTHING
+
+
+class CallAbout(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
+    """The same for one about a tool call."""
+
+    kind: Literal["tool_call", "tool_call_update"]
+    call: str
     status: str | None = None
     content: msgspec.Raw = _NOTHING
 
@@ -75,10 +102,11 @@ _decode_delta = msgspec.json.Decoder(DeltaData).decode
 decode_final = msgspec.json.Decoder(FinalData).decode
 _decode_frame = msgspec.json.Decoder(_FrameData).decode
 _decode_raw = msgspec.json.Decoder(_RawData).decode
-_decode_notification = msgspec.json.Decoder(_Notification).decode
+_decode_notification = msgspec.json.Decoder(CallFrame).decode
 _decode_about = msgspec.json.Decoder(About).decode
+decode_call = msgspec.json.Decoder(CallAbout).decode
 _encode = msgspec.json.Encoder().encode
-_CLOSING = 3  # braces: of the params, the frame and the data
+_CLOSING = 2  # braces: of the params and the frame
 
 
 def plain(event: Event) -> dict[str, Any]:
@@ -111,26 +139,22 @@ class Finder:
     """
 
     def __init__(self) -> None:
-        self._in_frame = self._in_raw = b""
+        self._start = b"\n"  # as no frame begins
+
+    def in_line(self, frame: bytes) -> bytes:
+        """The update in a frame of the agent that begins like those before, else nothing."""
+        start = self._start
+        return frame[len(start) : -_CLOSING] if frame.startswith(start) else b""
 
     def in_frame(self, event: Event) -> Told | None:
         """The update in a frame of the agent; None if there is none."""
         data = bytes(event.raw)
-        start = self._in_frame
-        if start and data.startswith(start):
-            found = _value_at(data, len(start))
-            if found is not None:
-                return found
         frame = _decode_frame(_unescaped(event, data))
         return self._decode(frame.frame) if frame.direction == "agent" else None
 
     def in_raw(self, event: Event) -> Told | None:
         """The update that an event came with; None if it came in another way."""
-        data = bytes(event.raw)
-        start = self._in_raw
-        at = data.find(start) if start else -1
-        found = _value_at(data, at + len(start)) if at >= 0 else None
-        return found or self.decode(_decode_raw(_unescaped(event, data)).raw)
+        return self.decode(_decode_raw(_unescaped(event, bytes(event.raw))).raw)
 
     def decode(self, rpc: msgspec.Raw) -> Told | None:
         """The update of a frame; None for any other value."""
@@ -139,30 +163,15 @@ class Finder:
     def _decode(self, rpc: msgspec.Raw) -> Told | None:
         try:
             frame = _decode_notification(rpc)
-            if frame.method != "session/update":
-                return None
             update = bytes(frame.params.update)
             about = _decode_about(update)
         except msgspec.ValidationError:
             return _decode_odd(rpc)
-        start = (
+        self._start = (
             b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
             % frame.params.sessionId
         )
-        self._in_frame = b'{"direction":"agent","frame":' + start
-        self._in_raw = b'"direction":"agent","raw":' + start
         return update, about, None
-
-
-def _value_at(data: bytes, start: int) -> Told | None:
-    """The update from ``start`` up to the end of its frame, if nothing follows it there."""
-    update = data[start:-_CLOSING]
-    if update.find(b"$") >= 0 and _ESCAPED in update:
-        return None
-    try:
-        return update, _decode_about(update), None
-    except msgspec.DecodeError:  # more than one value: more members, or a frame inside a frame
-        return None
 
 
 def _unescaped(event: Event, data: bytes) -> bytes:

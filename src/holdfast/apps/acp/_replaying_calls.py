@@ -1,0 +1,51 @@
+"""The tool calls of a session that is told again: which an editor knows, which are under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["Calls"]
+
+_ENDS = frozenset({"completed", "failed"})
+_EMPTY = (b"[]", b"null")
+
+
+class Calls:
+    """Keeps what the editor was told of each call."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, None] = {}
+        self.ended: set[str] = set()
+        self._left: set[str] = set()
+        self._shaped: set[str] = set()
+
+    def track(self, call: str, status: Any) -> None:
+        """The editor is told of a call, and how it stands."""
+        if status in _ENDS:
+            self.open.pop(call, None)
+            self.ended.add(call)
+        elif status is not None or call not in self.ended:
+            self.open[call] = None
+            self.ended.discard(call)
+
+    def show(self, call: str, content: msgspec.Raw) -> None:
+        """The editor is told what to show for it."""
+        if call not in self._shaped and bytes(content) not in _EMPTY:
+            self._shaped.add(call)
+
+    def knows(self, call: str) -> bool:
+        """Whether the editor was told of it."""
+        return call in self.ended or call in self.open or call in self._left
+
+    def shows(self, call: str) -> bool:
+        """Whether a frame showed something for it, such as a diff."""
+        return call in self._shaped
+
+    def leave(self, *, ended: bool) -> list[str]:
+        """Give up those that are under way; ``ended`` if the editor is told so."""
+        left = list(self.open)
+        (self.ended if ended else self._left).update(left)
+        self.open.clear()
+        return left

@@ -1,0 +1,111 @@
+"""What an editor is told in a replay, as lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["PIECE_CHARS", "Output"]
+
+_CHUNK_BYTES_MAX = 64 * 1024
+PIECE_CHARS = _CHUNK_BYTES_MAX // 4
+"""A text of so many characters, whichever they are, is not longer than a chunk."""
+_TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
+_THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
+_END = b"}}\n"
+_encode = msgspec.json.Encoder().encode
+
+
+class Output:
+    """Gathers updates of a session; with ``marks`` each says up to which event it tells all.
+
+    ``updates`` are those that are not lines yet, ``texts`` the words that are no update yet.
+    """
+
+    def __init__(self, session_id: str, *, marks: bool) -> None:
+        self.updates: list[bytes] = []
+        self.texts: list[str] = []
+        self.marks = marks
+        self._session_id = session_id
+        self._head = (
+            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
+            % _encode(session_id)
+        )
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._kind = ""
+        self._message_id: str | None = None
+        self._seq = -1
+
+    def collect(self) -> bytes:
+        """The lines that were gathered since the last time."""
+        self._end_lines()
+        found = b"".join(self._lines)
+        self._lines.clear()
+        return found
+
+    def tell(self, update: bytes, seq: int) -> None:
+        """An update, with which all is told up to an event."""
+        if self.texts:
+            self.flush()
+        self.updates.append(update)
+        if self.marks:
+            self._end_lines(b',"_meta":{"holdfast":{"seq":%d}}' % seq)
+
+    def tell_all(self, updates: list[dict[str, Any]], seq: int) -> None:
+        """Several updates of one event: only with the last has all of it been told."""
+        for update in updates[:-1]:
+            self.tell(_encode(update), seq - 1)
+        for update in updates[-1:]:
+            self.tell(_encode(update), seq)
+
+    def tell_odd(self, params: dict[str, Any], seq: int) -> None:
+        """A frame with more members than usual keeps them."""
+        self.flush()
+        params = {**params, "sessionId": self._session_id}
+        if self.marks:
+            meta = params.get("_meta")
+            own = {"holdfast": {"seq": seq}}
+            params["_meta"] = {**meta, **own} if isinstance(meta, dict) else own
+        frame = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+        self._end_lines()
+        self._lines.append(_encode(frame) + b"\n")
+
+    def say(self, text: str, kind: str, message_id: str | None, seq: int) -> None:
+        """Words, told together with those before if they are of the same message."""
+        size = len(text) if text.isascii() else len(text.encode())
+        if self.texts and (
+            kind != self._kind
+            or message_id != self._message_id
+            or self._size + size > _CHUNK_BYTES_MAX
+        ):
+            self.flush()
+        self._kind, self._message_id = kind, message_id
+        self.texts.append(text)
+        self._size += size
+        self._seq = seq
+
+    def flush(self) -> None:
+        """Tell the words that were kept."""
+        if not self.texts:
+            return
+        text, seq = "".join(self.texts), self._seq
+        head = _THOUGHT_HEAD if self._kind == "thinking" else _TEXT_HEAD
+        tail = b"}}"
+        if self._message_id is not None:
+            tail = b'},"messageId":%b}' % _encode(self._message_id)
+        too_long = self._size > _CHUNK_BYTES_MAX
+        self.texts.clear()
+        self._size = 0
+        while too_long and len(text) > PIECE_CHARS:
+            self.tell(head + _encode(text[:PIECE_CHARS]) + tail, seq - 1)
+            text = text[PIECE_CHARS:]
+        self.tell(head + _encode(text) + tail, seq)
+
+    def _end_lines(self, meta: bytes = b"") -> None:
+        """Make lines of the updates; one alone may have more in its params."""
+        if self.updates:
+            between = _END + self._head
+            self._lines += (self._head, between.join(self.updates), meta, _END)
+            self.updates.clear()
