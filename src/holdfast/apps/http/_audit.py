@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 
 from holdfast.apps.gate.amounts import address_of
 from holdfast.apps.http.tokens import Token
@@ -23,11 +24,18 @@ LOGGER = logging.getLogger("holdfast.audit")
 
 
 def note(
-    endpoint: Endpoint, request: HTTPConnection, token: Token | None, status: int, seconds: float
+    endpoint: Endpoint,
+    request: HTTPConnection,
+    token: Token | None,
+    response: Response,
+    seconds: float,
 ) -> None:
     """One request that was answered. Health checks are no news."""
     if endpoint.scope is not None:
-        event(endpoint.name, request, token, status=status, ms=round(seconds * 1000))
+        made = response.headers.get("location", "").rpartition("/")[2]
+        more = {"made": made} if is_id(made) else {}
+        ms = round(seconds * 1000)
+        event(endpoint.name, request, token, status=response.status_code, ms=ms, **more)
 
 
 def event(action: str, request: HTTPConnection, token: Token | None, **more: Any) -> None:

@@ -75,7 +75,7 @@ async def answer(service: Service, endpoint: Endpoint, request: Request) -> Resp
         response = await _work(service, endpoint, request, token)
     except (HoldfastError, Refused) as error:
         response = problem(error)
-    _audit.note(endpoint, request, token, response.status_code, time.monotonic() - began)
+    _audit.note(endpoint, request, token, response, time.monotonic() - began)
     return response
 
 

@@ -61,7 +61,8 @@ class Service:
         token = find(given) if self.tokens.is_fresh else await self.threads.run(find, given)
         if token is None:
             wait = self._failures.take(address_of(connection.scope))
-            _audit.event("refused", connection, None, status=429 if wait else 401)
+            if connection.scope["type"] == "websocket":
+                _audit.event("input_refused", connection, None, status=429 if wait else 401)
             if wait:
                 raise Refused(429, "too_many", "too many requests without a good token")
             raise Refused(

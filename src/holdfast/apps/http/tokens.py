@@ -16,7 +16,7 @@ from holdfast.model import check_id
 from holdfast.session import now_ms
 from holdfast.storage import MUST_NOT_EXIST, Store, check_space
 
-__all__ = ["SCOPES", "Scope", "Token", "TokenBook"]
+__all__ = ["SCOPES", "Scope", "Token", "TokenBook", "widest_scope"]
 
 Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -31,6 +31,17 @@ _TRIES = 20
 _TOKENS_MAX = 100_000
 _LABEL_CHARS_MAX = 100
 _KNOWN_FOR_S = 1.0
+
+
+def widest_scope(text: str) -> str:
+    """Of several scopes with commas between, the one that allows most. Raises UsageError."""
+    named = [name.strip() for name in text.split(",") if name.strip()]
+    strange = next((name for name in named if name not in SCOPES), None)
+    if strange is not None or not named:
+        raise UsageError(
+            f"{(strange or text)[:40]!a} is no scope", remedy=f"One of {', '.join(SCOPES)}."
+        )
+    return next(scope for scope in reversed(SCOPES) if scope in named)
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
