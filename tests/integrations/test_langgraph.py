@@ -177,7 +177,7 @@ _VALUES = st.recursive(
 def test_any_value_comes_back_with_its_types(value):
     """Tuples stay tuples, bytes bytes, and keys that look like marks are only keys."""
     values, serde = Values(), JsonPlusSerializer()
-    encoded = json.loads(json.dumps(values.encode(value, serde, {})))
+    encoded = json.loads(json.dumps(values.encode(value, serde)))
     again = values.decode(encoded, serde)
     assert again == value
     assert type(again) is type(value)

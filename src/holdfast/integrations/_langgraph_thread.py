@@ -194,16 +194,15 @@ class Thread:
                 stored.append([channel, version, {"empty": True}])
                 continue
             value = values[channel]
-            listed = isinstance(value, list)
-            encoded = self.values.encode(value, serde, new, unnamed=listed)
+            encoded = self.values.encode(value, serde, new if isinstance(value, list) else None)
             if ns == _ROOT:
                 gone += self._left_out(channel, encoded)
             stored.append([channel, version, self._shortened(ns, channel, encoded)])
         body = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         told = {
             "ns": ns,
-            "metadata": self.values.encode(dict(metadata), serde, new),
-            "body": self.values.encode(body, serde, new),
+            "metadata": self.values.encode(dict(metadata), serde),
+            "body": self.values.encode(body, serde),
             "values": stored,
         } | ({"parent": parent} if parent else {})
         words = _message_words(new)
@@ -222,13 +221,12 @@ class Thread:
         serde: Typed,
     ) -> Words:
         """The events of what a task wrote."""
-        new: Items = {}
         values = [
-            [channel, place, self.values.encode(value, serde, new)]
-            for channel, place, value in writes
+            [channel, place, self.values.encode(value, serde)] for channel, place, value in writes
         ]
-        told = {"ns": ns, "id": id, "task": task, "path": path, "values": values}
-        return [*_message_words(new), _frame("writes", told)]
+        return [
+            _frame("writes", {"ns": ns, "id": id, "task": task, "path": path, "values": values})
+        ]
 
     def tell_removed(self, removed: list[tuple[str, str]]) -> Words:
         """The event by which checkpoints are no more; the log still has them."""

@@ -1,7 +1,8 @@
 """Values of a graph's channels as JSON, each message told once and then only named.
 
-Plain data stays readable. A message is ``{"$m": reference}``, or ``{"$v": item}`` while it has no
-id, for it is given one later and is another message then. A tuple is ``{"$t": […]}``, a number
+Plain data stays readable. A message of the conversation is ``{"$m": reference}``; one that is not
+part of it yet, such as what a task wrote, is ``{"$v": item}``, for only the graph knows whether it
+will be, and in which order. A tuple is ``{"$t": […]}``, a number
 that JSON readers would round ``{"$i": "…"}``, and anything else ``{"$x": [type, base64]}`` as the
 graph's own serialiser gives it. A map with keys that JSON lacks, or that look like these, is told
 as pairs: ``{"$d": [[key, value]]}``.
@@ -49,12 +50,9 @@ class Values:
         """The messages on record."""
         self.known = Known()
 
-    def encode(self, value: Any, serde: Typed, new: Items, *, unnamed: bool = False) -> Any:
-        """A value as JSON. Messages that are not on record yet are put into ``new``.
-
-        ``unnamed`` says whether messages without an id are to be on record as well.
-        """
-        return _Encoder(self, serde, new, unnamed=unnamed).encode(value)
+    def encode(self, value: Any, serde: Typed, new: Items | None = None) -> Any:
+        """A value as JSON. With ``new``, messages that are not on record yet are put there."""
+        return _Encoder(self, serde, new).encode(value)
 
     def decode(self, value: Any, serde: Typed) -> Any:
         """The value again."""
@@ -86,11 +84,10 @@ class Values:
 class _Encoder:
     """Encodes what belongs to one event."""
 
-    def __init__(self, values: Values, serde: Typed, new: Items, *, unnamed: bool) -> None:
+    def __init__(self, values: Values, serde: Typed, new: Items | None) -> None:
         self._values = values
         self._serde = serde
         self._new = new
-        self._unnamed = unnamed
         self._own: dict[type, Callable[[Any], Any]] = {
             type(None): self._same,
             bool: self._same,
@@ -135,15 +132,15 @@ class _Encoder:
     def _message(self, message: BaseMessage) -> Any:
         values = self._values
         known = values.known.reference(message)
-        if known is not None and (known in values.items or known in self._new):
+        if known is not None and (known in values.items or known in (self._new or ())):
             return {"$m": known}
         item = as_item(message)
         if item is None:
             return self._foreign(message)
-        if message.id is None and not self._unnamed:
-            return {"$v": item}
         known = reference(item)
         if known not in values.items:
+            if self._new is None:
+                return {"$v": item}
             self._new[known] = item
         values.known.add(message, known)
         return {"$m": known}
