@@ -8,6 +8,7 @@ from holdfast.library._holdfast import Holdfast, open  # noqa: A004 - the name t
 from holdfast.library._import_report import ImportedSession, ImportReport
 from holdfast.library._importing import Place
 from holdfast.library._reading import SnapshotInfo
+from holdfast.library._redacting import RedactionReport
 from holdfast.library._retention import Pruned
 from holdfast.library._sealing import KeyInfo, Resealed
 from holdfast.library._trash import Trashed
@@ -22,6 +23,7 @@ __all__ = [
     "Lineage",
     "Place",
     "Pruned",
+    "RedactionReport",
     "Resealed",
     "SnapshotInfo",
     "Trashed",

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.model import (
+    BEFORE_ALL,
     BLOB_KEY,
+    SEAL_END,
     Event,
     Limits,
     decode_json,
     encode_data,
     encode_line,
+    encode_sealed_line,
     encode_with_blobs,
     is_reference,
     line_body,
 )
 
 if TYPE_CHECKING:
-    from holdfast.security import Finding, Redactor, Span
+    from holdfast.security import Finding, Redactor, Sealer
+    from holdfast.security._redact_scan import Span
 
 __all__ = ["RedactedLog", "referenced", "without_secrets"]
 
@@ -48,11 +52,17 @@ class RedactedLog(msgspec.Struct):
         """Whether anything had to be replaced."""
         return bool(self.seqs)
 
-    def lines(self) -> Iterator[bytes]:
-        """The log, each line with the checksum that its place gives it."""
-        crc = 0
+    def lines(self, sealer: Sealer | None = None) -> Iterator[bytes]:
+        """The log, each line with the checksum that its place gives it; sealed if it was."""
+        crc, before = 0, BEFORE_ALL
         for event in self.events:
-            line, crc = encode_line(event.seq, line_body(event), crc)
+            body = line_body(event)
+            if sealer is None:
+                line, crc = encode_line(event.seq, body, crc)
+            else:
+                sealed = sealer.seal(event.seq, body, before)
+                before = sealed[-SEAL_END:]
+                line, crc = encode_sealed_line(event.seq, sealed, crc)
             yield line
 
 

@@ -6,7 +6,7 @@ import builtins
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,8 @@ from holdfast.storage import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
     from holdfast.library._redacted_log import RedactedLog
-    from holdfast.security import Redactor
-    from holdfast.storage import Documents
+    from holdfast.security import Redactor, Sealer
+    from holdfast.storage import Documents, Log
 
 __all__ = ["Redacting", "RedactionReport"]
 
@@ -193,7 +193,8 @@ class Redacting(Trash):
                 _delete_all(documents, gone, unreached, key)
                 for name, payload in plan.blobs.items():
                     documents.put(f"{_BLOBS}{name}", payload)
-                log.replace(self._lines(plan), epoch)
+                plan.events.append(_note(plan))
+                log.replace(plan.lines(self._sealer(key, log, epoch)), epoch)
             kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
             gone = [name for name in documents.names(_BLOBS) if name not in kept]
             _delete_all(documents, [*gone, *documents.names(_QUARANTINE)], unreached, key)
@@ -203,10 +204,13 @@ class Redacting(Trash):
         self._redact_documents(key, redactor, unreached)
         return plan
 
-    def _lines(self, plan: RedactedLog) -> Iterator[bytes]:
-        """The new log, with an event at its end that says that it is new."""
-        plan.events.append(_note(plan))
-        return plan.lines()
+    def _sealer(self, key: str, log: Log, epoch: int) -> Sealer | None:
+        """What seals the new lines, if the old ones are sealed."""
+        if log.unseal is None:
+            return None
+        from holdfast.session._session_seal import sealer_for
+
+        return sealer_for(self._store, key, log, epoch)
 
     def _redact_documents(
         self, key: str, redactor: Redactor, unreached: builtins.list[str]

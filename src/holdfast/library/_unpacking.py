@@ -11,7 +11,7 @@ from holdfast.library._ground import LEASE_MS, session_key
 from holdfast.library._import_report import Outcome
 from holdfast.model import Event, LineReader, Unseal, is_id
 from holdfast.replay import Fold, check_format
-from holdfast.session import Snapshots, within
+from holdfast.session import Snapshots, resolve_blobs, within
 from holdfast.storage import MemoryStore, Store
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.formats import Bounds, BundledSession, OwnFolder
     from holdfast.library._holdfast import Holdfast
+    from holdfast.security import Redactor
 
 __all__ = ["Unpacked", "bring_whole", "unpack"]
 
@@ -26,6 +27,7 @@ _ID_CHARS_MAX = 100
 _DIGEST_CHARS = 10
 _SNAPSHOTS = "snapshots/"
 _BLOBS = "blobs/"
+_QUARANTINE = "quarantine/"
 
 
 class Unpacked(NamedTuple):
@@ -66,14 +68,20 @@ def bring_whole(
     library: Holdfast, sessions: Iterable[BundledSession | OwnFolder], *, dry_run: bool = False
 ) -> list[Unpacked]:
     """The same for sessions of ours wherever their bytes come from."""
-    checked = [_Checked(session, _opener(library, session)) for session in sessions]
+    redactor = library._redactor()  # noqa: SLF001 - a part of the same facade
+    checked = [_Checked(session, _opener(library, session), redactor) for session in sessions]
     return [_bring(library, one, dry_run=dry_run) for one in checked]
 
 
 class _Checked:
     """One session of the bundle, with everything in it looked at."""
 
-    def __init__(self, session: BundledSession | OwnFolder, unseal: Unseal | None = None) -> None:
+    def __init__(
+        self,
+        session: BundledSession | OwnFolder,
+        unseal: Unseal | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
         self.id = session.id
         self.log = session.log()
         self.documents = {name: session.document(name) for name in session.documents}
@@ -95,9 +103,30 @@ class _Checked:
         lost = self.log.count(b"\n") - len(events)
         if lost > 0:
             self.problems.append(f"{lost:,} lines of the log are damaged; all others are readable")
+        if redactor is not None and unseal is None:
+            events = self._redact(events, redactor)
         fold = self._check_snapshots(events)
         permissions = fold.state.permissions
         self.approves = bool(permissions.approvals or permissions.allowlist)
+
+    def _redact(self, events: list[Event], redactor: Redactor) -> list[Event]:
+        """Without secrets from the first byte on; what was derived from them is left out."""
+        from holdfast.library._redacted_log import referenced, without_secrets
+
+        documents = MemoryStore().documents(session_key("x"))
+        for name, data in self.documents.items():
+            documents.put(name, data)
+        found = without_secrets(events, resolve_blobs(events, documents), redactor)
+        if found.changed:
+            self.log = b"".join(found.lines())
+            kept = {f"{_BLOBS}{name}" for name in referenced(found.events)}
+            fresh = {f"{_BLOBS}{name}": payload for name, payload in found.blobs.items()}
+            self.documents = {
+                name: data
+                for name, data in (self.documents | fresh).items()
+                if name in kept or not name.startswith((_BLOBS, _SNAPSHOTS, _QUARANTINE))
+            }
+        return found.events
 
     def _check_snapshots(self, events: list[Event]) -> Fold:
         """Keep the snapshots that say what the log says: an open believes them."""

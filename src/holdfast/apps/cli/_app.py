@@ -63,6 +63,7 @@ SECTIONS = {
         "verify": "Check every byte of sessions and say what is whole.",
         "repair": "Write a whole log in the place of a damaged one.",
         "copy": "Copy sessions and agents into another store.",
+        "redact": "Take secrets out of a session and its relatives.",
         "archive": "Compress sessions that rest; they stay readable.",
         "prune": "Archive or delete what policies let go.",
         "delete": "Put sessions into the trash.",
