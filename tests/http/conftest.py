@@ -14,6 +14,7 @@ from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from websockets.sync.client import connect
 
 from holdfast.agent._kit import Kit
+from holdfast.apps.gate.amounts import Buckets
 from holdfast.apps.http._service import Service
 from holdfast.apps.http.server import http_app
 from holdfast.library import Holdfast
@@ -68,6 +69,7 @@ class Server:
     async def _serve(self):
         self.loop = asyncio.get_running_loop()
         self.service = Service(self.hf, self._kit, rate=100_000, **self._options)
+        self.service._failures = Buckets(1000, 100_000)  # tests ask wrongly all the time
         app = http_app(self.service)
         config = uvicorn.Config(
             app, port=0, log_level="error", ws="websockets-sansio", lifespan="on"

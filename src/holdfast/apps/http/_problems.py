@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from starlette.responses import Response
@@ -48,8 +49,8 @@ _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
     (ResumeTokenError, 409),
     (AgentError, 502),
 )
-_RETRY_S = {409: "1", 429: "1", 503: "2"}
-_RETRIED = ("locked", "unavailable", "busy")
+# After so many seconds it is worth another try.
+_RETRY_S = {"locked": 1, "unavailable": 2, "busy": 1, "stopping": 1, "too_many": 1}
 # What an error may carry out: never a path, an address or what was said.
 _SHOWN = ("session_id", "seq", "limit", "needed_bytes")
 
@@ -57,8 +58,11 @@ _SHOWN = ("session_id", "seq", "limit", "needed_bytes")
 class Refused(Exception):
     """A request that is answered with a problem of the service itself."""
 
-    def __init__(self, status: int, code: str, detail: str, remedy: str = "") -> None:
+    def __init__(
+        self, status: int, code: str, detail: str, remedy: str = "", *, wait_s: float = 0
+    ) -> None:
         super().__init__(detail)
+        self.wait_s = wait_s
         self.status = status
         self.code = code
         self.detail = detail
@@ -84,7 +88,10 @@ def problem_fields(error: HoldfastError | Refused) -> tuple[int, str, str, str, 
 def problem(error: HoldfastError | Refused) -> Response:
     """The answer itself."""
     status, code, detail, remedy, more = problem_fields(error)
-    headers = {"retry-after": _RETRY_S[status]} if code in _RETRIED and status in _RETRY_S else {}
+    headers = {}
+    if code in _RETRY_S:
+        wait = getattr(error, "wait_s", None) or _RETRY_S[code]
+        headers["retry-after"] = str(math.ceil(wait))
     if status == 401:
         headers["www-authenticate"] = 'Bearer realm="holdfast"'
     body = problem_body(status, code, _unicode(detail), _unicode(remedy), **more)

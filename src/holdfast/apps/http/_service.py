@@ -64,13 +64,16 @@ class Service:
             if connection.scope["type"] == "websocket":
                 _audit.event("input_refused", connection, None, status=429 if wait else 401)
             if wait:
-                raise Refused(429, "too_many", "too many requests without a good token")
+                detail = "too many requests without a good token"
+                raise Refused(429, "too_many", detail, wait_s=wait)
             raise Refused(
                 401, "token", "a token is needed that is good here",
                 "Make one with `holdfast serve token create`; send Authorization: Bearer <token>.",
             )  # fmt: skip
-        if self._buckets.take(token.id):
-            raise Refused(429, "too_many", "these are too many requests", "Wait a second.")
+        wait = self._buckets.take(token.id)
+        if wait:
+            remedy = "Wait as long as Retry-After says."
+            raise Refused(429, "too_many", "these are too many requests", remedy, wait_s=wait)
         return token
 
     def check_streams(self) -> None:
