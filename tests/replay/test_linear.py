@@ -11,7 +11,7 @@ import pytest
 from holdfast.model import Event
 from holdfast.replay import Conversation, recover, sanitize, validate
 
-MANY = 1_000_000 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 200_000
+MANY = 1_000_000 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 100_000
 
 pytestmark = pytest.mark.usefixtures("untraced")
 

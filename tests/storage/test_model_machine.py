@@ -342,28 +342,31 @@ class TestNone(NoMachine.TestCase):
     settings = settings(max_examples=15, stateful_step_count=25)
 
 
+@pytest.mark.slow
 class TestMemory(MemoryMachine.TestCase):
     """The memory store behaves as the model, whatever is done to it."""
 
-    settings = settings(max_examples=100, stateful_step_count=50)
+    settings = settings(max_examples=60, stateful_step_count=50)
 
 
+@pytest.mark.slow
 class TestDeferred(DeferredMachine.TestCase):
     """The deferring store behaves as the model, whatever is done to it."""
 
-    settings = settings(max_examples=100, stateful_step_count=50)
+    settings = settings(max_examples=60, stateful_step_count=50)
 
 
+@pytest.mark.slow
 class TestRecordingDisk(RecordingDiskMachine.TestCase):
     """The file store behaves as the model on the recording disk and leaves no descriptor open."""
 
-    settings = settings(max_examples=100, stateful_step_count=50)
+    settings = settings(max_examples=60, stateful_step_count=50)
 
 
 class TestFiles(FilesMachine.TestCase):
     """The file store behaves as the model, whatever is done to it."""
 
-    settings = settings(max_examples=50, stateful_step_count=40)
+    settings = settings(max_examples=30, stateful_step_count=40)
 
 
 class SQLiteMachine(Machine):
@@ -385,7 +388,7 @@ class SQLiteMachine(Machine):
 class TestSQLite(SQLiteMachine.TestCase):
     """The SQLite store behaves as the model, whatever is done to it."""
 
-    settings = settings(max_examples=50, stateful_step_count=40)
+    settings = settings(max_examples=30, stateful_step_count=40)
 
 
 class RemoteMachine(Machine):

@@ -74,6 +74,7 @@ def read(tool, name, data):
     return [list(fit_drafts(foreign)) for foreign in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -85,6 +86,7 @@ def test_a_file_may_end_anywhere(whole, tool, where):
     read(tool, name, data[: int(where * len(data))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -126,6 +128,7 @@ def said(found):
 JSONL = tuple(tool for tool in TOOLS if tool not in {"cline", "opencode", "goose", "aider"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", JSONL)
 @settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
