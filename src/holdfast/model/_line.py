@@ -10,6 +10,7 @@ the same from any position whose running value is known. docs/internals/format.m
 from __future__ import annotations
 
 import re
+from binascii import b2a_base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -140,14 +141,15 @@ def _head_of(type: str) -> bytes:
 
 def encode_sealed_line(seq: int, sealed: bytes, crc: int) -> tuple[bytes, int]:
     """The line of a sealed event: its body is ciphertext, and the checksum covers that."""
-    return encode_line(seq, sealed_body(sealed), crc)
+    head = b'{"seq":%d,"sealed":"%b","crc":"' % (seq, b2a_base64(sealed, newline=False))
+    crc = crc32(head, crc)
+    tail = b'%08x"}\n' % crc
+    return head + tail, crc32(tail, crc)
 
 
 def sealed_body(sealed: bytes) -> bytes:
     """What stands between seq and crc in the line of a sealed event."""
-    import base64
-
-    return b'"sealed":"%b"' % base64.b64encode(sealed)
+    return b'"sealed":"%b"' % b2a_base64(sealed, newline=False)
 
 
 def follow_digits(digits: bytes) -> int:

@@ -48,7 +48,8 @@ Unseal = Callable[[int, bytes, bytes | None], bytes]
 
 The end is the last ``SEAL_END`` bytes of the ciphertext before, zeros if the line before is not
 sealed or there is none, None where it is not known. An opener may have ``sealed_from``, the first
-event that must be sealed: from there on a plain line is Tampered.
+event that must be sealed: from there on a plain line is Tampered; and ``open_all(first, texts,
+before)`` for lines that follow one another, which gives all their members and the last one's end.
 """
 
 SEAL_END = 8
@@ -321,11 +322,14 @@ def _open_block(
     lines: list[Any], unseal: Unseal, before: bytes | None
 ) -> tuple[list[Event], bytes | None]:
     """The events of lines that follow one another, and the end of the last one."""
-    bodies = []
-    for line in lines:
-        sealed = line.sealed
-        bodies.append(unseal(line.seq, sealed, before))
-        before = sealed[-SEAL_END:]
+    open_all = getattr(unseal, "open_all", None)
+    if open_all is not None:
+        bodies, before = open_all(lines[0].seq, [line.sealed for line in lines], before)
+    else:
+        bodies = []
+        for line in lines:
+            bodies.append(unseal(line.seq, line.sealed, before))
+            before = line.sealed[-SEAL_END:]
     try:
         events = _event_decoder.decode_lines(b"{%b}" % b"}\n{".join(bodies))
     except (ValueError, RecursionError):

@@ -184,9 +184,36 @@ class Opener:
         except Exception as error:
             raise _tampered(seq, "is not what was written there") from error
 
-    def epoch(self, sealed: bytes) -> int:
-        """The epoch of the lease under which something was sealed."""
-        return int(_HEAD.unpack_from(sealed)[2]) if len(sealed) > _HEAD.size else 0
+    def open_all(
+        self, first: int, texts: Iterable[bytes], before: bytes | None
+    ) -> tuple[list[bytes], bytes | None]:
+        """What was sealed as events ``first`` and following, and the end of the last one.
+
+        The same as one call for each, in half the time.
+        """
+        opened: list[bytes] = []
+        head, seq, opening = b"", first, None
+        for sealed in texts:
+            if opening is None or sealed[:_HEAD_END] != head:
+                text = self(seq, sealed, before)
+                head = sealed[:_HEAD_END]
+                opening = self._openings[head]
+            else:
+                decrypt, context, start, stop = opening
+                if sealed[_COUNT_END:_BEFORE_END] != before or not start <= seq < stop:
+                    self(seq, sealed, before)  # which says what is wrong
+                try:
+                    text = decrypt(
+                        b"\0\0\0\0\0\0\0\0" + sealed[_HEAD_END:_COUNT_END],
+                        sealed[_BEFORE_END:],
+                        context + sealed[_HEAD_END:_BEFORE_END] + seq.to_bytes(8, "big"),
+                    )
+                except Exception as error:
+                    raise _tampered(seq, "is not what was written there") from error
+            opened.append(text)
+            before = sealed[-8:]
+            seq += 1
+        return opened, before
 
     def _opening_of(self, seq: int, sealed: bytes) -> tuple[Callable[..., bytes], bytes, int, int]:
         if len(sealed) < _BEFORE_END + _TAG_BYTES:

@@ -138,8 +138,8 @@ class Writer:
         """Write one event. Raises before anything is written, or nothing was."""
         is_usual = run is None and key is None and timestamp is None
         if not is_usual or self._sealer is not None or self._lead:
-            if is_usual and not self._lead:
-                return self._append_sealed(type, data)
+            if is_usual and self._sealer is not None and not self._lead:
+                return self._append_sealed(type, data, self._sealer)
             return self.extend((Draft(type, data, run, key, timestamp),))[0]
         limits = self.limits
         raw = encode_data(data, limits)
@@ -166,20 +166,27 @@ class Writer:
         self.seq, self.offset, self.crc = seq + 1, end, crc
         return event
 
-    def _append_sealed(self, type: str, data: dict[str, Any]) -> Event:
+    def _append_sealed(self, type: str, data: dict[str, Any], sealer: Sealer) -> Event:
         """The same for a log that is sealed."""
         raw = encode_data(data, self.limits)
-        if len(raw) > self._plain_bytes_max or self._sealer is None:
+        if len(raw) > self._plain_bytes_max:
             return self.extend((Draft(type, data),))[0]
         timestamp, seq = self._clock(), self.seq
         body = b'"type":"%b","timestamp":%d,"data":%b' % (type_bytes(type), timestamp, raw)
-        sealed = self._sealer.seal(seq, body, self._before)
+        sealed = sealer.seal(seq, body, self._before)
         line, crc = encode_sealed_line(seq, sealed, self.crc)
         end, before = self.offset + len(line), sealed[-SEAL_END:]
         if end > self.limits.session_bytes_max and type not in _ALWAYS_ALLOWED:
             raise self._too_large(end)
         event = Event(type, seq, timestamp, raw)
-        self._put(line, seq, 1)
+        if self.staged or self.dead is not None:
+            self._put(line, seq, 1)
+        else:
+            try:
+                self.log.append(line, seq, 1, self.epoch)
+            except StoreError as error:
+                self.failed(error)
+                raise
         self.seq, self.offset, self.crc, self._before = seq + 1, end, crc, before  # as in append
         return event
 
