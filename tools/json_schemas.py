@@ -29,6 +29,7 @@ from holdfast.catalog._topics import Topic
 from holdfast.library._copy_to import Copied
 from holdfast.library._exporting import Installed
 from holdfast.library._import_report import ImportedSession, Skipped
+from holdfast.library._redacting import RedactionReport
 from holdfast.library._trash import Trashed
 from holdfast.model import Gap, SessionMetadata
 from holdfast.replay import Comparison, Issue, LeftOut, MergeReport, TokenCount
@@ -418,6 +419,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "tag-suggest": ("holdfast tag --suggest --json", TagIdeas),
     "verify": ("holdfast verify --json", Verified),
     "repair": ("holdfast repair --json", Repaired),
+    "redact": ("holdfast redact --json", RedactionReport),
     "copy": ("holdfast copy --json", Copied),
     "prune": ("holdfast prune --json", Pruned),
     "config": ("holdfast config show --json", Settings),
