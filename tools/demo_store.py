@@ -83,6 +83,8 @@ def _make_past(hf: holdfast.Holdfast, rng: random.Random, clock: _Clock, number:
     title, tag, agent = _TOPICS[number % len(_TOPICS)]
     with hf.session(f"demo-{number:03}", title=title, agent_id=agent, clock=clock) as s:
         s.tag(tag)
+        if number in (2, 9):
+            s.append("metadata", {"pinned": True})
         for _ in range(rng.randint(1, 5)):
             s.user(f"{title}. Begin with the part that matters.")
             for _ in range(rng.randint(0, 3)):
@@ -100,8 +102,6 @@ def _make_past(hf: holdfast.Holdfast, rng: random.Random, clock: _Clock, number:
                 model=rng.choice(_MODELS),
             )
             clock.wait(minutes=rng.uniform(1, 4))
-    if number in (2, 9):
-        hf.pin(f"demo-{number:03}")
 
 
 def _make_trip(hf: holdfast.Holdfast, clock: _Clock) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from starlette.testclient import TestClient
 
@@ -131,3 +133,23 @@ def test_notes_are_told_once():
         guest.tell(Note(str(number)))
     assert [note.text for note in guest.told()] == [str(number) for number in range(12, 20)]
     assert guest.told() == []
+
+
+def test_who_came_and_what_was_done(site, trip, visitor, caplog):
+    """Deeds and tries at the door leave a line each, without tokens and words; looking does not."""
+    caplog.set_level("INFO", "holdfast.audit")
+    visitor.get(f"/s/{trip}")
+    visitor.submit(f"/s/{trip}/do/title", title="secret words")
+    visitor.submit(f"/s/{trip}/do/delete", token="wrong")
+    token = site.door.link()
+    visitor.get("/in", params={"token": token}, follow_redirects=False)
+    visitor.get("/in", params={"token": token}, follow_redirects=False)
+    lines = [json.loads(record.message) for record in caplog.records]
+    assert [(line["action"], line["session"], line["status"]) for line in lines] == [
+        ("title", trip, 303),
+        ("delete", trip, 403),
+        ("enter", None, 303),
+        ("enter", None, 401),
+    ]
+    assert "secret" not in caplog.text
+    assert token not in caplog.text

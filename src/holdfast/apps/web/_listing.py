@@ -32,7 +32,7 @@ AGES: dict[str, tuple[str, float | None, float | None]] = {
     "week": ("Past week", 7, None),
     "month": ("Past month", 30, None),
     "year": ("Past year", 365, None),
-    "older": ("Older than a month", None, 30),
+    "older": ("Older", None, 30),
 }
 ORDERS: dict[str, tuple[str, Callable[[SessionMetadata], Any]]] = {
     "": ("Newest first", lambda row: -row.updated_at),

@@ -15,7 +15,7 @@ from holdfast.apps.shown.transcript import readable
 from holdfast.apps.web._conversation import media_of, read_tail, read_window
 from holdfast.apps.web._family import read_family
 from holdfast.apps.web._page import guest_of, page, site_of
-from holdfast.apps.web._states import differences, facts
+from holdfast.apps.web._states import by_part, differences, facts
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
 from holdfast.model import Event, SessionMetadata
 from holdfast.session import resolve_blobs
@@ -181,7 +181,7 @@ def state_page(request: Request) -> Response:
         "at": at,
         "since": since,
         "newest": newest,
-        "facts": facts(state),
+        "parts": by_part(facts(state)),
         "differences": None if before is None else differences(before, state),
         "moment": state.updated_at,
     }

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.replay import State
 
-__all__ = ["Difference", "Fact", "differences", "facts"]
+__all__ = ["Difference", "Fact", "by_part", "differences", "facts"]
 
 _SIMPLE = (
     ("Session", "title", "title"),
@@ -57,6 +57,14 @@ def facts(state: State) -> list[Fact]:
     return list(_facts(state))
 
 
+def by_part(found: list[Fact]) -> dict[str, list[Fact]]:
+    """The same facts, part by part, in their order."""
+    parts: dict[str, list[Fact]] = {}
+    for fact in found:
+        parts.setdefault(fact.part, []).append(fact)
+    return parts
+
+
 def differences(before: State, after: State) -> list[Difference]:
     """What was added, removed and changed between two states, in the order of ``facts``."""
     old = {fact[:2]: fact.value for fact in facts(before)}
@@ -74,10 +82,10 @@ def _facts(state: State) -> Iterator[Fact]:
     for index, todo in enumerate(state.todos):
         yield Fact("Todos", str(index + 1), _todo(todo))
     for name, raw in state.encoded.items():
-        yield Fact("Variables", name, bytes(raw).decode("utf-8", "replace"))
+        yield Fact("Variables", name, _recorded(raw))
     for key, entry in state.memory.items():
-        value = bytes(entry.raw).decode("utf-8", "replace")
-        yield Fact("Memory", key, f"{value}  ({entry.description})" if entry.description else value)
+        about = f"  ({entry.description})" if entry.description else ""
+        yield Fact("Memory", key, _recorded(entry.raw) + about)
     for part, field, name in _SIMPLE:
         value = msgspec.to_builtins(getattr(state, field), enc_hook=_text)
         if not name and isinstance(value, dict):
@@ -94,8 +102,20 @@ def _todo(todo: dict[str, Any]) -> str:
     return f"{mark} {text}" if isinstance(text, str) else _shown(todo)
 
 
+def _recorded(raw: msgspec.Raw) -> str:
+    """A value as it was recorded; a text without its quotes."""
+    try:
+        return _shown(msgspec.json.decode(raw))
+    except msgspec.DecodeError:
+        return _text(raw)
+
+
 def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=_text).decode()
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and value and all(isinstance(one, int) for one in value.values()):
+        return ", ".join(f"{name} {one:,}".replace("_", " ") for name, one in value.items())
+    return msgspec.json.encode(value, enc_hook=_text).decode()
 
 
 def _text(value: Any) -> str:

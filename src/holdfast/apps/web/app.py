@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdfast.apps.gate.callers import LOOPBACK
 from holdfast.apps.gate.guarding import guarded
 from holdfast.apps.web import _doing, _reading
+from holdfast.apps.web._audit import audited
 from holdfast.apps.web._figures import figures_page, store_page
 from holdfast.apps.web._listing import list_page, trash_page
 from holdfast.apps.web._live import Streams, live_stream
@@ -99,6 +100,7 @@ class _Entrance:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
+        send = audited(request, send)
         door = self._site.door
         guest = door.guest(request.cookies.get(door.cookie))
         if guest is not None and scope["path"] != "/in":

@@ -1,0 +1,163 @@
+"""What pages are made of: markdown, states, graphs, calendars, the end of a conversation."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.apps.web._conversation import read_tail, read_window
+from holdfast.apps.web._family import read_family
+from holdfast.apps.web._figures import calendar_of
+from holdfast.apps.web._listing import Asked
+from holdfast.apps.web._markdown import as_html
+from holdfast.apps.web._page import price, session_url
+from holdfast.apps.web._states import differences, facts
+
+_ELEMENT = re.compile(r"<(?!/?(?:p|br|strong|em|s|ul|ol|li|code|pre|blockquote|hr|figure|figcaption"
+                      r"|h[3-6]|table|thead|tbody|tr|th|td|div|span|a)[ >/])")  # fmt: skip
+
+
+@given(st.text(alphabet=st.sampled_from(list("<>\"'&`*_[]()!#|-:\n\\ abhtp/.=@$%~0"))))
+def test_markdown_of_anything(text):
+    """Whatever is given, only elements of our list come out, and it never raises."""
+    made = str(as_html(text))
+    assert not _ELEMENT.search(made)
+
+
+def test_markdown_shows_what_people_write():
+    """Headings stand below the page's own, code has its language, links are marked."""
+    made = as_html(
+        "# Top\n\n- a\n\n| x |\n|---|\n| ~~y~~ |\n\n```py\n1 < 2\n```\n\n    indented\n\n"
+        "[go](https://example.org) ![cat](https://example.org/c.png)"
+    )
+    assert '<h3 class="said">Top</h3>' in made
+    assert "<figcaption>py</figcaption>" in made
+    assert "1 &lt; 2" in made
+    assert "<s>y</s>" in made
+    assert 'rel="noopener noreferrer nofollow"' in made
+    assert "<img" not in made
+    assert "[cat: https://example.org/c.png]" in made
+
+
+def test_markdown_that_is_too_long():
+    """It is shown as it is."""
+    made = as_html("*a* <b>" * 20_000)
+    assert made.startswith('<pre class="plain">*a* &lt;b&gt;')
+
+
+@pytest.mark.req("S4-74")
+def test_differences_between_two_moments(hf, trip):
+    """What was added, changed and removed is told with both values."""
+    with hf.session(trip) as s:
+        s.memory.delete("name")
+        s.variables["when"] = "May"
+    before = next(event.seq for event in hf.events(trip, types=("todo_update",)))
+    found = {one.name: one for one in differences(hf.state(trip, at=before), hf.state(trip))}
+    assert (found["budget"].before, found["budget"].after, found["budget"].kind) == (
+        "900",
+        "800",
+        "changed",
+    )
+    assert found["name"].kind == "removed"
+    assert found["when"].kind == "added"
+    assert differences(hf.state(trip), hf.state(trip)) == []
+
+
+def test_facts_of_a_state(hf, trip):
+    """Todos, variables, memory and the session's own figures are there, in words."""
+    with hf.session(trip) as s:
+        s.memory.set("place", {"city": "Lisbon"}, description="where")
+        s.append("todo_update", {"todos": [{"id": 1}, {"content": "go", "status": "odd"}]})
+        s.append("metadata", {"team": ["a", "b"]})
+    found = {(fact.part, fact.name): fact.value for fact in facts(hf.state(trip))}
+    assert found["Memory", "place"] == '{"city":"Lisbon"}  (where)'
+    assert found["Todos", "1"] == "id 1"
+    assert found["Todos", "2"] == "odd go"
+    assert found["Metadata", "team"] == '["a","b"]'
+    assert found["Session", "title"] == "Trip to Lisbon"
+
+
+def test_a_family(hf, trip):
+    """Parents stand before their children, joined by lines; a lost parent is left out."""
+    child = hf.fork(trip, 6)
+    grandchild = hf.fork(child)
+    family = read_family(hf, grandchild)
+    assert [one.row.session_id for one in family.members] == [trip, child, grandchild]
+    assert [one.at for one in family.members][:2] == [None, 6]
+    assert len(family.edges) == 2
+    assert [one.is_here for one in family.members] == [False, False, True]
+    hf.delete(trip)
+    assert [one.row.session_id for one in read_family(hf, child).members] == [child, grandchild]
+
+
+def test_a_large_family(hf, trip):
+    """Only so many are drawn, and that is said."""
+    for _ in range(205):
+        hf.fork(trip, 3)
+    family = read_family(hf, trip)
+    assert len(family.members) == 200
+    assert family.is_cut
+
+
+def test_a_year_of_days():
+    """Every day up to today has its place; the busiest is the darkest."""
+    today = dt.date(2026, 3, 12)
+    calendar = calendar_of({"2026-03-12": 40, "2026-03-02": 1, "2026-02-01": 20}, today)
+    steps = {cell.day: cell.step for cell in calendar.cells}
+    assert steps["2026-03-12"] == 4
+    assert steps["2026-03-02"] == 1
+    assert steps["2026-02-01"] == 2
+    assert steps["2026-03-01"] == 0
+    assert calendar.cells[-1].day == "2026-03-12"
+    assert len(calendar.cells) > 52 * 7
+    assert calendar_of({}, today).cells[-1].step == 0
+
+
+def test_the_end_of_a_conversation(hf):
+    """What may still change begins with the first open stream or call; the rest is settled."""
+    with hf.session("live") as s:
+        s.user("one")
+        start = s.seq + 1
+        call = s.tool_call("look", {})
+        s.user("two")
+        tail = read_tail(hf, "live", start)
+        assert tail.next == call.seq
+        assert [item.kind for item in tail.open] == ["call", "user"]
+        s.tool_result(call, "seen")
+        s.delta("so ")
+        tail = read_tail(hf, "live", start)
+        assert [item.kind for item in tail.settled] == ["call", "user"]
+        assert tail.open[0].is_writing
+        s.append("turn_end", {"reason": "cancelled"})
+        tail = read_tail(hf, "live", start)
+        assert not tail.open
+        assert tail.settled[-1].who == "assistant, cut off"
+        assert read_tail(hf, "live", s.seq + 1).next == s.seq + 1
+
+
+def test_results_without_their_call(hf):
+    """A result whose call is not there is shown by itself."""
+    with hf.session("odd") as s:
+        s.append("tool_result", {"toolCallId": "gone", "result": "alone"})
+    window = read_window(hf, "odd")
+    assert [(item.kind, item.text) for item in window.items] == [("result", "alone")]
+    assert window.is_end
+    assert not window.has_earlier
+
+
+def test_words_and_addresses():
+    """Prices, addresses and filters as people and browsers read them."""
+    assert [price(cost) for cost in (None, 0, 0.0042, 1234.5)] == [
+        "",
+        "$0.00",
+        "$0.004",
+        "$1,234.50",
+    ]
+    assert session_url("a.b", "state", at=3, since=None) == "/s/a.b/state?at=3"
+    assert Asked(q="a b", sort="title").url(tag="x&y") == "/?q=a+b&tag=x%26y&sort=title"
+    assert Asked().url() == "/"
+    assert not Asked(sort="title").is_narrowed
