@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import select
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +68,59 @@ def shell(store_root, tmp_path):
         return Outcome(result.returncode, out.decode(), err.decode())
 
     return shell
+
+
+@pytest.fixture
+def tty(store_root, tmp_path):
+    """Run the installed command on a real terminal of its own, and press keys when it waits."""
+
+    def tty(*arguments, keys=b"", rows=40, columns=100, program=None, **env):
+        settings = {**os.environ, "HOLDFAST_STORE": str(store_root), "TERM": "xterm-256color"}
+        for name in ("COLUMNS", "LINES", "PAGER", "LESS", "NO_COLOR"):
+            settings.pop(name, None)
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        with subprocess.Popen(
+            program or [COMMAND, *map(str, arguments)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=settings | env,
+            cwd=tmp_path,
+            start_new_session=True,
+            preexec_fn=_own_terminal,  # noqa: PLW1509 - nothing else gives it a terminal
+        ) as process:
+            os.close(theirs)
+            out = _watch(ours, keys)
+            code = process.wait(60)
+        os.close(ours)
+        return Outcome(code, out.decode(errors="replace").replace("\r\n", "\n"), "")
+
+    return tty
+
+
+def _own_terminal():
+    """The terminal on standard input is the one that the process belongs to."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _watch(ours, keys):
+    """Everything that is written; a key is pressed each time when nothing has come for a while."""
+    out, waiting = b"", [bytes([key]) for key in keys]
+    while True:
+        ready, _, _ = select.select([ours], [], [], 1.0 if waiting and out else 60)
+        if not ready:
+            if not waiting:
+                raise AssertionError(f"nothing comes any more: {out!r}")
+            os.write(ours, waiting.pop(0))
+            continue
+        try:
+            part = os.read(ours, 65_536)
+        except OSError:  # the other end is closed
+            return out
+        if not part:
+            return out
+        out += part
 
 
 @pytest.fixture

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import itertools
 import json
 import os
-import pty
 import random
 import re
-import struct
-import subprocess
-import sys
-import termios
-import threading
 import unicodedata
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +18,6 @@ from holdfast.apps.cli import cli
 from holdfast.apps.cli._ink import SGR, STYLES
 from holdfast.apps.cli._shells import SHELLS
 
-COMMAND = str(Path(sys.executable).with_name("holdfast"))
 COUNT = 5_000
 SESSIONS = 8
 # What the command itself may write: the colours of its styles, and on a terminal what takes a
@@ -385,41 +376,11 @@ def test_our_sequences_are_those_of_the_styles():
     assert rendered == {name: f"\x1b[{code}mx\x1b[0m" for name, code in SGR.items()}
 
 
-def on_terminal(store, *arguments, **env):
-    """What the real command writes to a real terminal."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    parts = []
-
-    def read():
-        with contextlib.suppress(OSError):  # the other end is closed
-            while part := os.read(ours, 65_536):
-                parts.append(part)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    settings = {**os.environ, "HOLDFAST_STORE": str(store), "TERM": "xterm-256color", **env}
-    settings.pop("COLUMNS", None)
-    code = subprocess.run(
-        [COMMAND, *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=settings,
-        check=False,
-        timeout=60,
-    ).returncode
-    os.close(theirs)
-    reader.join()
-    os.close(ours)
-    return code, b"".join(parts).decode().replace("\r\n", "\n")
-
-
 @pytest.mark.parametrize(
     "arguments", [["list"], ["show", "evil-0", "--full"], ["show", "a\x1b[2J"]]
 )
-def test_in_a_real_terminal(store, arguments):
+def test_in_a_real_terminal(tty, store, arguments):
     """The bytes that a terminal really gets have our colours, and nothing else to obey."""
-    _, text = on_terminal(store, *arguments, PAGER="cat")
+    text = tty(*arguments, HOLDFAST_STORE=str(store), PAGER="cat").out
     assert "\x1b[" in text
     assert harm_in(text) == set()

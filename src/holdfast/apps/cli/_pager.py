@@ -43,7 +43,8 @@ class Paged:
     """A stream that holds back what is written until it is more than a screen has room for.
 
     Then a pager gets it, and what follows as it comes. A reader who leaves the pager early has
-    seen enough: the command ends there, and that is no failure.
+    seen enough: the command ends there, and that is no failure. Raises OSError where nobody knows
+    how large the screen is.
     """
 
     def __init__(self, stream: TextIO, commands: list[list[str]]) -> None:
@@ -55,6 +56,8 @@ class Paged:
         self._is_over = False
         self.encoding = getattr(stream, "encoding", "utf-8")
         size = os.get_terminal_size(stream.fileno())
+        if not size.lines:
+            raise OSError("the terminal does not say its size")
         self._columns, self._lines = max(size.columns, 1), size.lines
 
     @property

@@ -16,7 +16,7 @@ T = TypeVar("T")
 _QUIET_SECONDS = 0.5
 _REDRAW_SECONDS = 0.1
 _WINDOW_SECONDS = 20.0
-_BAR_CHARS = 24
+_BAR_CHARS = 20
 _MINUTE, _HOUR = 60, 3600
 _CLEAR = "\r\x1b[K"  # to the beginning of the line, and nothing on it
 
@@ -52,7 +52,8 @@ class Meter:
         now = self._now()
         if not self._marks or now - self._marks[-1][0] >= _REDRAW_SECONDS:
             self._marks.append((now, done))
-            self._marks = [mark for mark in self._marks if now - mark[0] <= _WINDOW_SECONDS]
+            while len(self._marks) > 2 and now - self._marks[1][0] >= _WINDOW_SECONDS:
+                del self._marks[0]
         if now - self._started < _QUIET_SECONDS or now - self._drawn_at < _REDRAW_SECONDS:
             return
         self._drawn_at = now

@@ -20,7 +20,7 @@ __all__ = ["command"]
     epilog="""\b
 Examples:
   holdfast copy --to postgresql://db.example/sessions
-  holdfast copy trip-planner --to sqlite:///var/lib/sessions.db
+  holdfast copy trip-planner --to ./backup
   holdfast --store old copy --to new --json
 """,
 )

@@ -215,6 +215,14 @@ def _print_events(app: App, events: Iterable[Event], *, full: bool, as_json: boo
         for event in events:
             app.out.json_line(_as_json(event))
         return
+    if full and app.out.is_terminal:
+        # A table would cut what does not fit into its last column.
+        for event in events:
+            *columns, data = _cells(event, full=True)
+            heads = [piece for piece in columns if piece]
+            spaced = [piece for head in heads for piece in (head, "  ")]
+            app.out.line(*spaced, data, hang=4)
+        return
     app.out.table(_COLUMNS, [_cells(event, full=full) for event in events])
 
 
