@@ -1,27 +1,76 @@
 """Take pictures of the terminal app for the documentation: ``python tools/shoot_tui.py [FOLDER]``.
 
-The sessions in them are made up here. Each picture is an SVG that names no font of another host.
+The sessions in them are made up here, and so is the time: the same picture comes out each time.
+Each is an SVG that names no font of another host.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import holdfast
 from holdfast.apps.tui import SessionsApp
+from holdfast.testing.model_server import Call, Say, ScriptedModel
 
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 _COMMENTS = re.compile(r"<!--.*?-->", re.DOTALL)
-_SHOTS: dict[str, tuple[str, ...]] = {
-    "list": (),
-    "search": ("f", *"sintra"),
-    "time-travel": ("v",),
-}
+_CLIPS = re.compile(r"terminal-\d+-")
+_NOON_NS = 1_777_636_800 * 10**9  # 2026-05-01 12:00 UTC
+_MINUTE_NS = 60 * 10**9
+_DAY_NS = 1_440 * _MINUTE_NS
+_WAIT_S = 30
+_STILL = 3  # looks without a change
+
+
+class Shot(NamedTuple):
+    """A screen: the keys that lead to it, what must be on it, and the keys that lead back."""
+
+    name: str
+    keys: tuple[str, ...]
+    sees: str
+    back: tuple[str, ...] = ("escape",)
+
+
+SHOTS = (
+    Shot("list", (), "A week in Lisbon", ()),
+    Shot("filter", ("slash", *"tag", "colon", *"home"), "2 sessions", ("escape",)),
+    Shot("conversation", ("enter",), "Alfama, on foot", ()),
+    Shot("unfolded", ("o",), "rain on Thursday", ("o", "escape")),
+    Shot("search", ("f", *"sintra"), "2 hits"),
+    Shot("compare", ("space", "down", "equals_sign"), "Porto", ("escape", "up", "space")),
+    Shot("branches", ("b",), "A week in Porto"),
+    Shot("time-travel", ("v",), "Ada, likes trains"),
+    Shot("analytics", ("a",), "Tokens by day"),
+    Shot("rename", ("r",), "Title"),
+    Shot("export", ("x",), "Export as"),
+    Shot("delete", ("d",), "into the trash?"),
+    Shot("help", ("question_mark",), "Everywhere"),
+    Shot("palette", ("ctrl+p",), "Search for commands"),
+    Shot("permission", ("c", *"read", "enter"), "May the agent use", ()),
+    Shot("talk", ("n",), "Packed light: two pairs of shoes.", ("escape", "escape")),
+)
+_DOCUMENTED = ("list", "conversation", "search", "compare", "time-travel", "analytics", "talk")
+
+
+class Clock:
+    """The time of the made-up world, which stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = _NOON_NS
+
+    def __call__(self) -> int:
+        """The time, as nanoseconds."""
+        return self.now
 
 
 class _Shown(SessionsApp):
@@ -29,54 +78,176 @@ class _Shown(SessionsApp):
 
     @property
     def where(self) -> str:
+        """A place that anybody may have."""
         return "~/.local/share/holdfast"
+
+
+@contextmanager
+def world() -> Iterator[holdfast.Holdfast]:
+    """The sessions, the time and the model of the pictures."""
+    clock = Clock()
+    with (
+        tempfile.TemporaryDirectory() as place,
+        mock.patch("holdfast.session._clock.time_ns", clock),
+        _environment(place),
+        ScriptedModel(_answer) as model,
+        mock.patch.dict(os.environ, {"OPENAI_BASE_URL": model.openai_url}),
+        holdfast.open(Path(place) / "store") as library,
+    ):
+        record(library, clock)
+        yield library
+
+
+@contextmanager
+def _environment(place: str) -> Iterator[None]:
+    """A home of its own, and one time zone for everybody."""
+    own = {f"XDG_{name}_HOME": place for name in ("STATE", "CONFIG", "DATA", "CACHE")}
+    given = {"HOLDFAST_MODEL": "openai:scripted", "OPENAI_API_KEY": "none", "TZ": "UTC", **own}
+    with mock.patch.dict(os.environ, given):
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def _answer(request: Any) -> Call | Say:
+    if request.messages[-1]["role"] == "user":
+        return Call("read_file", {"path": "packing-list.md"})
+    return Say("Packed light: two pairs of shoes.")
+
+
+def record(library: holdfast.Holdfast, clock: Clock) -> None:
+    """A few weeks of someone's sessions."""
+    for days, (title, tags) in enumerate(_SMALL):
+        clock.now = _NOON_NS - (2 * days + 1) * _DAY_NS - days * 47 * _MINUTE_NS
+        with library.session(f"note-{days:02}", title=title, agent_id="helper") as s:
+            if tags:
+                s.tag(*tags)
+            s.user(f"Help me with this: {title.lower()}")
+            used = {"input_tokens": 320 * (days + 1), "output_tokens": 80 + 35 * days}
+            s.assistant("Gladly. Where shall we begin?", usage=used, model="claude-sonnet-4-5")
+    clock.now = _NOON_NS - 55 * _MINUTE_NS
+    _record_trip(library, clock)
+    clock.now = _NOON_NS - 20 * _MINUTE_NS
+    library.fork("lisbon", 5, new_id="porto", title="A week in Porto")
+    with library.session("porto") as s:
+        s.user("And Porto instead?")
+        used = {"input_tokens": 1400, "output_tokens": 90}
+        s.assistant("Then by boat along the Douro.", usage=used, model="claude-sonnet-4-5")
+    clock.now = _NOON_NS - 12 * _MINUTE_NS
+    with library.session("lisbon") as s:
+        s.user("Which day for Sintra?")
+        s.assistant("Thursday, before the rain.", model="claude-sonnet-4-5")
+    clock.now = _NOON_NS
+
+
+_SMALL = (
+    ("Tax papers", ("home", "money")),
+    ("A birthday song", ()),
+    ("Mending the shed roof", ("home",)),
+    ("Garden plan", ("garden",)),
+    ("漢字の練習 with flash cards", ("study",)),
+    ("Why the sourdough does not rise, and what to do about it before Sunday's breakfast", ()),
+    ("Bicycle: brakes, chain, lights", ("repair",)),
+    ("Letters to the council", ()),
+)
+
+
+def _record_trip(library: holdfast.Holdfast, clock: Clock) -> None:
+    with library.session("lisbon", title="A week in Lisbon", agent_id="helper") as s:
+        s.tag("travel")
+        s.user("Plan a week in Lisbon")
+        s.append("thinking", {"content": "Weather first.\nThen trains."})
+        clock.now += 20 * 10**9
+        call = s.tool_call("weather", {"city": "Lisbon", "days": 7})
+        s.tool_result(call, "sunny until Wednesday\nrain on Thursday\nsunny again")
+        s.memory.set("traveller", "Ada, likes trains")
+        s.variables["budget"] = 900
+        s.todos.write(
+            [
+                {"content": "find a room in Alfama", "status": "completed"},
+                {"content": "book the train to Sintra", "status": "pending"},
+            ]
+        )
+        clock.now += 40 * 10**9
+        plan = "## Plan\n\n1. Alfama, on foot\n2. Sintra, by **train**\n\n```python\nbook(2)\n```"
+        used = {"input_tokens": 1250, "output_tokens": 210}
+        s.assistant(plan, usage=used, model="claude-sonnet-4-5")
+        s.snapshot()
+
+
+# -- the walk ----------------------------------------------------------------------------------
+
+
+async def walk(
+    library: holdfast.Holdfast,
+    size: tuple[int, int],
+    *,
+    light: bool = False,
+    shots: tuple[Shot, ...] = SHOTS,
+) -> AsyncIterator[tuple[str, SessionsApp]]:
+    """Each screen in turn, at rest, with the app that shows it."""
+    app = _Shown(library, light=light)
+    app.animation_level = "none"
+    async with app.run_test(size=size, notifications=False) as pilot:
+        for shot in shots:
+            await pilot.press(*shot.keys)
+            await _rest(app, shot.sees)
+            yield shot.name, app
+            await pilot.press(*shot.back)
+            await _rest(app, "")
+
+
+def shown(app: SessionsApp) -> str:
+    """The screen as text."""
+    strips = app.screen._compositor.render_strips()  # noqa: SLF001 - there is no other way to read it
+    return "\n".join(strip.text for strip in strips)
+
+
+async def _rest(app: SessionsApp, sees: str) -> None:
+    """Until the words are there, no thread works and nothing moves."""
+    end, before, still = time.monotonic() + _WAIT_S, "", 0
+    while still < _STILL or sees not in before:
+        if time.monotonic() > end:
+            raise TimeoutError(f"{sees!r} is not on the screen:\n{before}")
+        await asyncio.sleep(0.06)
+        _stop_blinking(app)
+        now = shown(app)
+        is_busy = any(not worker.is_finished for worker in app.workers)
+        still = still + 1 if now == before and not is_busy else 0
+        before = now
+
+
+def _stop_blinking(app: SessionsApp) -> None:
+    for line in app.screen.query("Input"):
+        line.cursor_blink = False  # type: ignore[attr-defined]
+
+
+# -- pictures ----------------------------------------------------------------------------------
 
 
 def main(arguments: list[str]) -> int:
     """Write every picture; 0."""
     folder = Path(arguments[0] if arguments else "docs/howto/pictures")
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, holdfast.open(Path(place) / "store") as library:
-        _record(library)
-        for name, keys in _SHOTS.items():
-            picture = asyncio.run(_shoot(library, keys))
-            (folder / f"terminal-app-{name}.svg").write_text(picture, encoding="utf-8")
-    print(f"wrote {len(_SHOTS)} pictures into {folder}")
+    pictures = asyncio.run(_shoot())
+    for name, picture in pictures.items():
+        (folder / f"terminal-app-{name}.svg").write_text(picture, encoding="utf-8")
+    print(f"wrote {len(pictures)} pictures into {folder}")
     return 0
 
 
-def _record(library: holdfast.Holdfast) -> None:
-    for title in ("Tax papers", "A birthday song", "Mending the shed roof", "Garden plan"):
-        with library.session(title=title, agent_id="helper") as s:
-            s.user(f"Help me with this: {title.lower()}")
-            s.assistant("Gladly.", usage={"input_tokens": 320, "output_tokens": 80})
-    with library.session("lisbon", title="A week in Lisbon", agent_id="helper") as s:
-        s.tag("travel")
-        s.user("Plan a week in Lisbon")
-        s.tool_result(s.tool_call("weather", {"city": "Lisbon"}), "sunny\nsunny\nrain")
-        s.memory.set("traveller", "Ada, likes trains")
-        s.variables["budget"] = 900
-        s.todos.write([{"content": "book the train to Sintra", "status": "pending"}])
-        plan = "## Plan\n\n1. Alfama, on foot\n2. Sintra, by **train**\n\n```python\nbook(2)\n```"
-        s.assistant(plan, usage={"input_tokens": 1250, "output_tokens": 210})
-        s.snapshot()
+async def _shoot() -> dict[str, str]:
+    found = {}
+    with world() as library:
+        async for name, app in walk(library, (124, 32)):
+            if name in _DOCUMENTED:
+                found[name] = _plain(app.export_screenshot(title="holdfast"))
+    return found
 
 
-async def _shoot(library: holdfast.Holdfast, keys: tuple[str, ...]) -> str:
-    app = _Shown(library)
-    async with app.run_test(size=(124, 32)) as pilot:
-        await _rest(pilot)
-        for key in keys:
-            await pilot.press(key)
-        await _rest(pilot)
-        picture = app.export_screenshot(title="holdfast")
-    return _COMMENTS.sub("", _FONTS.sub("", picture))
-
-
-async def _rest(pilot: Any) -> None:
-    """Until the threads have brought what they were asked for."""
-    for _ in range(5):
-        await pilot.pause(0.2)
+def _plain(picture: str) -> str:
+    """Without fonts from elsewhere, and with the same names each time."""
+    return _CLIPS.sub("terminal-", _COMMENTS.sub("", _FONTS.sub("", picture)))
 
 
 if __name__ == "__main__":

@@ -240,7 +240,9 @@ class Actions(MainParts):
 
         row = self.chosen
         if row is not None:
-            self.app.push_screen(TimeScreen(self.app.library, row.session_id), self._went)
+            self.app.push_screen(
+                TimeScreen(self.app.library, row.session_id, row.title or ""), self._went
+            )
 
     def action_tree(self) -> None:
         """The session among its relatives."""
@@ -248,7 +250,9 @@ class Actions(MainParts):
 
         row = self.chosen
         if row is not None:
-            self.app.push_screen(TreeScreen(self.app.library, row.session_id), self._went)
+            self.app.push_screen(
+                TreeScreen(self.app.library, row.session_id, row.title or ""), self._went
+            )
 
     def _went(self, place: tuple[str, int | None] | None) -> None:
         if place is not None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.theme import Theme
 
 from holdfast.apps.shown.failure import told
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._safe import paragraphs
 from holdfast.apps.tui._shelf import Shelf
 from holdfast.apps.tui._talks import Talks
+from holdfast.apps.tui._themes import DARK, DARK_ANSI, LIGHT, LIGHT_ANSI
 from holdfast.apps.tui._tracking import Tracking
 from holdfast.storage import shown_url
 
@@ -26,35 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionsApp"]
 
-# Colours that are told apart with any sight of colours; words and signs say the same everywhere.
-_DARK = Theme(
-    name="holdfast-dark",
-    primary="#56b4e9",
-    secondary="#009e73",
-    accent="#e69f00",
-    warning="#f0e442",
-    error="#d55e00",
-    success="#56b4e9",
-    foreground="#e6e6e6",
-    background="#15181c",
-    surface="#1c2026",
-    panel="#262c34",
-    dark=True,
-)
-_LIGHT = Theme(
-    name="holdfast-light",
-    primary="#0072b2",
-    secondary="#00664a",
-    accent="#9a5b00",
-    warning="#7a6a00",
-    error="#b34700",
-    success="#0072b2",
-    foreground="#1a1a1a",
-    background="#fafafa",
-    surface="#f0f1f3",
-    panel="#e2e5ea",
-    dark=False,
-)
 _ACTIONS = {
     "Filter the list": "filter",
     "Sort by the next column": "sort",
@@ -113,9 +84,10 @@ class SessionsApp(App[None]):
         self.talks = Talks(self._maker(place, model, agent), self._ask, self._heard)
         self._first_id = session_id
         self._main: MainScreen | None = None
-        for theme in (_DARK, _LIGHT):
+        for theme in (DARK, LIGHT):
             self.register_theme(theme)
-        self.theme = _LIGHT.name if light else _DARK.name
+        self.ansi_theme_dark, self.ansi_theme_light = DARK_ANSI, LIGHT_ANSI
+        self.theme = LIGHT.name if light else DARK.name
 
     @property
     def where(self) -> str:
@@ -151,13 +123,14 @@ class SessionsApp(App[None]):
             for title, name in _ACTIONS.items():
                 action: Callable[[], None] = getattr(main, f"action_{name}")
                 does = (action.__doc__ or "").partition("\n")[0]
-                yield SystemCommand(title, does, action)
-        yield SystemCommand("Light or dark", "The other theme", self.action_theme)
-        yield SystemCommand("Quit", "Leave the app", self.exit)
+                keys = self.get_key_display(main.binding_of(name))
+                yield SystemCommand(title, f"{does} ({keys})", action)
+        yield SystemCommand("Light or dark", "The other theme. (^t)", self.action_theme)
+        yield SystemCommand("Quit", "Leave the app. (q)", self.exit)
 
     def action_theme(self) -> None:
         """The other theme."""
-        self.theme = _DARK.name if self.theme == _LIGHT.name else _LIGHT.name
+        self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name
 
     # -- telling -----------------------------------------------------------------------------
 

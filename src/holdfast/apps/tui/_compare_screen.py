@@ -24,7 +24,7 @@ class CompareScreen(PageScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "full", "Long or short")]
 
     def __init__(self, library: Holdfast, a: str, b: str) -> None:
-        super().__init__(library, f"Compare  {a}  and  {b}")
+        super().__init__(library, f"Compare  ·  {a}  and  {b}")
         self._ids = (a, b)
         self._found: Comparison | None = None
         self._full = False

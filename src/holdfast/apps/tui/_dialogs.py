@@ -24,7 +24,11 @@ class _Dialog(ModalScreen[str | None]):
     _Dialog > Vertical {
         width: 72; max-width: 94%; height: auto; max-height: 90%;
         border: round $accent; background: $surface; padding: 1 2;
+        border-subtitle-color: $faint;
     }
+    _Dialog Input, _Dialog Input:focus { border: round $primary; background: $surface; }
+    _Dialog OptionList, _Dialog SelectionList { max-height: 14; }
+    _Dialog OptionList, _Dialog OptionList:focus { border: none; background: $surface; padding: 0; }
     _Dialog .question { text-style: bold; margin-bottom: 1; height: auto; }
     _Dialog .detail { height: auto; max-height: 10; margin-bottom: 1; }
     _Dialog .buttons { height: auto; align-horizontal: left; }
@@ -37,6 +41,11 @@ class _Dialog(ModalScreen[str | None]):
         super().__init__()
         self._question = question
         self._detail = detail
+
+    def _frame(self, keys: str) -> Vertical:
+        frame = Vertical()
+        frame.border_subtitle = keys
+        return frame
 
     def _asked(self) -> ComposeResult:
         yield Static(content(self._question), classes="question")
@@ -59,7 +68,7 @@ class Prompt(_Dialog):
 
     def compose(self) -> ComposeResult:
         """The question above the line."""
-        with Vertical():
+        with self._frame("Enter accepts · Esc leaves"):
             yield from self._asked()
             yield Input(value=content(self._value).plain, placeholder=self._hint)
 
@@ -80,7 +89,7 @@ class Buttons(_Dialog):
 
     def compose(self) -> ComposeResult:
         """The question above the buttons."""
-        with Vertical():
+        with self._frame("a key, or ← → and Enter · Esc leaves"):
             yield from self._asked()
             with Horizontal(classes="buttons"):
                 for key, label in self._labels:
@@ -115,7 +124,7 @@ class Pick(_Dialog):
 
     def compose(self) -> ComposeResult:
         """The question above the list."""
-        with Vertical():
+        with self._frame("↑ ↓ and Enter · Esc leaves"):
             yield from self._asked()
             yield OptionList(*(content(label) for _, label in self._choices))
 

@@ -51,7 +51,7 @@ STYLES = {
 """Told apart with any sight of colours; a word or a sign always says the same."""
 _LIGHT = {
     "user": "bold #0072b2",
-    "assistant": "bold #9a5b00",
+    "assistant": "bold #7d4a00",
     "system": "bold #a03070",
     "thinking": "italic #666666",
     "call": "#00664a",

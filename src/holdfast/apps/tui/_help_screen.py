@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,6 +17,7 @@ from holdfast.apps.tui._safe import lay_out
 
 __all__ = ["HelpScreen"]
 
+_KEY_COLUMNS = 25
 _KEYS = {
     "Everywhere": {
         "?": "this page",
@@ -76,6 +79,7 @@ class HelpScreen(ModalScreen[None]):
         """One page that scrolls."""
         page = LineView()
         page.border_title = "Keys"
+        page.border_subtitle = "Esc closes"
         yield page
 
     def on_mount(self) -> None:
@@ -89,11 +93,15 @@ class HelpScreen(ModalScreen[None]):
     def _draw(self) -> None:
         page = self.query_one(LineView)
         width = page.scrollable_content_region.width
-        lines: list[Text] = []
-        for title, keys in _KEYS.items():
-            lines += [Text(""), Text(title, "bold underline")]
-            for key, does in keys.items():
-                line = Text(f"  {key:<24}", "bold")
-                lines.append(line.append(does, "not bold"))
-        page.show(lay_out(Group(*lines), width))
+        page.show(lay_out(Group(*_sections()), width))
         page.focus()
+
+
+def _sections() -> Iterator[RenderableType]:
+    for title, keys in _KEYS.items():
+        yield Text("")
+        yield Text(title, "bold underline")
+        table = Table.grid(Column(width=_KEY_COLUMNS), Column(), padding=(0, 1))
+        for key, does in keys.items():
+            table.add_row(Text(f"  {key}", "bold"), Text(does))
+        yield table

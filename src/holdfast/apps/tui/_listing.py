@@ -170,6 +170,8 @@ class Listing(MainParts):
 
     def _tell_top(self) -> None:
         count = len(self.sessions.rows)
+        self.sessions.order = ORDERS[self._asked.order].name
+        self.sessions.nothing = self._nothing()
         if self._asked.needs_all or self._asked.fields:
             many = f"{counted(count, 'session')}{'' if self._is_whole else ' so far'}"
         else:
@@ -177,6 +179,14 @@ class Listing(MainParts):
         parts = ["Holdfast", many, f"by {ORDERS[self._asked.order].name}"]
         parts += [self._progress, self.app.where] if self._progress else [self.app.where]
         self.query_one("#top", Static).update(content("  ·  ".join(parts)))
+
+    def _nothing(self) -> str:
+        """Why there are no rows, if there are none."""
+        if not self._is_whole:
+            return "looking …"
+        if self._asked.words or self._asked.fields:
+            return "Nothing fits. Esc shows all sessions."
+        return "No sessions yet. n begins one, and `holdfast import` brings those of other tools."
 
     # -- filter and sort ---------------------------------------------------------------------
 

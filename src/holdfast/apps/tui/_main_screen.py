@@ -28,6 +28,33 @@ __all__ = ["MainScreen"]
 _LOOK_S = 0.15
 _RENEW_S = 2.0
 
+_STOP = {"stop": "Stop"}
+_LIST_KEYS = _STOP | {
+    "open": "Read",
+    "filter": "Filter",
+    "search": "Search",
+    "talk": "Talk",
+    "new": "New",
+    "sort": "Sort",
+    "delete": "Delete",
+    "back": "Back",
+    "help": "Help",
+    "app.quit": "Quit",
+}
+_READING_KEYS = _STOP | {
+    "back": "List",
+    "talk": "Talk",
+    "toggle_all": "Unfold",
+    "jump": "Jump",
+    "search": "Search",
+    "time": "Time",
+    "tree": "Branches",
+    "help": "Help",
+    "app.quit": "Quit",
+}
+_FILTER_KEYS = {"submit": "To the list", "back": "All sessions"}
+_SAYING_KEYS = _STOP | {"submit": "Send", "recall(-1)": "Said before", "back": "Leave"}
+
 
 class MainScreen(Listing, Actions, Saying):
     """List and conversation; side by side where there is room, else one at a time."""
@@ -42,6 +69,7 @@ class MainScreen(Listing, Actions, Saying):
     MainScreen #left { width: 100%; }
     MainScreen #right { width: 100%; display: none; }
     MainScreen #filter, MainScreen #say { display: none; height: 3; border: round $accent; }
+    MainScreen Input > .input--placeholder { color: $faint; }
     MainScreen #filter.-shown, MainScreen #say.-shown { display: block; }
     MainScreen.-narrow.-reading #left { display: none; }
     MainScreen.-narrow.-reading #right { display: block; }
@@ -113,10 +141,25 @@ class MainScreen(Listing, Actions, Saying):
         is_typing = isinstance(self.focused, Input)
         return not (is_typing and action in ("filter", "search", "sort", "delete", "help"))
 
+    def binding_of(self, action: str) -> Binding:
+        """The key that does something here."""
+        found = (one for one in self.BINDINGS if isinstance(one, Binding) and one.action == action)
+        return next(found)
+
+    @property
+    def named_keys(self) -> dict[str, str]:
+        """Which keys the bar shows here, and what it says of them."""
+        if isinstance(self.focused, SayLine):
+            return _SAYING_KEYS
+        if isinstance(self.focused, Input):
+            return _FILTER_KEYS
+        return _READING_KEYS if self.focused is self.conversation else _LIST_KEYS
+
     # -- reading -----------------------------------------------------------------------------
 
     @on(SessionList.Moved)
     def _moved(self, event: SessionList.Moved) -> None:
+        self.tell_status()
         if self._look is not None:
             self._look.stop()
         if self.has_class("-wide") and not self.is_reading:

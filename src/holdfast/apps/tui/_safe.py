@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from rich.theme import Theme
 from textual.content import Content
 from textual.strip import Strip
 
@@ -84,9 +85,24 @@ def _unlinked(style: Style | None) -> Style | None:
     return style.clear_meta_and_links()
 
 
+# Headings and lists are told by weight and lines: no colour fits a dark and a light ground.
+_MARKDOWN = Theme(
+    {
+        **{f"markdown.h{level}": "bold underline" for level in (1, 2)},
+        **{f"markdown.h{level}": "bold" for level in (3, 4, 5, 6)},
+        **{f"markdown.{part}": "bold" for part in ("code", "item.bullet", "item.number")},
+        **{f"markdown.{part}": "underline" for part in ("link", "link_url")},
+        **{f"markdown.table.{part}": "bold" for part in ("header", "border")},
+        "markdown.block_quote": "italic",
+        "markdown.hr": "",
+    }
+)
+
+
 @cache
 def _console() -> Console:
     return Console(
+        theme=_MARKDOWN,
         file=io.StringIO(),
         force_terminal=True,
         color_system="truecolor",

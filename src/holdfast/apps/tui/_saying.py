@@ -13,6 +13,7 @@ from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._main_parts import MainParts
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._say_line import SayLine
+from holdfast.model import SessionMetadata
 from holdfast.session import new_session_id
 
 if TYPE_CHECKING:
@@ -148,24 +149,29 @@ class Saying(MainParts):
         self.refresh_bindings()
 
     def _status(self) -> str:
-        tracking, id = self.app.tracking, self.conversation.session_id
+        row, tracking = self.chosen, self.app.tracking
+        here = self.app.talking_on
         parts = []
-        if self.app.talking_on is not None and self.app.talks.is_running(self.app.talking_on):
+        if here is not None and self.app.talks.is_running(here):
             parts.append("answering")
-        row = tracking.known.get(id or "")
         if self.is_reading and tracking.is_restored:
             parts.append("restored")
-        model = self.app.talks.model_name or (row.model if row else None)
+        model = self.app.talks.model_name if here is not None else ""
+        model = model or (row.model if row else None) or ""
         parts += [model] if model else []
         if row is not None:
-            parts.append(counted(row.message_count, "msg"))
-            parts += [f"{short(row.total_tokens)} tokens"] if row.total_tokens else []
-            parts += [f"${row.cost:.4f}"] if row.cost is not None else []
-            parts.append("live" if row.open else "at rest")
+            parts += _figures(row)
         parts.append(self.app.durability)
         marked = len(self.sessions.marked)
         parts += [f"{marked} marked"] if marked else []
         return " · ".join(parts)
+
+
+def _figures(row: SessionMetadata) -> list[str]:
+    found = [counted(row.message_count, "msg")]
+    found += [f"{short(row.total_tokens)} tokens"] if row.total_tokens else []
+    found += [f"${row.cost:.4f}"] if row.cost is not None else []
+    return [*found, "live"] if row.open else found
 
 
 def _close(app: SessionsApp, dialog: Buttons) -> None:

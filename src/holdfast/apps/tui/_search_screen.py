@@ -92,17 +92,25 @@ class SearchScreen(Screen[tuple[str, int] | None]):
     """A line to type in, and below it what was found; gives the session and event chosen."""
 
     DEFAULT_CSS = """
-    SearchScreen Input { border: round $accent; }
-    SearchScreen #found { height: 1; padding: 0 1; color: $text-muted; }
+    SearchScreen #query { border: round $accent; height: 3; }
+    SearchScreen Input > .input--placeholder { color: $faint; }
+    SearchScreen #found { height: 1; padding: 0 1; color: $faint; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Go there"),
-        Binding("down", "move(1)", "Next hit"),
-        Binding("up", "move(-1)", "Hit before"),
-        Binding("pageup", "move(-8)", "Page up", show=False),
-        Binding("pagedown", "move(8)", "Page down", show=False),
+        Binding("down", "move(1)", "Next hit", priority=True),
+        Binding("up", "move(-1)", "Hit before", priority=True),
+        Binding("pageup", "move(-8)", "Page up", show=False, priority=True),
+        Binding("pagedown", "move(8)", "Page down", show=False, priority=True),
         Binding("escape", "leave", "Back"),
     ]
+
+    named_keys: ClassVar[dict[str, str]] = {
+        "submit": "Go there",
+        "move(1)": "Next hit",
+        "move(-1)": "Hit before",
+        "leave": "Back",
+    }
 
     def __init__(self, library: Holdfast) -> None:
         super().__init__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -23,6 +24,8 @@ __all__ = ["SessionList", "state_of"]
 
 _NEAR_END = 40  # rows before the last one at which the next page is asked for
 _TITLE_MIN = 20
+_TAG_MIN = 6
+_TAGS_FROM = 84  # columns; in a narrower list tags stand behind the title
 
 
 class Column(NamedTuple):
@@ -35,6 +38,8 @@ class Column(NamedTuple):
     right: bool = False
     from_width: int = 0
     """Shown where the list is at least so wide."""
+    order: str = ""
+    """The order in which this column leads."""
 
 
 def state_of(row: SessionMetadata) -> str:
@@ -49,8 +54,17 @@ def state_of(row: SessionMetadata) -> str:
 
 
 _COLUMNS = (
-    Column("UPDATED", 10, lambda row, now: ago(row.updated_at, now), "list--faint"),
-    Column("MSGS", 6, lambda row, _: f"{row.message_count:,}", right=True, from_width=56),
+    Column(
+        "UPDATED", 10, lambda row, now: ago(row.updated_at, now), "list--faint", order="updated"
+    ),
+    Column(
+        "MSGS",
+        6,
+        lambda row, _: f"{row.message_count:,}",
+        right=True,
+        from_width=56,
+        order="messages",
+    ),
     Column(
         "TOKENS",
         7,
@@ -58,9 +72,10 @@ _COLUMNS = (
         "list--faint",
         right=True,
         from_width=66,
+        order="tokens",
     ),
     Column("STATE", 11, lambda row, _: state_of(row), "list--state", from_width=44),
-    Column("TAGS", 18, lambda row, _: ", ".join(row.tags), "list--tag", from_width=84),
+    Column("TAGS", 18, lambda row, _: ", ".join(row.tags), "list--tag", from_width=_TAGS_FROM),
     Column("TOPICS", 22, lambda row, _: ", ".join(row.auto_tags), "list--faint", from_width=124),
 )
 
@@ -77,11 +92,11 @@ class SessionList(LineView):
         "list--mark",
     }
     DEFAULT_CSS = """
-    SessionList > .list--heading { color: $text-muted; text-style: bold; }
+    SessionList > .list--heading { color: $faint; text-style: bold; }
     SessionList > .list--cursor {
         background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold;
     }
-    SessionList > .list--faint { color: $text-muted; }
+    SessionList > .list--faint { color: $faint; }
     SessionList > .list--state { color: $text-warning; text-style: bold; }
     SessionList > .list--tag { color: $text-accent; }
     SessionList > .list--mark { color: $text-success; text-style: bold; }
@@ -125,6 +140,10 @@ class SessionList(LineView):
         self.marked: list[str] = []
         self.restored: set[str] = set()
         self.busy: set[str] = set()
+        self.order = "updated"
+        """What the rows are sorted by; its column is marked."""
+        self.nothing = ""
+        """What is said where there are no rows."""
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -226,6 +245,7 @@ class SessionList(LineView):
         else:
             self.marked = [*self.marked[-1:], id]
         self.refresh()
+        self.post_message(self.Moved(self.chosen))
 
     def on_click(self, event: events.Click) -> None:
         """The first click chooses, a second one enters."""
@@ -254,7 +274,11 @@ class SessionList(LineView):
         else:
             number = self.scroll_offset.y + y - 1
             if number >= len(self.rows):
-                return Strip.blank(width, base)
+                told = self.nothing if number == 1 and not self.rows else ""
+                look = base + self.component("list--faint")
+                return Strip([Segment("   " + cut(told, width - 3), look)]).adjust_cell_length(
+                    width, look
+                )
             strip = self._row(number, width)
             if number == self.cursor:
                 look = self.component("list--cursor")
@@ -270,23 +294,34 @@ class SessionList(LineView):
 
     def _heading(self, width: int) -> Strip:
         columns, room = self._shown(width)
-        cells = ["   " + "TITLE".ljust(room)]
-        cells += [_fit(column.name, column.width, right=column.right) for column in columns]
+        cells = ["   " + ("TITLE ▲" if self.order == "title" else "TITLE").ljust(room)]
+        cells += [_fit(self._named(one), one.width, right=one.right) for one in columns]
         return Strip([Segment(" ".join(cells), self.component("list--heading"))])
+
+    def _named(self, column: Column) -> str:
+        if not column.order or column.order != self.order:
+            return column.name
+        return f"▼{column.name}" if column.right else f"{column.name} ▼"
 
     def _row(self, number: int, width: int) -> Strip:
         row, now = self.rows[number], now_ms()
         columns, room = self._shown(width)
-        title = row.title or row.session_id
-        segments = [
-            Segment(self._marks(row), self.component("list--mark")),
-            Segment(_fit(title, room), Style.null()),
-        ]
+        segments = [Segment(self._marks(row), self.component("list--mark"))]
+        segments += self._title(row, room, has_tags=width >= _TAGS_FROM)
         for column in columns:
             style = self.component(column.style) if column.style else Style.null()
             text = _fit(column.text(row, now), column.width, right=column.right)
             segments.append(Segment(" " + text, style))
         return Strip(segments)
+
+    def _title(self, row: SessionMetadata, room: int, *, has_tags: bool) -> list[Segment]:
+        """The title, and in the room that it leaves the tags, where they have no column."""
+        title = cut(row.title or row.session_id, room)
+        left = room - cell_len(title) - 2
+        if has_tags or not row.tags or left < _TAG_MIN:
+            return [Segment(_fit(title, room), Style.null())]
+        tags = _fit("  " + " ".join(f"#{tag}" for tag in row.tags), left + 2)
+        return [Segment(title, Style.null()), Segment(tags, self.component("list--tag"))]
 
     def _marks(self, row: SessionMetadata) -> str:
         """Marked; being answered, open for writing somewhere, or restored here."""
@@ -299,8 +334,6 @@ class SessionList(LineView):
 
 
 def _fit(text: str, width: int, *, right: bool = False) -> str:
-    from rich.cells import cell_len
-
     shown = cut(text, width)
     space = " " * (width - cell_len(shown))
     return space + shown if right else shown + space

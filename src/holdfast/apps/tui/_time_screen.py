@@ -42,8 +42,17 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         Binding("R", "restore", "Go on from here"),
     ]
 
-    def __init__(self, library: Holdfast, session_id: str) -> None:
-        super().__init__(library, f"Time travel in {session_id}")
+    named_keys: ClassVar[dict[str, str]] = {
+        "move(-1)": "Earlier",
+        "move(1)": "Later",
+        "snapshot": "Next snapshot",
+        "take": "Read here",
+        "restore": "Go on from here",
+        "leave": "Back",
+    }
+
+    def __init__(self, library: Holdfast, session_id: str, name: str = "") -> None:
+        super().__init__(library, f"Time travel  ·  {name or session_id}")
         self._session_id = session_id
         self._newest = -1
         self._at = -1
@@ -87,7 +96,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
             return []
         entries = list(transcript(events, events[0].seq))[-4:]
         return [
-            Text(cut(f"  #{one.seq} {one.who}: {one.text.strip()[:_VALUE_CHARS]}", width))
+            Text(cut(f"  #{one.seq} {one.who}: {' '.join(one.text[:_VALUE_CHARS].split())}", width))
             for one in entries
         ]
 
@@ -137,7 +146,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
 def _told(state: State) -> list[RenderableType]:
     figures = [
         day_time(state.updated_at),
-        counted(state.turns, "turn"),
+        counted(state.turns, "turn") if state.turns else "",
         counted(state.message_count, "message"),
         f"{short(state.usage.total_tokens)} tokens",
         state.status,

@@ -33,8 +33,8 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
         Binding("enter", "take", "Go there"),
     ]
 
-    def __init__(self, library: Holdfast, session_id: str) -> None:
-        super().__init__(library, f"Branches of {session_id}")
+    def __init__(self, library: Holdfast, session_id: str, name: str = "") -> None:
+        super().__init__(library, f"Branches  ·  {name or session_id}")
         self._session_id = session_id
         self._ids: list[str] = []
         self._cursor = 0
