@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from holdfast import Holdfast
 from holdfast.apps.acp._recording import Notes
-from holdfast.apps.acp._replaying import _TAKERS, INTERRUPTED, replay
-from holdfast.model import Event
+from holdfast.apps.acp._replaying import _TAKERS, INTERRUPTED, replay, replay_some
+from holdfast.apps.acp._replaying_log import read_some
+from holdfast.model import Event, encode_line, line_body
 from holdfast.replay import Conversation
 
 schema = pytest.importorskip("acp.schema")
@@ -72,7 +73,26 @@ def told(events, **options):
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
     assert all(frame["method"] == "session/update" for frame in frames)
     assert all(frame["params"]["sessionId"] == "ours" for frame in frames)
+    assert from_log(events, **options) == frames
     return [frame["params"]["update"] for frame in frames]
+
+
+def from_log(events, **options):
+    """The frames of a replay that reads the same events from a log, the quick way."""
+    first = events[0].seq if events else 0
+    assert [event.seq for event in events] == list(range(first, first + len(events)))
+    log, crc = b"", 0
+    for event in [*(Event.make("closed", seq=seq) for seq in range(first)), *events]:
+        line, crc = encode_line(event.seq, line_body(event), crc)
+        log += line
+    with Holdfast("memory:") as hf:
+        documents = hf.store.documents("sessions/none")
+        some = list(read_some([log], first, first + len(events), documents, lambda _: iter(())))
+    assert [event for few in some for event in few.events] == events
+    return [
+        json.loads(line)
+        for line in b"".join(replay_some(some, "ours", **options)).split(b"\n")[:-1]
+    ]
 
 
 def words(updates, kind="agent_message_chunk"):

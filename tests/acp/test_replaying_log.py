@@ -1,0 +1,188 @@
+"""A log is read for a replay the quick way, and the careful way where that cannot be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast import Holdfast
+from holdfast.apps.acp._replaying import replay_some
+from holdfast.apps.acp._replaying_log import read_some
+from holdfast.apps.acp._replaying_pieces import put_together
+from holdfast.model import Event, encode_line, line_body
+
+COUNT = 40
+
+
+def update(**members):
+    params = {"sessionId": "theirs", "update": members}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+
+def call(number, **members):
+    told = update(sessionUpdate="tool_call", toolCallId=f"c{number}", title="T", **members)
+    return ("frame", {"direction": "agent", "frame": told})
+
+
+def log_of(drafts):
+    """The bytes of a log that holds these drafts."""
+    log, crc = b"", 0
+    for seq, (type, data) in enumerate(drafts):
+        line, crc = encode_line(seq, line_body(Event.make(type, data)), crc)
+        log += line
+    return log
+
+
+class Log:
+    """A log in memory, and who was asked to read it with care."""
+
+    def __init__(self, log, drafts):
+        self.log = log
+        self.events = [Event.make(type, data, seq=n) for n, (type, data) in enumerate(drafts)]
+        self.asked = []
+
+    def careful(self, start):
+        self.asked.append(start)
+        return iter(self.events[start:])
+
+    def read(self, first=0, stop=None, chunk_bytes=1 << 18):
+        chunks = [self.log[n : n + chunk_bytes] for n in range(0, len(self.log), chunk_bytes)]
+        stop = len(self.events) if stop is None else stop
+        with Holdfast("memory:") as hf:
+            documents = hf.store.documents("sessions/none")
+            return list(read_some(chunks, first, stop, documents, self.careful))
+
+
+def numbers(some):
+    return [event.seq for few in some for event in few.events]
+
+
+@pytest.fixture
+def log():
+    drafts = [call(number) for number in range(COUNT)]
+    return Log(log_of(drafts), drafts)
+
+
+@given(st.integers(1, 3000))
+def test_chunks_of_any_size_give_the_same_events(chunk_bytes):
+    """Where a chunk ends, within a line or between two, makes no difference."""
+    drafts = [call(number) for number in range(COUNT)]
+    log = Log(log_of(drafts), drafts)
+    assert numbers(log.read(chunk_bytes=chunk_bytes)) == list(range(COUNT))
+    assert log.asked == []
+
+
+@given(st.integers(0, COUNT), st.integers(0, COUNT), st.sampled_from([100, 1000, 1 << 18]))
+def test_any_part_can_be_read(first, stop, chunk_bytes):
+    """A replay from a cursor begins and ends exactly where it was asked to."""
+    drafts = [call(number) for number in range(COUNT)]
+    log = Log(log_of(drafts), drafts)
+    expected = list(range(first, stop))
+    assert numbers(log.read(first, max(first, stop), chunk_bytes)) == expected
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_a_changed_byte_is_never_told(data):
+    """From the block on in which a byte is not as it was written, the log is read with care."""
+    drafts = [call(number) for number in range(COUNT)]
+    whole = log_of(drafts)
+    at = data.draw(st.integers(0, len(whole) - 2))
+    changed = bytearray(whole)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    log = Log(bytes(changed), drafts)
+    some = log.read(chunk_bytes=1000)
+    assert len(log.asked) == 1
+    assert numbers(some) == list(range(COUNT))
+    assert [event for few in some for event in few.events] == log.events
+
+
+def test_numbers_that_do_not_follow_one_another_are_read_with_care(log):
+    """A line that was left out is noticed even if its checksum was made anew."""
+    lines, crc = b"", 0
+    for event in log.events[:5] + log.events[6:]:
+        line, crc = encode_line(event.seq, line_body(event), crc)
+        lines += line
+    log.log = lines
+    assert numbers(log.read()) == list(range(COUNT))
+    assert log.asked == [1]  # the first line is looked at alone
+
+
+def test_a_sealed_line_is_read_with_care(log):
+    """Only who has the key can read it."""
+    line, _ = encode_line(0, b'"sealed":"AAAA"', 0)
+    log.log = line
+    assert numbers(log.read()) == list(range(COUNT))
+    assert log.asked == [0]
+
+
+def test_a_log_that_ends_too_early_is_read_with_care(log):
+    """What another process has not written yet is for the careful way to find."""
+    log.log = log.log[: log.log.index(b'{"seq":7,') + 30]
+    assert numbers(log.read()) == list(range(COUNT))
+    assert log.asked == [7]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ("custom.type", {"a": 1}),
+        call(1, _meta={"x$blob": 1}),
+        ("delta", {"content": 7}),
+        ("tool_call", {"id": "c9", "tool": "T", "raw": {"id": 3, "method": "other"}}),
+        ("tool_result", {"toolCallId": "c9", "result": "r", "raw": "text"}),
+        ("frame", {"direction": "agent", "frame": update(sessionUpdate=7)}),
+        ("frame", {"direction": "client", "frame": {"id": 1, "result": {}}}),
+    ],
+)
+def test_one_odd_event_changes_nothing_for_the_others(odd):
+    """A block with an event of another form is told as well, the slower way."""
+    drafts = [call(1), odd, call(2, status="completed")]
+    some = Log(log_of(drafts), drafts).read()
+    told = [json.loads(line) for line in b"".join(replay_some(some, "ours")).splitlines()]
+    calls = [line["params"]["update"].get("toolCallId") for line in told]
+    assert [id for id in calls if id == "c2"] == ["c2"]
+    assert calls[0] == "c1"
+    assert "c1" in calls[2:]  # which never ended
+
+
+pieces = st.fixed_dictionaries(
+    {
+        "content": st.text(
+            st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5
+        )
+        | st.sampled_from(['"}{"content":"', "\\", '\\"', "{"])
+    },
+    optional={
+        "kind": st.sampled_from(["thinking", "text"]),
+        "messageId": st.sampled_from(["m", "n", '"}']),
+        "agent": st.just("a"),
+    },
+)
+
+
+@given(st.lists(pieces, min_size=1, max_size=6))
+@settings(max_examples=300)
+def test_pieces_are_put_together_only_if_they_are_of_one_message(given):
+    """Joined as bytes, they say what they say one by one; else nobody joins them."""
+    names = ("content", "kind", "messageId", "agent")
+    ordered = [{name: one[name] for name in names if name in one} for one in given]
+    raws = [bytes(Event.make("delta", piece).raw) for piece in ordered]
+    whole = put_together(raws)
+    kinds = {(one.get("kind"), one.get("messageId"), one.get("agent")) for one in given}
+    if len(kinds) > 1 or "agent" in given[0]:
+        assert whole is None
+    else:
+        assert whole is not None
+        assert whole.content == "".join(one["content"] for one in given)
+        assert (whole.kind, whole.messageId, None) in kinds
+
+
+def test_a_name_that_comes_twice_is_not_joined():
+    """A foreign log may say a thing twice; the last of it counts, and only there."""
+    assert put_together([b'{"content":"a"}', b'{"content":"b","content":"c"}']) is None
+    assert put_together([b"[1]"]) is None
+    assert put_together([b'{"kind":"text","content":"a"}', b'{"content":"b"}']) is None
