@@ -144,7 +144,7 @@ def _make_trip(hf: holdfast.Holdfast, clock: _Clock) -> None:
 
 def _make_branches(hf: holdfast.Holdfast, clock: _Clock) -> None:
     asked = [event.seq for event in hf.events("trip-to-lisbon", types=("user",))]
-    hf.fork("trip-to-lisbon", asked[1] - 1, new_id="trip-by-train", title="The same, all by train")
+    hf.fork("trip-to-lisbon", asked[1] - 2, new_id="trip-by-train", title="The same, all by train")
     with hf.session("trip-by-train", clock=clock) as s:
         s.user("Make Thursday cheaper, and go everywhere by train.")
         _call(s, clock, "timetable", {"from": "Lisbon", "to": "Cascais"}, "every 20 minutes")

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from holdfast.apps.shown.words import ago, clock, counted, day_time, short, size
 from holdfast.apps.web._door import Door, Guest
 from holdfast.apps.web._markdown import as_html
+from holdfast.apps.web._states import in_words
 from holdfast.model import VERSION
 from holdfast.security import neutralise
 from holdfast.session import now_ms
@@ -110,6 +111,7 @@ def _environment() -> Environment:
         "short": short,
         "size": size,
         "markdown": as_html,
+        "words": in_words,
         "json": lambda value: msgspec.json.encode(value).decode(),
         "duration": _duration,
     }

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.replay import State
 
-__all__ = ["Difference", "Fact", "by_part", "differences", "facts"]
+__all__ = ["Difference", "Fact", "by_part", "differences", "facts", "in_words"]
 
 _SIMPLE = (
     ("Session", "title", "title"),
@@ -76,6 +76,11 @@ def differences(before: State, after: State) -> list[Difference]:
             kind = "added" if was is None else "removed" if is_now is None else "changed"
             found.append(Difference(part, name, was or "", is_now or "", kind))
     return found
+
+
+def in_words(value: Any) -> str:
+    """A value of a state as people read it: a todo by its mark and text, the rest as it is."""
+    return _todo(value) if isinstance(value, dict) and "status" in value else _shown(value)
 
 
 def _facts(state: State) -> Iterator[Fact]:
