@@ -251,9 +251,12 @@ def test_what_there_was_no_time_for_is_marked(store_root, monkeypatch):
     with holdfast.open(store_root, config=MARK) as hf, hf.session("a") as session:
         assert session.user(f"use {TOKEN}").data["unscanned"] > 0
     config = {"redaction": {"mode": "block"}}
-    with holdfast.open(store_root, config=config) as hf, hf.session("a") as session:
-        with pytest.raises(SecretFound):
-            session.user(f"use {TOKEN}")
+    with (
+        holdfast.open(store_root, config=config) as hf,
+        hf.session("a") as session,
+        pytest.raises(SecretFound),
+    ):
+        session.user(f"use {TOKEN}")
 
 
 def test_bundles_come_in_without_secrets(tmp_path, store_root):

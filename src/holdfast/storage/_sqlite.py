@@ -136,6 +136,8 @@ def use_wal(connection: Connection, path: str) -> None:
                 remedy="Keep the file on a local disk.",
             )
         connection.execute("PRAGMA synchronous=NORMAL")
+        # What is redacted or erased must not stay in the pages, however SQLite was built.
+        connection.execute("PRAGMA secure_delete=ON")
         connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES_MAX}")
         connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
 
