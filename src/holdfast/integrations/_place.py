@@ -21,7 +21,7 @@ from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
 from holdfast.session import Session, Timers, resolve_blobs
 
-__all__ = ["Library", "Place", "library_of", "own_id"]
+__all__ = ["Library", "Place", "library_of", "linked", "own_id"]
 
 Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"
 """What an adapter takes as its ``hf``."""
@@ -30,6 +30,8 @@ _PATIENCE_S = 10.0
 _FIRST_WAIT_S = 0.005
 _LONGEST_WAIT_S = 0.1
 _IDLE_MS = 1_000
+_SESSIONS = "sessions/"
+_LINK_WITHIN = 6  # a session that an adapter begins says whose it is right after its beginning
 
 _opened: dict[str | None, holdfast.Holdfast] = {}
 _opened_lock = threading.Lock()
@@ -54,6 +56,16 @@ def own_id(framework: str, foreign_id: str, scope: str | None = None) -> str:
         with contextlib.suppress(InvalidId):
             return check_id(foreign_id)
     return session_id_of(framework, foreign_id, scope)
+
+
+def linked(library: holdfast.Holdfast, framework: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The sessions that a framework began, each with the link that names it there."""
+    for entry in library.store.entries(_SESSIONS):
+        id = entry.key.removeprefix(_SESSIONS)
+        for event in library.events(id, limit=_LINK_WITHIN):
+            if event.type == "link" and event.data.get("kind") == framework:
+                yield id, event.data
+                break
 
 
 class Place:
@@ -111,8 +123,7 @@ class Place:
                 events = self.library.events(self.id, limit=limit)
         except NotFound:
             return iter(())
-        key = f"sessions/{self.id}"
-        return resolve_blobs(events, self.library.store.documents(key))
+        return resolve_blobs(events, self.library.store.documents(_SESSIONS + self.id))
 
     # -- writing -----------------------------------------------------------------------------
 

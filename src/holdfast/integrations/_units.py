@@ -18,7 +18,7 @@ from holdfast.integrations._place import Place
 from holdfast.model import Event
 from holdfast.replay import from_dialect
 
-__all__ = ["Form", "Unit", "Units", "Words", "neutral_of", "spoken"]
+__all__ = ["Form", "Unit", "Units", "Words", "blocks_of", "neutral_of", "spoken"]
 
 Words = list[tuple[str, dict[str, Any]]]
 """Types and data of events to be."""
@@ -34,6 +34,7 @@ class Unit(NamedTuple):
     seqs: tuple[int, ...]
     own: bool
     item: Any
+    run: str | None = None
 
 
 class Form(NamedTuple):
@@ -109,14 +110,15 @@ class Units:
             self._take_foreign(event)
             return
         if not self._missing:
-            self._add(Unit(_seqs(self._begun), own=True, item=self._form.read(self._begun)))
+            item, run = self._form.read(self._begun), self._begun[0].run
+            self._add(Unit(_seqs(self._begun), own=True, item=item, run=run))
 
     def _take_foreign(self, event: Event) -> None:
         if event.type == "retracted":
             for seq in event.data.get("seqs", ()):
                 self._units.pop(self._firsts.pop(seq, seq), None)
         elif event.type in _CONVERSATION:
-            self._add(Unit((event.seq,), own=False, item=event))
+            self._add(Unit((event.seq,), own=False, item=event, run=event.run))
 
     def _add(self, unit: Unit) -> None:
         first, *rest = unit.seqs
@@ -150,27 +152,25 @@ def spoken(message: dict[str, Any], dialect: str) -> Words:
 
 def neutral_of(event: Event) -> list[dict[str, Any]]:
     """One event of the conversation as a neutral message, alone: nothing is paired or repaired."""
-    data = event.data
-    if event.type == "tool_call":
-        block = {
-            "type": "tool_use",
-            "id": data.get("id"),
-            "name": data.get("tool"),
-            "input": data.get("params") or {},
-        }
-        return [{"role": "assistant", "content": [block]}]
-    if event.type == "tool_result":
-        block = {
-            "type": "tool_result",
-            "tool_use_id": data.get("toolCallId"),
-            "content": data.get("result"),
-        }
+    if event.type in ("user", "assistant", "system"):
+        return [{"role": event.type, "content": event.data.get("content")}]
+    role = "user" if event.type == "tool_result" else "assistant"
+    return [{"role": role, "content": blocks_of(event.type, event.data)}]
+
+
+def blocks_of(type: str, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """What one event says, as neutral blocks."""
+    if type == "tool_call":
+        names = {"id": data.get("id"), "name": data.get("tool")}
+        return [{"type": "tool_use", **names, "input": data.get("params") or {}}]
+    if type == "tool_result":
+        names = {"tool_use_id": data.get("toolCallId"), "content": data.get("result")}
         failed = {"is_error": True} if data.get("is_error") else {}
-        return [{"role": "user", "content": [block | failed]}]
+        return [{"type": "tool_result", **names, **failed}]
     content = data.get("content")
-    if event.type != "thinking":
-        return [{"role": event.type, "content": content}]
-    if isinstance(content, str):
-        signature = {"signature": data["signature"]} if data.get("signature") else {}
-        content = [{"type": "thinking", "thinking": content, **signature}]
-    return [{"role": "assistant", "content": content}]
+    if not isinstance(content, str):
+        return list(content or ())
+    if type != "thinking":
+        return [{"type": "text", "text": content}]
+    signature = {"signature": data["signature"]} if data.get("signature") else {}
+    return [{"type": "thinking", "thinking": content, **signature}]

@@ -24,7 +24,7 @@ from holdfast.errors import Fenced
 from holdfast.integrations._langchain_messages import as_messages
 from holdfast.integrations._langgraph_thread import TOOL, Thread
 from holdfast.integrations._langgraph_values import Typed
-from holdfast.integrations._place import Library, Place, library_of
+from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._units import Words
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made."""
         wanted = set(run_ids)
-        for thread_id in self._thread_ids():
-            thread = self._thread(thread_id)
+        for _, link in linked(self._library, TOOL):
+            thread = self._thread(link["id"])
             with thread.lock:
                 thread.catch_up()
                 removed = [
@@ -273,21 +273,16 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
                 thread = self._threads[thread_id] = Thread(Place(self._library, TOOL, thread_id))
             return thread
 
-    def _thread_ids(self) -> Iterator[str]:
-        """The threads of this store; each session that is one says so near its beginning."""
-        for entry in self._library.store.entries(_SESSIONS):
-            id = entry.key.removeprefix(_SESSIONS)
-            for event in self._library.events(id, limit=_LINK_WITHIN):
-                if event.type == "link" and event.data.get("kind") == TOOL:
-                    yield event.data["id"]
-                    break
-
     def _find(
         self, config: RunnableConfig | None, filter: dict[str, Any], before: str | None
     ) -> Iterator[tuple[Thread, str, str, str]]:
         about = config["configurable"] if config else {}
         wanted_ns, wanted_id = about.get("checkpoint_ns"), about.get("checkpoint_id")
-        ids: Iterable[str] = [about["thread_id"]] if config else self._thread_ids()
+        ids: Iterable[str] = (
+            [about["thread_id"]]
+            if config
+            else (link["id"] for _, link in linked(self._library, TOOL))
+        )
         for thread_id in ids:
             thread = self._thread(thread_id)
             with thread.lock:
@@ -391,8 +386,6 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
 
 _OWN = frozenset({"session_start", "opened", "closed", "link", "interrupted", "snapshot"})
-_LINK_WITHIN = 6
-_SESSIONS = "sessions/"
 
 
 def _names(config: RunnableConfig) -> tuple[str, str, str | None]:

@@ -1,0 +1,188 @@
+"""The Claude Agent SDK on our log: a store for ``ClaudeAgentOptions(session_store=…)``.
+
+Each session of the SDK is one of ours, the transcripts of its subagents are runs within it, and
+every entry comes back deep-equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken
+from holdfast.model import Event
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
+
+__all__ = ["HoldfastSessionStore"]
+
+_TOOL = "claude-sdk"
+
+
+class _Kept:
+    """One session of the SDK: where it is, what it holds, and its summary as far as it was made."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.units = Units(_FORM, place)
+        self.lock = threading.Lock()
+        self.summary: SessionSummaryEntry | None = None
+        self.folded_to = -1
+
+    def of(self, subpath: str | None) -> list[Unit]:
+        """The entries of the main transcript, or of one beside it."""
+        return [unit for unit in self.units.read() if unit.own and unit.run == subpath]
+
+
+class HoldfastSessionStore:
+    """Transcripts of the SDK, in the sessions of a Holdfast.
+
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place. Entries are on the
+    medium when ``append`` returns; an entry with a known ``uuid`` is not recorded a second time.
+    """
+
+    def __init__(self, hf: Library = None) -> None:
+        self._library = library_of(hf)
+        self._kept: dict[tuple[str, str], _Kept] = {}
+        self._lock = threading.Lock()
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Record entries, all of them or none."""
+        if not entries:
+            return
+        kept, subpath = self._of(key), key.get("subpath")
+        async with kept.place.awriting() as session:
+            known = {unit.item.get("uuid") for unit in kept.of(subpath)} - {None}
+            drafts: list[Event | tuple[str, dict[str, Any]]] = []
+            for entry in cast("list[dict[str, Any]]", entries):
+                uuid = entry.get("uuid")
+                if uuid is None or uuid not in known:
+                    drafts += _drafts(entry, subpath)
+                    known.add(uuid)
+            if drafts:
+                session.extend(drafts)
+                await session.abarrier()
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """The entries in their order; None for a key that was never written."""
+        units = await asyncio.to_thread(self._of(key).of, key.get("subpath"))
+        entries = [cast("SessionStoreEntry", unit.item) for unit in units]
+        return entries or None
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """The sessions of a project, with the time of their last change."""
+        return await asyncio.to_thread(self._list, project_key)
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """The SDK's own summary of each session of a project."""
+        return await asyncio.to_thread(self._summarise, project_key)
+
+    async def delete(self, key: SessionKey) -> None:
+        """Move a session to the trash (``hf.undelete`` brings it back), or take back a subpath."""
+        kept, subpath = self._of(key), key.get("subpath")
+        if subpath is None:
+            await asyncio.to_thread(self._delete, key)
+            return
+        async with kept.place.awriting() as session:
+            seqs = [seq for unit in kept.of(subpath) for seq in unit.seqs]
+            if seqs:
+                session.append("retracted", {"seqs": seqs}, run=subpath)
+                await session.abarrier()
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """The subpaths of a session, in the order of their first entries."""
+        units = await asyncio.to_thread(self._of(key).units.read)
+        return list(dict.fromkeys(unit.run for unit in units if unit.own and unit.run))
+
+    def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Kept:
+        project, id = key["project_key"], key["session_id"]
+        with self._lock:
+            kept = self._kept.get((project, id))
+            if kept is None:
+                kept = _Kept(Place(self._library, _TOOL, id, scope=project))
+                self._kept[project, id] = kept
+            return kept
+
+    def _sessions(self, project_key: str) -> list[tuple[str, _Kept]]:
+        ids = [
+            link["id"]
+            for _, link in linked(self._library, _TOOL)
+            if link.get("scope") == project_key
+        ]
+        kept = [(id, self._of({"project_key": project_key, "session_id": id})) for id in ids]
+        return [(id, one) for id, one in kept if one.of(None)]
+
+    def _list(self, project_key: str) -> list[SessionStoreListEntry]:
+        return [
+            {"session_id": id, "mtime": self._changed_at(kept)}
+            for id, kept in self._sessions(project_key)
+        ]
+
+    def _changed_at(self, kept: _Kept) -> int:
+        changed = self._library.last_modified(kept.place.id)
+        return 0 if changed is None else round(changed.timestamp() * 1000)
+
+    def _summarise(self, project_key: str) -> list[SessionSummaryEntry]:
+        from claude_agent_sdk import fold_session_summary
+
+        made: list[SessionSummaryEntry] = []
+        for id, kept in self._sessions(project_key):
+            key: SessionKey = {"project_key": project_key, "session_id": id}
+            with kept.lock:
+                new = [unit for unit in kept.of(None) if unit.seqs[0] > kept.folded_to]
+                if new:
+                    entries = [unit.item for unit in new]
+                    kept.summary = fold_session_summary(kept.summary, key, entries)
+                    kept.folded_to = new[-1].seqs[0]
+                if kept.summary is not None:
+                    made.append({**kept.summary, "mtime": self._changed_at(kept)})
+        return made
+
+    def _delete(self, key: SessionKey) -> None:
+        with self._lock:
+            kept = self._kept.pop((key["project_key"], key["session_id"]), None)
+        if kept is not None:
+            kept.place.close()
+            if self._library.exists(kept.place.id):
+                self._library.delete(kept.place.id)
+
+
+def _drafts(entry: dict[str, Any], subpath: str | None) -> list[Event]:
+    return [Event.make(type, data, run=subpath) for type, data in _FORM.record(entry)]
+
+
+def _tell(entry: dict[str, Any]) -> Words:
+    message = entry.get("message")
+    if entry.get("type") not in ("user", "assistant") or not isinstance(message, dict):
+        return []
+    words = spoken(message, "anthropic")
+    usage, model = message.get("usage"), message.get("model")
+    for type, data in words:
+        if type == "assistant" and isinstance(usage, dict):
+            data.update({"usage": usage} | ({"model": model} if model else {}))
+    return words
+
+
+def _rebuild(words: Words) -> dict[str, Any]:
+    type, data = words[0]
+    if type == "frame":
+        return {}
+    role = "user" if type in ("user", "tool_result") else "assistant"
+    content: Any = [block for word in words for block in blocks_of(*word)]
+    if role == "user" and isinstance(data.get("content"), str):
+        content = data["content"]
+    message = {"role": role, "content": content}
+    message |= {name: data[name] for name in ("usage", "model") if name in data}
+    return {"type": role, "message": message}
+
+
+_FORM = Form("claude-sdk/1", _tell, _rebuild)
