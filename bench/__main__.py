@@ -16,6 +16,7 @@ from bench.child import SCRATCH
 from bench.fresh import Bytes, Imports, Load, Memory, Syncs
 from bench.live import Append, Flush, Growth
 from bench.recovery import peers
+from bench.redaction import Redaction
 from bench.stores import Postgres, SQLite
 from bench.table import show, write
 from bench.tui import Painted, Pressed
@@ -40,6 +41,7 @@ CASES = (
     Loaded,
     Painted,
     Pressed,
+    Redaction,
 )
 
 

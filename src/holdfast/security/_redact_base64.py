@@ -41,6 +41,8 @@ def wrapped_texts(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int,
 
 def _unwrapped(coded: str) -> str:
     """The text, or nothing if it is none."""
+    if coded == coded.lower():
+        return ""  # two dozen letters of a text always give a capital
     coded = coded.rstrip("=").replace("-", "+").replace("_", "/")[:_TEXT_MAX]
     if not _is_text(_decoded(coded[:_PROBE_CHARS])):
         return ""

@@ -209,16 +209,26 @@ def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tupl
     """The windows in which a secret could be, merged and in order; and the long runs."""
     found: list[tuple[int, int]] = []
     long: list[tuple[int, int]] = []
-    digits = lowered.translate(_AS_DIGITS)
-    for start, stop in _runs(lowered):
-        if digits.find(b"1", start, stop) < 0 and not _is_odd(text[start:stop]):
-            continue
-        if stop - start >= _BASE64_MIN:
-            long.append((start, stop))
-        if stop - start > _RUN_MAX:  # a payload: what is in its middle has no beginning
-            found.append((start - _BEFORE, start + _EDGE))
-            start = stop - _EDGE + _BEFORE  # noqa: PLW2901 - its end is looked at as well
-        found.append((start - _BEFORE, stop + _AFTER))
+    low = high = -_BEFORE
+    signs, digits = lowered.translate(_AS_RUNS), lowered.translate(_AS_DIGITS)
+    find, find_digit, size = signs.find, digits.find, len(signs)
+    start = find(_RUN)
+    while start >= 0:
+        stop = find(b" ", start + _RUN_MIN)
+        if stop < 0:
+            stop = size
+        if find_digit(b"1", start, stop) >= 0 or _is_odd(text[start:stop]):
+            if stop - start >= _BASE64_MIN:
+                long.append((start, stop))
+            if stop - start > _RUN_MAX:  # a payload: what is in its middle has no beginning
+                found.append((start - _BEFORE, start + _EDGE))
+                start = stop - _EDGE
+            if start - _BEFORE > high:
+                found.append((low, high))
+                low = start - _BEFORE
+            high = stop + _AFTER
+        start = find(_RUN, stop)
+    found.append((low, high))
     for anchor in _ANCHORS:
         at = lowered.find(anchor)
         while at >= 0:
@@ -226,18 +236,6 @@ def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tupl
             at = lowered.find(anchor, at + len(anchor))
     found.extend(_pem_windows(text))
     return _merged(found, len(text)), long
-
-
-def _runs(lowered: bytes) -> Iterator[tuple[int, int]]:
-    """Where ten or more signs that tokens are made of follow each other."""
-    signs = lowered.translate(_AS_RUNS)
-    start = signs.find(_RUN)
-    while start >= 0:
-        stop = signs.find(b" ", start + _RUN_MIN)
-        if stop < 0:
-            stop = len(signs)
-        yield start, stop
-        start = signs.find(_RUN, stop)
 
 
 def _is_odd(run: str) -> bool:
@@ -260,6 +258,8 @@ def _merged(windows: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
     windows.sort()
     found: list[tuple[int, int]] = []
     for low, high in windows:
+        if high <= 0:
+            continue
         if found and low <= found[-1][1]:
             if high > found[-1][1]:
                 found[-1] = (found[-1][0], min(high, size))

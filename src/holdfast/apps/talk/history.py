@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from holdfast.errors import Conflict, HoldfastError
+from holdfast.security import Scanner
 from holdfast.storage import MUST_NOT_EXIST, Documents
 from holdfast.storage.loose import documents_beside
 
@@ -33,8 +34,11 @@ class History:
             return []
 
     def add(self, line: str) -> bool:
-        """Keep a line; whether it was. One that begins with a blank is the user's own business."""
-        if not line.strip() or line[0].isspace():
+        """Keep a line; whether it was. One that begins with a blank is the user's own business.
+
+        One with a secret in it is not kept either.
+        """
+        if not line.strip() or line[0].isspace() or Scanner().find(line).spans:
             return False
         try:
             return self._add(line)

@@ -1,0 +1,90 @@
+"""What looking for secrets costs: in ordinary code and prose, in tool output, and per append."""
+
+from __future__ import annotations
+
+import sysconfig
+import time
+from pathlib import Path
+
+import holdfast
+from bench.figures import Line, line_of, median, micros
+from holdfast.security import Scanner
+
+__all__ = ["Redaction"]
+
+_MIB = 1 << 20
+_ROOT = Path(__file__).parents[1]
+
+
+class Redaction:
+    """Milliseconds for each MiB of text, and a redacted append against a plain one.
+
+    The mark is for ordinary text. Output of tools, with a number in every line, is only told.
+    """
+
+    MARK = 60.0
+
+    def __init__(self, *, quick: bool) -> None:
+        self._size = _MIB if quick else 4 * _MIB
+        self._appends = 300 if quick else 2_000
+        self._texts: dict[str, str] = {}
+        self._spent: dict[str, list[float]] = {}
+        self._plain: list[float] = []
+        self._redacted: list[float] = []
+
+    def prepare(self, folder: str) -> None:
+        """The texts: the standard library's source, our own with its pages, and a long log."""
+        library = Path(sysconfig.get_path("stdlib"))
+        self._texts = {
+            "code of the standard library": self._text(sorted(library.glob("*.py"))),
+            "our own code and pages": self._text(
+                [*sorted((_ROOT / "src").rglob("*.py")), *sorted((_ROOT / "docs").rglob("*.md"))]
+            ),
+            "tool output: listings and logs": _listing(self._size),
+        }
+        self._spent = {name: [] for name in self._texts}
+
+    def measure(self, folder: str) -> None:
+        """One round."""
+        scanner = Scanner(clock=lambda: 0.0)
+        for name, text in self._texts.items():
+            begin = time.process_time()  # nothing waits here, and others are at work
+            scanner.find(text)
+            self._spent[name].append((time.process_time() - begin) * 1000 / (len(text) / _MIB))
+        self._plain.append(self._append(f"{folder}/plain", "off"))
+        self._redacted.append(self._append(f"{folder}/redacted", "mark"))
+
+    def lines(self) -> list[Line]:
+        """Milliseconds as they are: they are the mark."""
+        found = [
+            line_of(
+                f"ms to look through a MiB: {name}", spent, None if "tool" in name else self.MARK
+            )
+            for name, spent in self._spent.items()
+        ]
+        ratios = [ours / floor for ours, floor in zip(self._redacted, self._plain, strict=True)]
+        ours, floor = micros(median(self._redacted)), micros(median(self._plain))
+        what = "append with redaction / without"
+        return [*found, line_of(what, ratios, None, ours=ours, floor=floor)]
+
+    def _append(self, folder: str, mode: str) -> float:
+        config = {"redaction": {"mode": mode}}
+        with holdfast.open(folder, config=config) as hf, hf.session("a") as session:
+            session.user("first")
+            begin = time.perf_counter_ns()
+            for number in range(self._appends):
+                session.user(f"Message {number}: what do you think of the plan for Tuesday?")
+            return (time.perf_counter_ns() - begin) / self._appends
+
+    def _text(self, places: list[Path]) -> str:
+        text = "".join(place.read_text(errors="replace") for place in places)
+        return text[: self._size]
+
+
+def _listing(size: int) -> str:
+    line = "-rw-r--r-- 1 user users {0:>8} Mar  4 05:06 src/module_{1}/handler_{1}.py\n"
+    log = (
+        "2026-03-04T05:{2:02}:07.123Z INFO request id={0:08x} path=/items/{1} status=200 in 12ms\n"
+    )
+    lines = [(log if n % 3 else line).format(n * 7919, n % 997, n % 60) for n in range(size // 60)]
+    return "".join(lines)[:size]
