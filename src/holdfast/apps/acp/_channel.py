@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from holdfast.apps.acp._attaching import Attached, Waits, be_quiet
 from holdfast.apps.acp._missing import Heard
-from holdfast.apps.acp._recording import Notes, Taken, clean
+from holdfast.apps.acp._recording import Notes, Taken, clean, mask_servers
 from holdfast.apps.acp._telling import interruption_note
 from holdfast.errors import HoldfastError, InvalidData, TooLarge
 from holdfast.library import Holdfast
@@ -115,6 +118,47 @@ class Channel:
     def agent_id(self, id: str | None) -> None:
         self._agent_id = id
         self._agent_mark = b"\0" if id is None else msgspec.json.encode(id)
+
+    # -- the agent has it ------------------------------------------------------------------------
+
+    def description(self, command: Sequence[str], agent: Any) -> dict[str, Any]:
+        """Where the session works and with what; never the values of secrets."""
+        about: dict[str, Any] = {"command": list(command), "agent": agent}
+        if self.params.get("additionalDirectories"):
+            about["additionalDirectories"] = list(self.params["additionalDirectories"])
+        if self.params.get("mcpServers"):
+            about["mcpServers"] = mask_servers(list(self.params["mcpServers"]))
+        return {"cwd": os.path.normpath(self.params["cwd"]), "acp": about}
+
+    def listen_to_replay(self) -> None:
+        """What the agent says of the conversation from now on is its replay."""
+        self.swallowing, self.heard = True, Heard()
+        self.heard_at = time.monotonic()
+
+    def hear_replay(self, update: dict[str, Any]) -> None:
+        """A piece of the replay, which is not for the editor."""
+        self.swallowed += 1
+        self.heard_at = time.monotonic()
+        if self.heard is not None:
+            self.heard.take(update)
+
+    def attached(self, agent: str, taken: Attached) -> None:
+        """The agent has the session; some replay it even if they were not asked to."""
+        self.swallowing, self.doubtful = taken.how != "new", False
+        if taken.how != "load":
+            self.heard = None  # there is no replay that would have to be whole
+        self.agent_id = self.known_id = taken.agent_id
+        self.answer = {k: v for k, v in taken.answer.items() if k != "sessionId"}
+        link = {"kind": "acp", "id": taken.agent_id, "agent": agent, "how": taken.how}
+        self.note(("link", link))
+
+    async def end_replay(self, waits: Waits) -> Heard | None:
+        """Wait until a replay is through; what it said, if it has to be whole."""
+        if self.swallowing:
+            await be_quiet(lambda: self.heard_at, waits)
+            self.swallowing = False
+        heard, self.heard = self.heard, None
+        return heard
 
     # -- recording -------------------------------------------------------------------------------
 

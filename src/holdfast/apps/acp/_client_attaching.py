@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 import warnings as python_warnings
 from typing import Any
 
-from holdfast.apps.acp._attaching import Waits, attach, be_quiet
+from holdfast.apps.acp._attaching import Waits, attach
 from holdfast.apps.acp._breaker import Breaker
+from holdfast.apps.acp._catching_up import tell_missing, tell_whole_past
 from holdfast.apps.acp._channel import Channel, known_agent_id, was_left_open
 from holdfast.apps.acp._client_config import ClientConfig, Provider
 from holdfast.apps.acp._client_requests import Requests
+from holdfast.apps.acp._early import Early
 from holdfast.apps.acp._link import AgentLink
-from holdfast.apps.acp._missing import Heard, missing_end
-from holdfast.apps.acp._recording import mask_servers
-from holdfast.apps.acp._telling import transcript_note
 from holdfast.apps.wire.frames import Frame, RpcError
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.errors import AgentError, AgentNoLoadSupport, HoldfastError
@@ -26,7 +23,6 @@ from holdfast.session import Session
 __all__ = ["AgentWarning", "Attaching"]
 
 _PROTOCOL = 1
-_EARLY_MAX = 1000
 
 
 class AgentWarning(UserWarning):
@@ -64,8 +60,7 @@ class Attaching:
             config.quiet_timeout_s,
         )
         self._channel: Channel | None = None
-        self._early: list[Frame] = []
-        self._heard: Heard | None = None
+        self._early = Early(self._take_early)
         self._link: AgentLink
 
     @property
@@ -129,44 +124,39 @@ class Attaching:
 
     async def _attach(self, channel: Channel) -> None:
         known, has_past = channel.known_id, bool(self._session.live_state.message_count)
-        channel.swallowing, channel.heard_at = known is not None, time.monotonic()
-        self._heard = Heard()
+        if known is not None:
+            channel.listen_to_replay()
         if has_past and not self._can_go_on():
             self._complain(channel, "it does not say that it can", ())
-        taken = await attach(
-            self._link,
-            self._params,
-            known_id=known,
-            replayed=lambda: channel.swallowed,
-            expects_replay=has_past,
-            doubtful=channel.doubtful,
-            waits=self._waits,
-        )
-        if taken.how == "new" and has_past and self._can_go_on():
-            why = "it has no session of its own for this one" if known is None else "it failed"
-            self._complain(channel, why, taken.failures)
-        channel.swallowing, channel.doubtful = taken.how == "load", False
-        if taken.how != "load":
-            self._heard = None  # there is no replay that would have to be whole
-        channel.agent_id = channel.known_id = taken.agent_id
-        self._describe(channel)
-        link = {"kind": "acp", "id": taken.agent_id, "agent": self._link.name, "how": taken.how}
-        channel.note(("link", link))
-        self._take_early(channel)
+        names: set[str] = set()
+        with self._early.expecting(names):
+            taken = await attach(
+                self._link,
+                self._params,
+                known_id=known,
+                replayed=lambda: channel.swallowed,
+                expects_replay=has_past,
+                doubtful=channel.doubtful,
+                waits=self._waits,
+            )
+            if taken.how == "new" and has_past and self._can_go_on():
+                why = "it has no session of its own for this one" if known is None else "it failed"
+                self._complain(channel, why, taken.failures)
+            self._describe(channel)
+            channel.attached(self._link.name, taken)
+            names.add(taken.agent_id)
         await channel.settle()
         self.attached = taken.how
         if taken.how == "new" and has_past:
             self.attached = "primed"
-            await self._prime(channel)
+            await tell_whole_past(self._library, channel, self.config.window_tokens)
 
-    def _keep_early(self, frame: Frame) -> None:
-        """Some agents tell of their commands before we know how they call the session."""
-        if len(self._early) < _EARLY_MAX:
-            self._early.append(frame)
-
-    def _take_early(self, channel: Channel) -> None:
-        early, self._early = self._early, []
-        for frame in early:
+    def _take_early(self, frames: list[Frame]) -> None:
+        """What the agent said of the session before we knew how it calls it."""
+        channel = self._channel
+        if channel is None or channel.agent_id is None:
+            return
+        for frame in frames:
             if frame["params"].get("sessionId") == channel.agent_id:
                 channel.hold(channel.notes.agent(frame))
 
@@ -197,40 +187,18 @@ class Attaching:
     def _describe(self, channel: Channel) -> None:
         """Record once where the session works and with what; never the values of secrets."""
         state = self._session.live_state
-        about: Frame = {
-            "agent": self.agent_info,
-            "command": list(self.provider.command),
-            "mcpServers": mask_servers(list(self._params["mcpServers"])),
-        }
-        if self._params.get("additionalDirectories"):
-            about["additionalDirectories"] = list(self._params["additionalDirectories"])
-        metadata = {"cwd": self._params["cwd"], "acp": about}
+        metadata = channel.description(self.provider.command, self.agent_info)
         if any(state.metadata.get(name) != value for name, value in metadata.items()):
             channel.note(("metadata", metadata))
         config = {"provider": self.provider.type, **self.config.recorded()}
         if any(state.config.get(name) != value for name, value in config.items()):
             channel.note(("config", config))
 
-    async def _prime(self, channel: Channel) -> None:
-        messages, cut = await self._past()
-        if messages:
-            channel.told.insert(0, transcript_note(messages, cut=cut))
-
     async def _end_replay(self, channel: Channel) -> None:
         """Wait until the agent's replay is through; what it lacks is told with the prompt."""
-        if channel.swallowing:
-            await be_quiet(lambda: channel.heard_at, self._waits)
-            channel.swallowing = False
-        heard, self._heard = self._heard, None
-        if heard is None:
-            return
-        messages, cut = await self._past()
-        lost = missing_end(messages, heard)
-        if lost:
-            whole = len(lost) == len(messages)
-            note = transcript_note(lost, cut=whole and cut, end_only=not whole)
-            channel.told.insert(0, note)
-            part = "this conversation" if whole else "the end of this conversation"
+        missing = await tell_missing(self._library, channel, self.config.window_tokens, self._waits)
+        if missing is not None:
+            part = "this conversation" if missing.is_all else "the end of this conversation"
             self.warn(
                 AgentError(
                     f"{self._link.name} has lost {part}",
@@ -238,11 +206,3 @@ class Attaching:
                     session_id=self.id,
                 )
             )
-
-    async def _past(self) -> tuple[list[Frame], bool]:
-        """What an agent can be told, and whether something is left out before it."""
-        recovery = await asyncio.to_thread(
-            self._library.recover, self.id, "neutral", "mark", self.config.window_tokens
-        )
-        cut = recovery.left_out is not None and bool(recovery.left_out.messages)
-        return recovery.messages, cut

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -279,15 +278,12 @@ class AcpSession(Attaching):
             return
         id = params.get("sessionId") if isinstance(params, dict) else None
         if channel.agent_id is None and id != channel.known_id:
-            self._keep_early(frame)
+            self._early.keep(str(id), frame)
             return
         if channel.agent_id is not None and id != channel.agent_id:
             return  # of a session that is not ours
         if channel.swallowing and kind in CONVERSATION:
-            channel.swallowed += 1
-            channel.heard_at = time.monotonic()
-            if self._heard is not None:
-                self._heard.take(update)
+            channel.hear_replay(update)
             return
         channel.hold(channel.notes.agent(frame))
         self._fresh.append(Update(kind, update))

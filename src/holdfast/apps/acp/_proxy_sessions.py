@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import time
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary
 
-from holdfast.apps.acp._attaching import Attached, Waits, attach, be_quiet
+from holdfast.apps.acp._attaching import Attached, Waits, attach
+from holdfast.apps.acp._catching_up import tell_missing, tell_whole_past
 from holdfast.apps.acp._channel import Channel, known_agent_id, open_session, was_left_open
 from holdfast.apps.acp._early import Early
 from holdfast.apps.acp._link import AgentGone, AgentLink
-from holdfast.apps.acp._missing import Heard, is_only_speech, missing_end
-from holdfast.apps.acp._recording import mask_servers
-from holdfast.apps.acp._telling import WINDOW_TOKENS, transcript_note
-from holdfast.apps.acp._telling_past import tell_past
+from holdfast.apps.acp._proxy_replay import is_count, our_meta, replay_as_wished, wish_of
+from holdfast.apps.acp._telling import WINDOW_TOKENS
 from holdfast.apps.wire.frames import (
     INVALID_PARAMS,
     NOT_FOUND,
@@ -95,7 +92,8 @@ class Sessions:
             channel = self._register(session, params)
             channel.muted = []  # the editor does not know the id yet
             async with self._or_closed(channel):
-                self._describe(channel)
+                info = self._agent.hello.get("agentInfo")
+                channel.note(("metadata", channel.description(self._command, info)))
                 self._attached(channel, taken)
         async with self._or_closed(channel):
             await channel.settle()
@@ -160,16 +158,6 @@ class Sessions:
         self.by_id[session.id] = channel
         return channel
 
-    def _describe(self, channel: Channel) -> None:
-        """Record where the session works and with what; never the values of secrets."""
-        params = channel.params
-        about: Frame = {"command": self._command, "agent": self._agent.hello.get("agentInfo")}
-        if params.get("additionalDirectories"):
-            about["additionalDirectories"] = params["additionalDirectories"]
-        if params.get("mcpServers"):
-            about["mcpServers"] = mask_servers(params["mcpServers"])
-        channel.note(("metadata", {"cwd": os.path.normpath(params["cwd"]), "acp": about}))
-
     # -- the agent's side ------------------------------------------------------------------------
 
     async def attach(self, channel: Channel) -> None:
@@ -206,31 +194,21 @@ class Sessions:
 
     def _swallow(self, channel: Channel, agent_id: str) -> None:
         """What the agent says under this id is its replay, until the next prompt."""
-        channel.swallowing = True
-        channel.heard = Heard()
-        channel.heard_at = time.monotonic()
+        channel.listen_to_replay()
         self.by_agent[agent_id] = channel
 
     def _attached(self, channel: Channel, taken: Attached) -> None:
-        channel.swallowing = taken.how != "new"
-        channel.doubtful = False
-        if taken.how != "load":
-            channel.heard = None  # there is no replay that would have to be whole
-        channel.agent_id = channel.known_id = taken.agent_id
-        channel.answer = {k: v for k, v in taken.answer.items() if k != "sessionId"}
+        channel.attached(self._agent.name, taken)
         self.by_agent[taken.agent_id] = channel
-        link = {"kind": "acp", "id": taken.agent_id, "agent": self._agent.name, "how": taken.how}
-        channel.note(("link", link))
         channel.commit()
 
     async def _prime(self, channel: Channel, taken: Attached) -> None:
         """The agent has nothing of the past: it is told with the next prompt; the user is, now."""
-        messages, left_out = await self._past(channel)
-        if not messages:
+        past = await tell_whole_past(self._hf, channel, self._window_tokens)
+        if not past.messages:
             return
-        channel.told.insert(0, transcript_note(messages, cut=left_out))
         why = f" ({'; '.join(taken.failures)})" if taken.failures else ""
-        part = "the newest part of the conversation" if left_out else "the conversation"
+        part = "the newest part of the conversation" if past.is_cut else "the conversation"
         self.warn(
             channel,
             f"{self._agent.name} could not take this session up again{why}."
@@ -253,36 +231,13 @@ class Sessions:
 
     async def before_prompt(self, channel: Channel) -> None:
         """A replay that is still coming is waited for; from now on the agent speaks anew."""
-        if channel.swallowing:
-            await be_quiet(lambda: channel.heard_at, self._waits)
-            channel.swallowing = False
-        heard, channel.heard = channel.heard, None
-        if heard is not None:
-            await self._tell_what_is_missing(channel, heard)
-
-    async def _tell_what_is_missing(self, channel: Channel, heard: Heard) -> None:
-        """Agents that were killed have lost what they had not written; some lose all by loading."""
-        messages, cut = await self._past(channel)
-        lost = missing_end(messages, heard)
-        if not lost or (channel.told and is_only_speech(lost)):
-            return  # the words of a turn that was cut off are told with the news of that
-        if len(lost) == len(messages):
-            channel.told.insert(0, transcript_note(lost, cut=cut))
-        else:
-            channel.told.insert(0, transcript_note(lost, end_only=True))
-        self.warn(
-            channel,
-            f"{self._agent.name} has lost the end of this conversation."
-            " It is told with your message.",
-        )
-
-    async def _past(self, channel: Channel) -> tuple[list[Frame], bool]:
-        """What an agent can be told, and whether something is left out before it."""
-        recovery = await asyncio.to_thread(
-            self._hf.recover, channel.id, "neutral", "mark", self._window_tokens
-        )
-        left_out = recovery.left_out is not None and bool(recovery.left_out.messages)
-        return recovery.messages, left_out
+        missing = await tell_missing(self._hf, channel, self._window_tokens, self._waits)
+        if missing is not None and missing.is_told:
+            self.warn(
+                channel,
+                f"{self._agent.name} has lost the end of this conversation."
+                " It is told with your message.",
+            )
 
     def warn(self, channel: Channel, text: str) -> None:
         """Tell the user something that neither side has said."""
@@ -304,44 +259,21 @@ class Sessions:
 
     async def replay(self, channel: Channel, params: Frame) -> Frame:
         """Send the editor what was said; where it began and ended, for the answer."""
-        wish = _wish(params)
+        wish_of(params)  # refused before anything is waited for
         async with channel.replaying:
             await self._editor.shown()  # else it would be told again by the past
             last = channel.session.seq
             channel.muted = []  # before anything is waited for: what comes now comes after the past
             try:
-                first, stop = await asyncio.to_thread(self._range, channel, wish, last)
-                await tell_past(
-                    self._hf,
-                    channel.session,
-                    self._editor,
-                    first=first,
-                    stop=stop,
-                    # A turn that is running has its tool calls open for good reason.
-                    close_open=not channel.prompts,
-                    marks=wish is not None,
-                )
+                return await replay_as_wished(self._hf, channel, self._editor, params, last)
             finally:
                 self.unmute(channel)
-        return {"first": first, "last": stop - 1, "earlier": first > 0}
-
-    def _range(self, channel: Channel, wish: Frame | None, last: int) -> tuple[int, int]:
-        kind = "start" if wish is None else wish["type"]
-        if kind == "none":
-            return last + 1, last + 1
-        if kind == "seq":
-            stop = wish.get("before") if wish else None
-            return wish["seq"] if wish else 0, last + 1 if stop is None else min(stop, last + 1)
-        if kind == "tail" and wish:
-            turns = self._hf.events(channel.id, types={"user"}, reverse=True, limit=wish["turns"])
-            return min((event.seq for event in turns), default=0), last + 1
-        return 0, last + 1
 
     async def fork(self, params: Frame) -> Channel:
         """A branch of a session, on both sides. Raises RpcError."""
         parent_id = session_id_of(params)
-        at = _our_meta(params).get("at")
-        if at is not None and not _is_count(at):
+        at = our_meta(params).get("at")
+        if at is not None and not is_count(at):
             raise RpcError(INVALID_PARAMS, "_meta.holdfast.at is the number of an event")
         try:
             id = await asyncio.to_thread(self._hf.fork, check_id(parent_id), at)
@@ -420,31 +352,3 @@ def _for_agent(params: Frame) -> Frame:
     found = {k: v for k, v in params.items() if k not in _OWN}
     found.setdefault("mcpServers", [])
     return {**found, "_meta": meta} if meta else found
-
-
-def _our_meta(params: Frame) -> Frame:
-    meta = params.get("_meta")
-    found = meta.get("holdfast") if isinstance(meta, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _wish(params: Frame) -> Frame | None:
-    """From where the editor wants the replay; None if it did not say. Raises RpcError."""
-    wish = _our_meta(params).get("replayFrom")
-    if wish is None:
-        return None
-    kind = wish.get("type") if isinstance(wish, dict) else None
-    needed = {"start": (), "none": (), "seq": ("seq",), "tail": ("turns",)}.get(str(kind))
-    if needed is None or not all(_is_count(wish.get(name)) for name in needed):
-        raise RpcError(
-            INVALID_PARAMS,
-            "_meta.holdfast.replayFrom: type is start, none, seq (with seq) or tail (with turns)",
-        )
-    if wish.get("before") is not None and not _is_count(wish["before"]):
-        raise RpcError(INVALID_PARAMS, "_meta.holdfast.replayFrom.before is the number of an event")
-    found: Frame = wish
-    return found
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

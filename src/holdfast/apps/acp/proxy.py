@@ -316,10 +316,7 @@ class Proxy:
                 self._agent.send(error_frame(frame["id"], unknown))
             return
         if channel.swallowing and _is_of_replay(frame):
-            channel.swallowed += 1
-            channel.heard_at = time.monotonic()
-            if channel.heard is not None:
-                channel.heard.take(params["update"])
+            channel.hear_replay(params["update"])
             return
         channel.hold(channel.notes.agent(frame))
         self._outbox.touch(channel)
