@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "filter_of"]
 
 _NOTHING = (None,) * 8
+_MS_MAX = 1 << 62  # what every index can compare with
 _STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
@@ -174,6 +175,9 @@ def _ms(when: float | dt.datetime | None) -> int | None:
         return None
     try:
         seconds = when if isinstance(when, (int, float)) else when.timestamp()
-        return int(seconds * 1000)
+        found = int(seconds * 1000)
+        if abs(found) > _MS_MAX:
+            raise OverflowError(found)
+        return found
     except (ValueError, OverflowError, AttributeError) as error:
         raise UsageError(f"{when!r:.60} is no moment: give a datetime or Unix seconds") from error
