@@ -17,6 +17,7 @@ from bench.fresh import Bytes, Imports, Load, Memory, Syncs
 from bench.live import Append, Flush, Growth
 from bench.recovery import peers
 from bench.redaction import Redaction
+from bench.service import Service
 from bench.stores import Postgres, SQLite
 from bench.table import show, write
 from bench.tui import Painted, Pressed
@@ -42,6 +43,7 @@ CASES = (
     Painted,
     Pressed,
     Redaction,
+    Service,
 )
 
 
