@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import termios
 
 import pytest
 
-from holdfast.apps.cli._pager import Paged, pager_commands
+from holdfast.apps.cli._pager import After, Paged, pager_commands
 
 # Says that it is a pager, and what it was given.
 PAGER = f"""{sys.executable} -c 'import sys; print("PAGED", len(sys.stdin.read()))'"""
@@ -164,3 +165,17 @@ def test_what_is_written_after_the_end():
         stream.flush()
         assert os.read(ours, 1_000).replace(b"\r", b"") == b"held back\nstraight\n"
     os.close(ours)
+
+
+def test_what_is_said_after_the_end():
+    """Words on standard error wait for the end of the pager, and later ones do not."""
+    stream = io.StringIO()
+    after = After(stream)
+    after.write("a hint\n")
+    after.flush()
+    assert stream.getvalue() == ""
+    after.finish()
+    after.write("another\n")
+    after.flush()
+    assert stream.getvalue() == "a hint\nanother\n"
+    assert not after.isatty()

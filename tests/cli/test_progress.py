@@ -178,3 +178,17 @@ def test_every_long_verb(tty, shell, library, tmp_path, verb):
     assert LINE.search(outcome.out), outcome.out
     assert re.search(r"\d%", outcome.out)
     assert "\r\x1b[K" not in shell(*CALLS[verb], "--store", tmp_path / "store").err
+
+
+def test_an_import_counts_files(library, tmp_path):
+    """However many sessions a folder has, it is told how many of its files were read."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(5):
+        text = f'[{{"role": "user", "content": "question {number}"}}]'
+        (folder / f"{number}.json").write_text(text)
+    told = []
+    library.import_all([folder], progress=lambda done, total: told.append((done, total)))
+    assert told[-1][0] >= 4
+    assert {total for _, total in told} == {5}
+    assert [done for done, _ in told] == sorted(done for done, _ in told)

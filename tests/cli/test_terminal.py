@@ -101,6 +101,17 @@ def test_a_list_fits_the_terminal(terminal, many, width):
     assert all(line.endswith("STATE") for line in lines[:1])
 
 
+def test_watching_is_not_paged(terminal, trip, library):
+    """The list that goes on is drawn at once and again when something changes; no pager waits."""
+    found = terminal("list", "--watch", PAGER="less")
+    found.wait("trip-planner(.|\n)*watching")
+    with library.session("another") as s:
+        s.user("x")
+    found.wait("another(.|\n)*trip-planner(.|\n)*watching")
+    found.type("C-c")
+    found.wait("done-0")
+
+
 def test_colours(terminal, many):
     """On a terminal there are colours, and NO_COLOR switches them off."""
     colourful = terminal("list")

@@ -113,6 +113,10 @@ class Source:
         """Whether a reader has read all of it already, as a part of something larger."""
         return all(self._way + name in self._shared.used for name in self._files)
 
+    def looked_at(self) -> tuple[int, int]:
+        """How many files were read up to now, and how many there are."""
+        return min(len(self._shared.used), len(self._files)), len(self._files)
+
     def is_partly_used(self) -> bool:
         """Whether a file directly in this folder was read already."""
         start = len(self._way)

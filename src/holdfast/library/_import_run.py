@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Forbidden, HoldfastError, InvalidData, StoreError, UsageError
@@ -42,7 +42,13 @@ class ImportRun:
     """Takes sources one by one; ``report`` says what came of them."""
 
     def __init__(
-        self, library: Importing, format: str, *, dry_run: bool, passphrase: str | None
+        self,
+        library: Importing,
+        format: str,
+        *,
+        dry_run: bool,
+        passphrase: str | None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         if format not in ("auto", BUNDLE):
             reader_of(format)
@@ -51,6 +57,7 @@ class ImportRun:
         self._format = format
         self._dry_run = dry_run
         self._passphrase = passphrase
+        self._progress = progress
 
     def take(self, path: Given, bounds: Bounds | None) -> None:
         """Bring in what lies at a path. Whatever is wrong with it is reported."""
@@ -71,8 +78,10 @@ class ImportRun:
             return source
         opened = open_archive(source)
         for reader, part in _claimed(opened, self._format):
+            if self._progress is not None:
+                self._progress(*opened.looked_at())
             if reader is not None:
-                self._read(reader, part)
+                self._read(reader, part, opened)
                 continue
             try:
                 self._unpack(part)
@@ -121,10 +130,12 @@ class ImportRun:
                 )
             )
 
-    def _read(self, reader: Reader, source: Source) -> None:
+    def _read(self, reader: Reader, source: Source, whole: Source) -> None:
         try:
             origin = Origin(fit_value(source.name), source.digest(), source.newest())
             for foreign in reader.read(source):
+                if self._progress is not None:
+                    self._progress(*whole.looked_at())
                 self._bring(foreign, origin)
         except HoldfastError as error:
             self._fail(source.name, error)

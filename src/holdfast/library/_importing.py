@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
@@ -58,16 +58,17 @@ class Importing(Reading):
         dry_run: bool = False,
         passphrase: str | None = None,
         bounds: Bounds | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> ImportReport:
         """The same for several, with a report in place of errors. ``dry_run`` records nothing.
 
         ``passphrase`` opens bundles that were sealed with one. ``bounds`` are the limits for what
-        is not trusted.
+        is not trusted. ``progress(done, total)`` counts the files of a source that were read.
         """
         from holdfast.library._import_run import ImportRun
 
         self._check_open()
-        run = ImportRun(self, format, dry_run=dry_run, passphrase=passphrase)
+        run = ImportRun(self, format, dry_run=dry_run, passphrase=passphrase, progress=progress)
         for path in paths:
             run.take(path, bounds)
         return run.report

@@ -15,14 +15,13 @@ from holdfast.apps.cli._asked import Asked, asked
 from holdfast.apps.cli._failure import explain, suggestion
 from holdfast.apps.cli._screen import standard_error, standard_output
 from holdfast.apps.cli._telling import kind_of, tell, tell_failure, tell_warning
-from holdfast.library import Holdfast
 from holdfast.model import VERSION
-from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from holdfast.apps.cli._pager import After, Paged
+    from holdfast.library import Holdfast
 
 __all__ = ["App", "cli", "main", "tell"]
 
@@ -119,12 +118,16 @@ class App:
     def library(self) -> Holdfast:
         """The store, opened on first use. Raises as ``holdfast.open`` does."""
         if self._library is None:
+            from holdfast.library import Holdfast
+
             self._library = Holdfast(self.place, timers=False, redaction="mark")
         return self._library
 
     @property
     def where(self) -> str:
         """The store's place as people write it."""
+        from holdfast.storage import shown_url
+
         store = self.library.store
         return str(getattr(store, "path", shown_url(store.url)))
 

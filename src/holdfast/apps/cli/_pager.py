@@ -87,7 +87,9 @@ class Paged:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing: what is held back is written at the end."""
+        """Nothing as long as it is held back."""
+        if self._is_over:
+            self._stream.flush()
 
     def finish(self) -> None:
         """Write what was held back, or wait until the reader leaves the pager."""
@@ -157,6 +159,7 @@ class After:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._held: list[str] = []
+        self._is_over = False
         self.encoding = getattr(stream, "encoding", "utf-8")
 
     def isatty(self) -> bool:
@@ -169,14 +172,19 @@ class After:
 
     def write(self, text: str) -> int:
         """Keep it for later."""
+        if self._is_over:
+            return self._stream.write(text)
         self._held.append(text)
         return len(text)
 
     def flush(self) -> None:
-        """Nothing: it waits."""
+        """Nothing as long as it waits."""
+        if self._is_over:
+            self._stream.flush()
 
     def finish(self) -> None:
-        """Say it now."""
+        """Say it now, and whatever comes at once."""
+        self._is_over = True
         self._stream.write("".join(self._held))
         self._stream.flush()
         self._held.clear()

@@ -34,6 +34,7 @@ def watch_sessions(
 
     On a terminal the list is drawn again; otherwise each change is a line.
     """
+    app.stop_paging()  # this has no end that a pager could wait for
     redraws = app.out.is_terminal and not as_json
     try:
         known: dict[str, SessionMetadata] | None = None

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import click
 
 from holdfast.apps.cli._app import App, tell
 from holdfast.apps.cli._failure import EXIT_DAMAGED
 from holdfast.apps.cli._options import complete_file, json_option, store_option
-from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.shown.words import counted
 from holdfast.errors import HoldfastError, InvalidData, KeyMissing, TooLarge, UsageError
@@ -153,18 +152,20 @@ class _Importing:
     def take(self, places: list[Place]) -> ImportReport:
         """Import every place, under a bar if it takes long."""
         report = ImportReport()
-        for place in progress(self._app.err, places, "importing"):
-            found = self._import(place)
+        for number, place in enumerate(places, 1):
+            which = f" {number} of {len(places)}" if len(places) > 1 else ""
+            with self._app.err.meter(f"importing{which}") as tell:
+                found = self._import(place, tell)
             report.sessions += found.sessions
             report.skipped += found.skipped
             report.errors += found.errors
         return report
 
-    def _import(self, place: Place) -> ImportReport:
+    def _import(self, place: Place, tell: Callable[[int, int], None] | None = None) -> ImportReport:
         library = self._app.library
         given = os.environ.get(_PASSPHRASE)
         report = library.import_all(
-            [place.path], place.tool, dry_run=self._dry_run, passphrase=given
+            [place.path], place.tool, dry_run=self._dry_run, passphrase=given, progress=tell
         )
         sealed = any(isinstance(error, KeyMissing) for error in report.errors)
         if sealed and given is None and _may_ask():
