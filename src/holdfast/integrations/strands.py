@@ -1,0 +1,287 @@
+"""Strands Agents on our log: a repository for ``RepositorySessionManager(session_repository=…)``.
+
+``HoldfastSessionRepository()`` in place of ``FileSessionManager``'s folder. A session of Strands is
+one of ours: the messages of its first agent are the conversation, those of further agents are runs
+within it, and the state of agents is kept with them.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from strands.session.session_repository import SessionRepository
+from strands.types.exceptions import SessionException
+from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
+
+from holdfast.integrations._difference import apply, difference
+from holdfast.integrations._place import Library, Place, library_of
+from holdfast.integrations._strands_messages import FORM, as_message, interrupted
+from holdfast.integrations._units import Units
+from holdfast.model import Event
+
+if TYPE_CHECKING:
+    from strands.multiagent.base import MultiAgentBase
+
+__all__ = ["HoldfastSessionRepository"]
+
+_TOOL = "strands"
+
+
+class _Kept:
+    """One session of Strands: where it is, its messages, and what is known of its agents."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.units = Units(FORM, place)
+        self.lock = threading.RLock()
+        self._begin_again(None)
+
+    def _begin_again(self, log: tuple[Any, ...] | None) -> None:
+        self._log = log
+        self._next = 0
+        self.session: dict[str, Any] | None = None
+        self.states: dict[tuple[str, str], dict[str, Any]] = {}
+        """What is on record of agents (``agent``) and of groups of them (``multi_agent``)."""
+
+    def catch_up(self) -> None:
+        """Take in what is new in the log."""
+        log = self.place.log_id()
+        if log != self._log:
+            self._begin_again(log)
+        for event in self.place.events(self._next):
+            self._next = event.seq + 1
+            if event.type == "frame" and event.data.get("tool") == _TOOL:
+                self._take(event.data)
+
+    def _take(self, data: dict[str, Any]) -> None:
+        if "session" in data:
+            self.session = data["session"]
+        else:
+            key = (data["of"], data["id"])
+            self.states[key] = apply(self.states.get(key, {}), data.get("change"))
+
+    def run_of(self, agent_id: str) -> str | None:
+        """The run of an agent: the first one speaks for the session itself."""
+        agents = [id for kind, id in self.states if kind == "agent"]
+        return None if not agents or agents[0] == agent_id else agent_id
+
+    def messages(self, agent_id: str) -> list[SessionMessage]:
+        """The messages of an agent by number, what others recorded before it first."""
+        run = self.run_of(agent_id)
+        units = [unit for unit in self.units.read() if unit.run == run]
+        foreign = [unit.item for unit in units if not unit.own]
+        made = [
+            SessionMessage(cast("Any", message), number)
+            for number, message in enumerate(as_message(foreign))
+        ]
+        own = [SessionMessage.from_dict(unit.item) for unit in units if unit.own]
+        by_number = {message.message_id: message for message in [*made, *own]}
+        return [by_number[number] for number in sorted(by_number)]
+
+
+class HoldfastSessionRepository(SessionRepository):
+    """Sessions of Strands, in a Holdfast.
+
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place. A message is on the
+    medium when ``create_message`` returns. A call whose result never came is answered, when the
+    messages are listed, with one that says so: the list is valid in every state of the log.
+    """
+
+    def __init__(self, hf: Library = None) -> None:
+        self._library = library_of(hf)
+        self._kept: dict[str, _Kept] = {}
+        self._lock = threading.Lock()
+
+    # -- sessions ----------------------------------------------------------------------------
+
+    def create_session(self, session: Session, **kwargs: Any) -> Session:
+        """A new session. Raises SessionException if there is one of this id."""
+        kept = self._read(session.session_id)
+        if kept.session is not None:
+            raise SessionException(f"Session {session.session_id} already exists")
+        self._write(kept, [_frame(session=session.to_dict())])
+        return session
+
+    def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
+        """A session, also one that another framework began; None if there is none."""
+        kept = self._read(session_id)
+        if kept.session is not None:
+            return Session.from_dict(kept.session)
+        if self._library.exists(kept.place.id):
+            return Session(session_id=session_id, session_type=SessionType.AGENT)
+        return None
+
+    def delete_session(self, session_id: str, **kwargs: Any) -> None:
+        """Move a session to the trash; ``hf.undelete`` brings it back."""
+        kept = self._read(session_id)
+        if not self._library.exists(kept.place.id):
+            raise SessionException(f"Session {session_id} does not exist")
+        with self._lock:
+            self._kept.pop(session_id, None)
+        kept.place.close()
+        self._library.delete(kept.place.id)
+
+    # -- agents ------------------------------------------------------------------------------
+
+    def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
+        """Record an agent of a session."""
+        self._record(session_id, "agent", session_agent.agent_id, session_agent.to_dict())
+
+    def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
+        """An agent as it was recorded last; None if there is none."""
+        found = self._read(session_id).states.get(("agent", agent_id))
+        return None if found is None else SessionAgent.from_dict(found)
+
+    def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
+        """Record what changed of an agent. Raises SessionException if there is none."""
+        before = self.read_agent(session_id, session_agent.agent_id)
+        if before is None:
+            agent = session_agent.agent_id
+            raise SessionException(f"Agent {agent} in session {session_id} does not exist")
+        session_agent.created_at = before.created_at
+        self._record(session_id, "agent", session_agent.agent_id, session_agent.to_dict())
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def create_message(
+        self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
+    ) -> None:
+        """Record a message."""
+        _check_number(session_message.message_id)
+        kept = self._read(session_id)
+        with kept.lock:
+            known = {message.message_id: message for message in kept.messages(agent_id)}
+            before = known.get(session_message.message_id)
+            if before is not None and before.message == session_message.message:
+                return  # recorded by another framework, and handed on to this one
+            run = kept.run_of(agent_id)
+            words = FORM.record(session_message.to_dict())
+            self._write(kept, [Event.make(type, data, run=run) for type, data in words])
+
+    def read_message(
+        self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
+    ) -> SessionMessage | None:
+        """A message by its number; None if there is none."""
+        _check_number(message_id)
+        found = self._read(session_id).messages(agent_id)
+        return next((one for one in found if one.message_id == message_id), None)
+
+    def update_message(
+        self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
+    ) -> None:
+        """Put a message in the place of another; the log keeps both."""
+        number = session_message.message_id
+        before = self.read_message(session_id, agent_id, number)
+        if before is None:
+            raise SessionException(f"Message {number} does not exist")
+        session_message.created_at = before.created_at
+        kept = self._read(session_id)
+        with kept.lock:
+            run = kept.run_of(agent_id)
+            old = [
+                seq
+                for unit in kept.units.read()
+                if unit.own and unit.run == run and unit.item["message_id"] == number
+                for seq in unit.seqs
+            ]
+            words = [("retracted", {"seqs": old}), *FORM.record(session_message.to_dict())]
+            self._write(kept, [Event.make(type, data, run=run) for type, data in words])
+
+    def list_messages(
+        self,
+        session_id: str,
+        agent_id: str,
+        limit: int | None = None,
+        offset: int = 0,
+        **kwargs: Any,
+    ) -> list[SessionMessage]:
+        """The messages of an agent in their order, every call with its result."""
+        kept = self._read(session_id)
+        if ("agent", agent_id) not in kept.states:
+            raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
+        found = _repaired(kept.messages(agent_id))
+        return found[offset : None if limit is None else offset + limit]
+
+    def messages(self, session_id: str) -> list[Any]:
+        """The conversation of a session, whatever recorded it, for ``Agent(messages=…)``."""
+        kept = self._read(session_id)
+        foreign = [unit.item for unit in kept.units.read() if unit.run is None and not unit.own]
+        return as_message(foreign)
+
+    # -- groups of agents --------------------------------------------------------------------
+
+    def create_multi_agent(
+        self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
+    ) -> None:
+        """Record the state of a group of agents."""
+        state = multi_agent.serialize_state()
+        self._record(session_id, "multi_agent", multi_agent.id, state)
+
+    def read_multi_agent(
+        self, session_id: str, multi_agent_id: str, **kwargs: Any
+    ) -> dict[str, Any] | None:
+        """The state of a group as it was recorded last; None if there is none."""
+        return self._read(session_id).states.get(("multi_agent", multi_agent_id))
+
+    def update_multi_agent(
+        self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
+    ) -> None:
+        """Record what changed of a group. Raises SessionException if there is none."""
+        if self.read_multi_agent(session_id, multi_agent.id) is None:
+            id = multi_agent.id
+            raise SessionException(f"MultiAgent state {id} in session {session_id} does not exist")
+        self.create_multi_agent(session_id, multi_agent)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _read(self, session_id: str) -> _Kept:
+        with self._lock:
+            kept = self._kept.get(session_id)
+            if kept is None:
+                kept = self._kept[session_id] = _Kept(Place(self._library, _TOOL, session_id))
+        with kept.lock:
+            kept.catch_up()
+        return kept
+
+    def _record(self, session_id: str, kind: str, id: str, state: dict[str, Any]) -> None:
+        kept = self._read(session_id)
+        with kept.lock:
+            before = kept.states.get((kind, id))
+            change = difference(before or {}, state)
+            if before is None or change is not None:
+                self._write(kept, [_frame(of=kind, id=id, change=change)])
+
+    def _write(self, kept: _Kept, events: list[Event]) -> None:
+        with kept.place.writing() as session:
+            session.extend(events)
+            session.barrier()
+        kept.catch_up()
+
+
+def _frame(**told: Any) -> Event:
+    return Event.make("frame", {"direction": "stored", "tool": _TOOL, **told})
+
+
+def _check_number(message_id: Any) -> None:
+    if not isinstance(message_id, int):
+        raise ValueError(f"message_id=<{message_id}> | message id must be an integer")
+
+
+def _repaired(messages: list[SessionMessage]) -> list[SessionMessage]:
+    """Every call directly followed by its result, as the model demands it."""
+    made: list[SessionMessage] = []
+    for message, following in zip(messages, [*messages[1:], None], strict=True):
+        made.append(message)
+        answer = interrupted(message.to_message(), following and following.to_message())
+        if answer is None:
+            continue
+        if following is not None and answer["partly"]:
+            said = cast("Any", following.to_message())
+            following.message = said | {"content": answer["content"] + said["content"]}
+        else:
+            number = message.message_id + 1
+            content = cast("Any", {"role": "user", "content": answer["content"]})
+            made.append(replace(message, message=content, message_id=number, redact_message=None))
+    return made
