@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 
 import pytest
 
 from holdfast.apps.web._reading import FORMATS
+from holdfast.apps.web._talks import Talks
 from holdfast.errors import TooNew
 
 
@@ -282,3 +284,45 @@ def test_health_of_the_store(site, visitor):
     shown = visitor.get("/store").text
     assert "little is free" in shown
     assert "Free some." in shown
+
+
+def test_nothing_is_deleted_while_it_answers(hf, site, trip, visitor, monkeypatch):
+    """The reason is told, and the session stays."""
+    monkeypatch.setattr(site.talks, "is_running", lambda _: True)
+    visitor.submit(f"/s/{trip}/do/delete")
+    assert "An answer is under way. Stop it first" in visitor.get("/").text
+    assert hf.exists(trip)
+
+
+def test_an_agent_that_is_not_installed(hf, site, trip, visitor, monkeypatch):
+    """The package that is missing is named, with the command that installs it."""
+
+    def missing():
+        raise ModuleNotFoundError("no such thing", name="pydantic_ai")
+
+    monkeypatch.setattr(site, "talks", Talks(hf, missing))
+    shown = visitor.submit(f"/s/{trip}/say", text="Hi").text
+    assert "this needs the package pydantic_ai" in shown.lower()
+    assert "holdfast[agent,local]" in shown
+
+
+def test_too_many_pages_follow(trip, visitor, monkeypatch):
+    """The next one is told to come back later; it still shows what is there."""
+    monkeypatch.setattr("holdfast.apps.web._live._STREAMS_MAX", 0)
+    response = visitor.get(f"/s/{trip}/live")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "10")
+
+
+def test_an_order_page_by_page(hf, site, visitor, monkeypatch):
+    """Every session comes once, in the order that was asked for, also far down the list."""
+    monkeypatch.setattr("holdfast.apps.web._listing._SORTED", 60)
+    for number in range(130):
+        with hf.session(f"n{number:03}", title=f"Note {(number * 37) % 130:03}") as s:
+            s.user("x")
+    seen, after = [], "0"
+    while after:
+        text = visitor.get(f"/?sort=title&after={after}", headers={"hx-request": "true"}).text
+        seen += re.findall(r">(Note \d+)</a>", text)
+        after = text.partition("after=")[2].partition('"')[0]
+    assert seen == sorted(seen)
+    assert len(set(seen)) == 130

@@ -199,3 +199,22 @@ def test_two_messages_at_once(page, model):
     assert page.locator("#text").input_value() == "Second"
     gate.set()
     sees(page, "At last.", "#entries article")
+
+
+def test_a_session_is_given_back(page, library, model, monkeypatch):
+    """Some time after an answer the session rests, and others may write to it."""
+    monkeypatch.setattr("holdfast.apps.web._talks._REST_S", 0.1)
+    model.follow(lambda request: Say("Here."))
+    page.goto("/s/talked-on")
+    page.get_by_label("Message to the agent").fill("Still there?")
+    page.get_by_role("button", name="Send").click()
+    sees(page, "Here.", "#entries article")
+    for _ in range(200):
+        if not library.info("talked-on").open:
+            break
+        page.wait_for_timeout(50)
+    assert not library.info("talked-on").open
+    model.follow(lambda request: Say("Again."))
+    page.get_by_label("Message to the agent").fill("And now?")
+    page.get_by_role("button", name="Send").click()
+    sees(page, "Again.", "#entries article")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -49,9 +49,9 @@ async def act(request: Request) -> Response:
     if deed is None:
         raise NotFound(f"nothing is called {name[:40]!a} here")
     site = site_of(request)
-    if name in _NEED_REST:
-        await site.talks.release(id)
     try:
+        if name in _NEED_REST:
+            await site.talks.release(id)
         note, url = await asyncio.to_thread(deed, site, id, form)
     except HoldfastError as error:
         # On the page where it was asked for, so that it can be tried again.
@@ -253,4 +253,3 @@ DEEDS: dict[str, Callable[[Site, str, Form], Done]] = {
 }
 # These are refused while anyone has the session open, and this app may be the one.
 _NEED_REST = ("archive", "unarchive", "delete", "repair")
-Endpoint = Callable[[Request], Awaitable[Response]]

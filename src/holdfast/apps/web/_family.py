@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.apps.shown.tree import forest
 from holdfast.errors import HoldfastError
+from holdfast.model import is_id
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
@@ -68,11 +69,9 @@ def read_family(hf: Holdfast, id: str) -> Family:
 
 
 def _rows(hf: Holdfast, id: str) -> tuple[list[SessionMetadata], bool]:
-    lineage = hf.lineage(id)
-    known = [one.session_id for one in lineage.parents if one.exists]
-    first = known[-1] if known else id
-    found = {first: hf.info(first)}
-    waiting = [first]
+    first = _first(hf, id)
+    found = {first.session_id: first}
+    waiting = [first.session_id]
     while waiting and len(found) < _MEMBERS_MAX:
         for row in hf.list(_MEMBERS_MAX, parent=waiting.pop(0)):
             if row.session_id not in found:
@@ -82,6 +81,18 @@ def _rows(hf: Holdfast, id: str) -> tuple[list[SessionMetadata], bool]:
         found[id] = hf.info(id)
     rows = list(found.values())
     return rows[:_MEMBERS_MAX], bool(waiting) or len(rows) > _MEMBERS_MAX
+
+
+def _first(hf: Holdfast, id: str) -> SessionMetadata:
+    """The oldest of the line that is still there; hostile data may claim a circle."""
+    row, met = hf.info(id), {id}
+    while row.parent is not None and is_id(row.parent) and row.parent not in met:
+        met.add(row.parent)
+        try:
+            row = hf.info(row.parent)
+        except HoldfastError:
+            break
+    return row
 
 
 def _forked_at(hf: Holdfast, row: SessionMetadata) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.apps.web._page import page, site_of
+from holdfast.apps.web._page import Site, page, site_of
 
 if TYPE_CHECKING:
     from holdfast.catalog._stats_shapes import Stats
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["Calendar", "calendar_of", "figures_page", "store_page"]
 
 _DAY_S = 86_400
+_WEEKS = 53
+_YEAR = 7 * (_WEEKS + 1)
 # Word, days, and how the days are put together.
 RANGES = {
     "month": ("30 days", 30, "day"),
     "quarter": ("90 days", 90, "day"),
-    "year": ("A year", 365, "week"),
+    "year": ("A year", _YEAR, "week"),
     "all": ("All time", None, "month"),
 }
-_WEEKS = 53
 _CELL = 13
 _STEPS = 4
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905
@@ -51,14 +52,13 @@ class Calendar(NamedTuple):
 
 def figures_page(request: Request) -> Response:
     """Tokens, cost, activity and tools."""
-    hf = site_of(request).hf
+    site = site_of(request)
     name = request.query_params.get("range", "quarter")
     name = name if name in RANGES else "quarter"
     _, days, by = RANGES[name]
-    now = time.time()
-    since = None if days is None else now - days * _DAY_S
-    stats = hf.stats(since, by=by)  # type: ignore[arg-type]  # one of its words
-    year = stats if name == "all" else hf.stats(now - (_WEEKS + 1) * 7 * _DAY_S)
+    stats = _stats(site, days, by)
+    # The calendar has a year; a longer time has it too.
+    year = stats if days is None or days >= _YEAR else _stats(site, _YEAR, "week")
     return page(
         request,
         "figures.html",
@@ -70,6 +70,14 @@ def figures_page(request: Request) -> Response:
         busiest=max(stats.hours, default=0) or 1,
         most_calls=max((tool.calls for tool in stats.tools), default=0) or 1,
     )
+
+
+def _stats(site: Site, days: int | None, by: str) -> Stats:
+    def count() -> Stats:
+        since = None if days is None else time.time() - days * _DAY_S
+        return site.hf.stats(since, by=by)  # type: ignore[arg-type]  # one of its words
+
+    return site.remember(("stats", days, by), count)
 
 
 def store_page(request: Request) -> Response:

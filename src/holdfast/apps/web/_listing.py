@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.apps.web._page import page, site_of
+from holdfast.apps.web._page import Site, page, site_of
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = ["AGES", "ORDERS", "Asked", "list_page", "trash_page"]
 
 _ROWS = 50
 _HITS = 120
+_SORTED = 1_000  # of an order that is not the catalogue's own; kept while they are looked at
 _SNIPPETS = 3
 _DAY_S = 86_400
 # Word, and from how many to how many days ago a session changed last.
@@ -100,7 +102,7 @@ class Found(NamedTuple):
 def list_page(request: Request) -> Response:
     """The list, or for a part of the page only its rows."""
     asked = Asked.of(request)
-    hf = site_of(request).hf
+    site = site_of(request)
     values: dict[str, Any] = {
         "asked": asked,
         "ages": AGES,
@@ -113,15 +115,18 @@ def list_page(request: Request) -> Response:
     }
     began = time.perf_counter()
     if asked.q:
-        values["found"] = _search(hf, asked)
+        values["found"] = _search(site.hf, asked)
     else:
         after = request.query_params.get("after", "")[:2_000]
-        values["rows"], values["more"] = _rows(hf, asked, after)
+        values["rows"], values["more"] = _rows(site, asked, after)
     values["took_ms"] = round((time.perf_counter() - began) * 1000)
     if request.headers.get("hx-request") == "true":
         is_next = "after" in request.query_params
-        return page(request, "part/rows.html" if is_next else "part/results.html", **values)
-    return page(request, "list.html", **values, total=hf.catalog_health().sessions)
+        response = page(request, "part/rows.html" if is_next else "part/results.html", **values)
+        if not is_next:
+            response.headers["hx-push-url"] = asked.url()  # without the fields that are empty
+        return response
+    return page(request, "list.html", **values, total=site.hf.catalog_health().sessions)
 
 
 def trash_page(request: Request) -> Response:
@@ -129,17 +134,24 @@ def trash_page(request: Request) -> Response:
     return page(request, "trash.html", trashed=site_of(request).hf.trash()[:500])
 
 
-def _rows(hf: Holdfast, asked: Asked, after: str) -> tuple[list[SessionMetadata], str | None]:
+def _rows(site: Site, asked: Asked, after: str) -> tuple[list[SessionMetadata], str | None]:
     archived = {"archived": True, "active": False}.get(asked.kept)
     wanted = {**asked.filters(time.time()), "archived": archived, "status": asked.status or None}
     if not asked.sort:
-        rows = hf.list(_ROWS, after=after or None, **wanted)
+        rows = site.hf.list(_ROWS, after=after or None, **wanted)
         return list(rows), rows.next
     # Only the newest-first order is kept by the catalogue; for others all are looked at.
-    begin = int(after) if after.isdecimal() else 0
-    ordered = sorted(hf.list(None, **wanted), key=ORDERS[asked.sort][1])
+    begin = int(after) if after.isascii() and after.isdecimal() and len(after) < 10 else 0
     end = begin + _ROWS
-    return ordered[begin:end], str(end) if len(ordered) > end else None
+
+    def ordered(count: int) -> list[SessionMetadata]:
+        return heapq.nsmallest(count, site.hf.list(None, **wanted), ORDERS[asked.sort][1])
+
+    if end < _SORTED:
+        found = site.remember(("sorted", asked), lambda: ordered(_SORTED))
+    else:
+        found = ordered(end + 1)
+    return found[begin:end], str(end) if len(found) > end else None
 
 
 def _search(hf: Holdfast, asked: Asked) -> list[Found]:

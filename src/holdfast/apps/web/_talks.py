@@ -25,6 +25,7 @@ __all__ = ["ANSWERS", "Question", "Talks"]
 
 ANSWERS = ("once", "session", "always", "no")
 _ARGUMENT_CHARS_MAX = 4_000
+_REST_S = 60.0  # so long after an answer the session is given back, for others to write
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class _Talk:
     agent: Agent | None = None
     task: asyncio.Task[None] | None = None
     trouble: str = ""
+    resting: asyncio.TimerHandle | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     questions: dict[str, Question] = field(default_factory=dict)
 
 
@@ -89,16 +92,17 @@ class Talks:
         """Give a message to the agent of a session. Raises UsageError, NotFound, Locked."""
         if not text.strip():
             raise UsageError("the message is empty", remedy="Write something first.")
-        if self.is_running(session_id):
-            raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
-        talk = self._talks.setdefault(session_id, _Talk())
-        talk.trouble = ""
         kit = await self._ready()
-        if talk.session is None:
-            talk.session = await asyncio.to_thread(kit.open_session, self._hf, session_id)
-        if talk.agent is None:
-            talk.agent = await asyncio.to_thread(self._agent, kit, talk.session)
-        talk.task = asyncio.get_running_loop().create_task(self._answer(talk, text))
+        talk = self._talks.setdefault(session_id, _Talk())
+        async with talk.opening:
+            if self.is_running(session_id):
+                raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
+            talk.trouble = ""
+            if talk.session is None:
+                talk.session = await asyncio.to_thread(kit.open_session, self._hf, session_id)
+            if talk.agent is None:
+                talk.agent = await asyncio.to_thread(self._agent, kit, talk.session)
+            talk.task = asyncio.get_running_loop().create_task(self._answer(talk, text))
 
     def stop(self, session_id: str) -> bool:
         """End an answer; what was said is kept. False if there is none."""
@@ -164,6 +168,13 @@ class Talks:
             for question in talk.questions.values():
                 question.answer.cancel()
             talk.questions.clear()
+            self._rest(talk)
+
+    def _rest(self, talk: _Talk) -> None:
+        if talk.resting is not None:
+            talk.resting.cancel()
+        loop = asyncio.get_running_loop()
+        talk.resting = loop.call_later(_REST_S, lambda: loop.create_task(_give_back(talk)))
 
     async def _permit(self, request: PermissionRequest) -> Any:
         talk = self._talks.get(request.session_id)
@@ -195,10 +206,22 @@ def _installed(make_kit: Callable[[], Kit]) -> Kit:
         ) from error
 
 
+async def _give_back(talk: _Talk) -> None:
+    """Close a session on which nothing was said for a while."""
+    if talk.task is None or talk.task.done():
+        with contextlib.suppress(HoldfastError):  # the next message tells it
+            await _close(talk)
+
+
 async def _close(talk: _Talk) -> None:
-    try:
-        if talk.agent is not None:
-            await talk.agent.aclose()
-    finally:
-        if talk.session is not None:
-            await talk.session.aclose()
+    async with talk.opening:
+        if talk.resting is not None:
+            talk.resting.cancel()
+        agent, session = talk.agent, talk.session
+        talk.agent = talk.session = None
+        try:
+            if agent is not None:
+                await agent.aclose()
+        finally:
+            if session is not None:
+                await session.aclose()

@@ -16,7 +16,7 @@
   };
 
   // -- colours
-  find("#theme")?.addEventListener("click", () => {
+  const changeColours = () => {
     const root = document.documentElement;
     const isDark = root.dataset.theme
       ? root.dataset.theme === "dark"
@@ -25,11 +25,12 @@
     try { localStorage.setItem("holdfast-theme", root.dataset.theme); } catch { /* only for now */ }
     tell(`${root.dataset.theme} colours`);
     document.dispatchEvent(new Event("holdfast:theme"));
-  });
+  };
 
   // -- menus close when something else is meant
   document.addEventListener("click", (event) => {
     for (const menu of all("details[data-menu][open]")) if (!menu.contains(event.target)) menu.open = false;
+    if (event.target.closest?.("#theme")) changeColours();
     const opener = event.target.closest?.("[data-open]");
     if (opener) find(`#${opener.dataset.open}`)?.showModal();
   });
@@ -99,8 +100,19 @@
   // -- the graph of branches has the width that its sessions need
   for (const graph of all(".graph")) graph.parentElement.style.setProperty("--graph-width", `${graph.width.baseVal.value + 8}px`);
 
-  document.addEventListener("htmx:beforeRequest", (event) => event.detail.target?.setAttribute?.("aria-busy", "true"));
+  // -- parts of a page that are fetched: what came is told in a sentence, and the focus stays
+  let place = -1;
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    event.detail.target?.setAttribute?.("aria-busy", "true");
+    place = event.detail.elt === document.activeElement ? stops().indexOf(event.detail.elt) : -1;
+  });
   document.addEventListener("htmx:afterRequest", (event) => event.detail.target?.setAttribute?.("aria-busy", "false"));
+  document.addEventListener("htmx:afterSettle", (event) => {
+    if (place >= 0 && stops()[place]) focusOn(stops()[place]);
+    place = -1;
+    const told = find("[data-tell]", event.detail.target);
+    if (told) tell(told.textContent);
+  });
   document.addEventListener("htmx:responseError", (event) => tell(event.detail.xhr.responseText.slice(0, 300)));
 
   // -- following a session
@@ -131,6 +143,8 @@
       const settled = find("[data-settled]", page), open = find("[data-open]", page);
       for (const one of all("details", page)) if (opened.has(one.id)) one.open = true;
       if (settled.childElementCount) find("[data-nothing]")?.remove();
+      const said = all("article.assistant .words", settled).pop();
+      if (said) tell(`Assistant: ${said.textContent.trim().slice(0, 400)}`);
       entries.append(...settled.children);
       end.replaceChildren(...open.children);
       next = Number(open.dataset.next);
@@ -178,11 +192,18 @@
       if (problem) { failed(problem); text.value = words; grow(); }
     });
 
-    const source = new EventSource(`${url}/live?after=${next}`);
-    source.addEventListener("open", () => { line.hidden = false; });
-    source.addEventListener("error", () => { line.hidden = true; });
-    source.addEventListener("news", renew);
-    source.addEventListener("state", (event) => {
+    // A browser keeps few connections to one server, so only pages that are looked at follow.
+    let source = null;
+    const follow = () => {
+      if (source) return;
+      source = new EventSource(`${url}/live?after=${next}`);
+      source.addEventListener("open", () => { line.hidden = false; });
+      source.addEventListener("error", () => { line.hidden = true; });
+      source.addEventListener("news", renew);
+      source.addEventListener("state", changed);
+    };
+    const rest = () => { source?.close(); source = null; line.hidden = true; };
+    const changed = (event) => {
       const now = JSON.parse(event.data);
       stop.hidden = !now.running;
       if (talk.dataset.running === "true" && !now.running) tell("The answer is complete.");
@@ -190,8 +211,11 @@
       asked(now.questions);
       if (now.trouble) failed(now.trouble);
       renew();
-    });
-    addEventListener("pagehide", () => source.close());
+    };
+    document.addEventListener("visibilitychange", () => (document.hidden ? rest() : follow()));
+    addEventListener("pagehide", rest);
+    addEventListener("pageshow", () => { if (!document.hidden) follow(); });
+    follow();
     if (!location.hash && scrollY === 0 && entries.scrollHeight > innerHeight) toEnd();
   }
 })();
