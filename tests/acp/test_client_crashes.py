@@ -258,7 +258,8 @@ async def test_a_host_that_dies_loses_nothing_that_was_seen(agent, library, stor
     async with await create_or_resume(command, "talk", config, library=library) as session:
         assert session.attached == "load"  # only a replay shows what it has lost
         answer = await session.ask("go on")
-        assert out.decode()[:20] in answer.text.partition("I was told")[2].replace("\\\\", "")
+        told = answer.text.partition("I was told")[2].replace("\\\\", "")
+        assert told.count(out.decode()[:20]) == 1
     assert ["has lost the end" in str(warning) for warning in warned] == [True]
     assert library.state("talk").status == "idle"
 

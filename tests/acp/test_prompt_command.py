@@ -82,7 +82,8 @@ def test_a_warning_says_that_the_agent_was_told(prompt, agent):
     """On standard error, and in the JSON."""
     prompt("--agent", agent(), "--session", "mine", "my name is Ada")
     outcome = prompt("--agent", agent(), "--session", "mine", "--json", "who am I")
-    assert "warning: scripted cannot go on" in outcome.stderr
+    warning = json.loads(outcome.stderr)["warning"]
+    assert warning["message"].startswith("scripted cannot go on")
     found = json.loads(outcome.stdout)
     assert found["attached"] == "primed"
     assert found["session_id"] == "mine"

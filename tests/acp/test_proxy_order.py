@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.apps.acp._attaching import Waits
 from holdfast.apps.acp._link import AgentLink
+from holdfast.apps.wire.frames import CANCELLED, INVALID_PARAMS
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.session import Session
 
@@ -52,6 +53,40 @@ def test_a_cancel_waits_for_a_session_that_is_being_opened(proxy, tmp_path):
     again = proxy("--load", "yes")
     again.send(prompt_and_cancel(id))
     assert again.wait(77)["result"] == {"stopReason": "cancelled"}
+
+
+def test_a_request_that_waits_for_its_session_can_be_cancelled(proxy, journal, tmp_path):
+    """It is answered at once, and neither recorded nor given to the agent; the next one is."""
+    editor = proxy()
+    id = editor.new(tmp_path)
+    editor.end()
+    again = proxy("--new", "hangs", waits=Waits(1.0, 1.0, 0.05, 1.0))
+    params = {"sessionId": id, "prompt": [{"type": "text", "text": "never mind"}]}
+    again.send(
+        frames(
+            {"id": 77, "method": "session/prompt", "params": params},
+            {"method": "$/cancel_request", "params": {"requestId": 77}},
+        )
+    )
+    assert again.wait(77)["error"]["code"] == CANCELLED
+    again.end()
+    third = proxy()
+    assert third.load(id, tmp_path)[0] == []
+    assert third.prompt(id, "this one")["stopReason"] == "end_turn"
+    assert [frame["params"]["prompt"][-1]["text"] for frame in journal("session/prompt")] == [
+        "this one"
+    ]
+
+
+@pytest.mark.parametrize("method", ["new", "load", "resume", "fork"])
+@pytest.mark.parametrize("cwd", ["here", "./here", "", None, 7, "/a\0b"])
+def test_a_working_directory_is_an_absolute_path(proxy, journal, tmp_path, method, cwd):
+    """What is relative means another place to each side: the protocol forbids it."""
+    editor = proxy()
+    id = editor.new(tmp_path)
+    error = editor.fail(f"session/{method}", sessionId=id, cwd=cwd, mcpServers=[])
+    assert error["code"] == INVALID_PARAMS
+    assert len(journal("session/new")) == 1
 
 
 def test_a_cancel_for_an_unknown_session_is_nothing(proxy, journal, tmp_path):

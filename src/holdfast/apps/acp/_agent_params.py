@@ -26,6 +26,7 @@ __all__ = [
     "read_prompt",
 ]
 
+_NAME_CHARS = 80
 T = TypeVar("T")
 
 
@@ -64,6 +65,7 @@ class NewSession(msgspec.Struct, frozen=True, rename="camel"):
     """Where a new session works."""
 
     cwd: str
+    mcp_servers: list[Any] = []
 
     def __post_init__(self) -> None:
         _check_directory(self.cwd)
@@ -79,6 +81,7 @@ class Opened(OfSession, frozen=True, rename="camel"):
     """Where a session goes on, or its fork begins."""
 
     cwd: str
+    mcp_servers: list[Any] = []
 
     def __post_init__(self) -> None:
         _check_directory(self.cwd)
@@ -113,6 +116,12 @@ def read_params(params: dict[str, Any], kind: type[T]) -> T:
         return msgspec.convert(params, kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise RpcError(INVALID_PARAMS, f"wrong parameters: {str(error)[:300]}") from error
+
+
+def names_of(servers: list[Any]) -> list[str]:
+    """How an editor calls its MCP servers."""
+    names = [server.get("name") for server in servers if isinstance(server, dict)]
+    return [plain_text(name)[:_NAME_CHARS] for name in names if isinstance(name, str) and name]
 
 
 def _check_directory(path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -67,13 +68,15 @@ class _Served:
 
     async def new(self, params: Frame) -> Frame:
         """A session on both sides."""
-        if not isinstance(params.get("cwd"), str):
+        if "cwd" not in params:
             raise RpcError(INVALID_PARAMS, "cwd is missing")
+        _check_cwd(params)
         channel = await self._sessions.new(params)
         return {**channel.answer, "sessionId": channel.id}
 
     async def load(self, params: Frame, *, replays: bool) -> Frame:
         """A session again: the past is told, or not, while the agent gets it back."""
+        _check_cwd(params)
         channel = await self._sessions.get(params)
         attaching = asyncio.ensure_future(self._sessions.attach(channel))
         try:
@@ -87,6 +90,7 @@ class _Served:
 
     async def fork(self, params: Frame) -> Frame:
         """A branch on both sides."""
+        _check_cwd(params)
         channel = await self._sessions.fork(params)
         return {**channel.answer, "sessionId": channel.id}
 
@@ -112,3 +116,10 @@ class _Served:
         with contextlib.suppress(NotFound, InvalidId):
             await asyncio.to_thread(self._hf.delete, check_id(id))
         return {}
+
+
+def _check_cwd(params: Frame) -> None:
+    """The protocol wants an absolute path: what is relative means another place to each side."""
+    cwd = params.get("cwd")
+    if "cwd" in params and not (isinstance(cwd, str) and os.path.isabs(cwd) and "\0" not in cwd):
+        raise RpcError(INVALID_PARAMS, "cwd is an absolute path")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -148,7 +149,8 @@ class Sessions:
 
     def _params_of(self, session: Session, params: Frame) -> Frame:
         """What the agent needs; what the request leaves out was recorded, secrets apart."""
-        found = {"cwd": session.live_state.metadata.get("cwd") or ".", **params}
+        recorded = session.live_state.metadata.get("cwd")
+        found = {"cwd": os.path.abspath(recorded if isinstance(recorded, str) else "."), **params}
         if "mcpServers" not in found:
             found["mcpServers"] = []
         return found

@@ -7,7 +7,6 @@ an import) is put into the protocol's words. Pure: events in, lines out.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -35,6 +34,8 @@ from holdfast.apps.acp._replaying_shapes import (
     decode_final,
     plain,
 )
+from holdfast.apps.acp._replaying_spoken import Spoken
+from holdfast.apps.acp._replaying_standing import STANDING, Standing
 from holdfast.apps.acp._replaying_words import (
     call_update,
     content_updates,
@@ -50,17 +51,8 @@ __all__ = ["INTERRUPTED", "replay", "replay_some"]
 INTERRUPTED = "interrupted, outcome unknown"
 
 _PIECES_AT_ONCE = 256
-# Only the newest of these says anything; it is told at the end.
-_STANDING = (
-    "available_commands_update",
-    "current_mode_update",
-    "config_option_update",
-    "usage_update",
-    "session_info_update",
-)
-_STANDING_KINDS = frozenset(_STANDING)
-
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(str).decode
 
 
 def replay(
@@ -101,11 +93,10 @@ class _Teller:
         self._find = Finder()
         self._seq = -1
         self._begin = 0
-        self._streamed = {"text": -1, "thinking": -1}
+        self._spoken = Spoken()
         self._pieces: list[DeltaLine] = []
         self._calls = Calls()
-        self._standing: dict[str, bytes] = {}
-        self._title: str | None = None
+        self._standing = Standing()
         self._asked: list[dict[str, Any]] = []
 
     def take(self, some: Some) -> None:
@@ -148,7 +139,7 @@ class _Teller:
                     self._take_pieces(some)
                 if kind is not FinalLine:
                     self._take(line.event())
-                elif not self._is_told_by_its_pieces(line.data):
+                elif not self._is_told_by_its_pieces(line.data, line.seq):
                     self._take(some.event(line.seq))
                 continue
             if pieces:
@@ -189,11 +180,7 @@ class _Teller:
         """Tell what stands at the end."""
         self._end_open(self._seq)
         self.out.flush()
-        if self._title:
-            self._stand("session_info_update", _encode({"title": self._title}))
-        for kind in _STANDING:
-            if kind in self._standing:
-                self.out.tell(self._standing[kind], self._seq)
+        self._standing.tell(self.out, self._seq)
 
     # -- what nearly all events are --------------------------------------------------------------
 
@@ -202,14 +189,15 @@ class _Teller:
         pieces = self._pieces
         whole = put_together([piece.data for piece in pieces])
         if whole is not None and len(whole.content) <= PIECE_CHARS:
-            self._heard(whole.content, whole.kind, whole.messageId, pieces[-1].seq)
+            first, last = pieces[0].seq, pieces[-1].seq
+            self._heard(whole.content, whole.kind, whole.messageId, first, last)
         else:
             for piece in pieces:
                 one = put_together([piece.data])
                 if one is None:
                     self._take(some.event(piece.seq))
                 else:
-                    self._heard(one.content, one.kind, one.messageId, piece.seq)
+                    self._heard(one.content, one.kind, one.messageId, piece.seq, piece.seq)
         pieces.clear()
 
     # -- frames as they came ---------------------------------------------------------------------
@@ -225,8 +213,8 @@ class _Teller:
                 self._calls.track(about.call, about.status)
                 if about.content:
                     self._calls.show(about.call, about.content)
-        elif kind in _STANDING_KINDS:
-            self._stand(kind, update)
+        elif kind in STANDING:
+            self._standing.take(kind, update)
             return True
         elif kind == "user_message_chunk" and is_echo(update, self._asked):
             return True
@@ -235,12 +223,6 @@ class _Teller:
         else:
             self.out.tell(update, seq)
         return True
-
-    def _stand(self, kind: str, update: bytes) -> None:
-        if kind == "session_info_update":  # what one leaves out stays as it was
-            told = json.loads(self._standing.get(kind, b"{}"))
-            update = _encode({"sessionUpdate": kind, **told, **json.loads(update)})
-        self._standing[kind] = update
 
     def _end_open(self, seq: int) -> None:
         for call in self._calls.leave(ended=self._close_open):
@@ -253,17 +235,21 @@ class _Teller:
         data = decode_delta(event)
         if data.agent is not None and self._cast.is_child(data.agent):
             return
-        if data.raw and self._tell_frame(self._find.decode(data.raw), event.seq):
-            self._heard("", data.kind, None, event.seq)
+        seq = event.seq
+        if data.raw and self._tell_frame(self._find.decode(data.raw), seq):
+            kind = "thinking" if data.kind == "thinking" else "text"
+            self._spoken.add(data.content, kind, seq, seq)
         else:
-            self._heard(data.content, data.kind, data.messageId, event.seq)
+            self._heard(data.content, data.kind, data.messageId, seq, seq)
 
-    def _heard(self, text: str, kind: str | None, message_id: str | None, seq: int) -> None:
-        """Words that came, up to this event; none if they were told."""
+    def _heard(
+        self, text: str, kind: str | None, message_id: str | None, first: int, last: int
+    ) -> None:
+        """Words that came with some events."""
         kind = "thinking" if kind == "thinking" else "text"
         if text:
-            self.out.say(text, kind, message_id, seq)
-        self._streamed[kind] = seq
+            self.out.say(text, kind, message_id, last)
+        self._spoken.add(text, kind, first, last)
 
     def _on_frame(self, event: Event) -> None:
         self._tell_frame(self._find.in_frame(event), event.seq)
@@ -288,7 +274,7 @@ class _Teller:
 
     def _on_assistant(self, event: Event) -> None:
         with contextlib.suppress(msgspec.DecodeError):
-            if self._is_told_by_its_pieces(decode_final(event.raw)):
+            if self._is_told_by_its_pieces(decode_final(event.raw), event.seq):
                 return
         data = plain(event)
         self.out.flush()
@@ -304,21 +290,36 @@ class _Teller:
                     update["messageId"] = message_id
         self._tell_updates(updates, event.seq)
 
-    def _is_told_by_its_pieces(self, final: FinalData) -> bool:
-        """Text that was streamed before, as nearly all of it is: seen without reading the text."""
+    def _is_told_by_its_pieces(self, final: FinalData, seq: int) -> bool:
+        """Text that was streamed before, as nearly all of it is."""
         first = final.covers_from
-        if first is None or self._streamed["text"] < first or not final.is_bare_text:
+        if first is None or not self._spoken.reaches("text", first) or not final.is_bare_text:
             return False
+        self._complete("text", _decode(final.content), first, final.messageId, seq)
+        return True
+
+    def _complete(
+        self, kind: str, whole: str, first: int, message_id: str | None, seq: int
+    ) -> None:
+        """The end of a message is said now if its pieces lack it."""
+        rest = self._spoken.rest(whole, kind, first)
+        if rest and first >= self._begin:
+            self.out.say(rest, kind, message_id, seq)
         if self.out.texts:
             self.out.flush()
-        return True
 
     def _on_thinking(self, event: Event) -> None:
         data = plain(event)
+        content, first = data.get("content"), data.get("covers_from")
+        is_child, is_told = (
+            self._cast.is_child(data.get("agent")),
+            self._was_streamed(data, "thinking"),
+        )
+        if is_told and not is_child and isinstance(content, str) and isinstance(first, int):
+            self._complete("thinking", content, first, None, event.seq)
         self.out.flush()
-        if self._cast.is_child(data.get("agent")) or self._was_streamed(data, "thinking"):
-            return
-        self._tell_updates(content_updates(data.get("content"), "agent_thought_chunk"), event.seq)
+        if not is_child and not is_told:
+            self._tell_updates(content_updates(content, "agent_thought_chunk"), event.seq)
 
     def _tell_updates(self, updates: list[dict[str, Any]], seq: int) -> None:
         for update in updates:
@@ -332,7 +333,7 @@ class _Teller:
         first = data.get("covers_from")
         if not isinstance(first, int):
             return False
-        return self._streamed[kind] >= first or 0 <= first < self._begin
+        return self._spoken.reaches(kind, first) or 0 <= first < self._begin
 
     def _told_raw(self, event: Event) -> bool:
         return self._tell_frame(self._find.in_raw(event), event.seq)
@@ -370,11 +371,7 @@ class _Teller:
         if self._told_raw(event):
             return
         data = plain(event)
-        title = data.get("title")
-        if data.get("auto") is not True:  # the user's own title, which wins
-            self._title = title if isinstance(title, str) else None
-        elif isinstance(title, str):
-            self._stand("session_info_update", _encode({"title": title}))
+        self._standing.name(data.get("title"), auto=data.get("auto") is True)
 
 
 def _is_text(update: dict[str, Any], kind: str) -> bool:

@@ -45,6 +45,7 @@ class FinalData(msgspec.Struct, gc=False):
     content: msgspec.Raw = _NOTHING
     agent: str | None = None
     raw: msgspec.Raw = _NOTHING
+    messageId: str | None = None  # noqa: N815 - the name on the wire
 
     @property
     def is_bare_text(self) -> bool:

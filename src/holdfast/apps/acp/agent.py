@@ -28,6 +28,7 @@ from holdfast.apps.acp._agent_params import (
     OfSession,
     Opened,
     PromptWish,
+    names_of,
     read_params,
     read_prompt,
 )
@@ -46,6 +47,9 @@ __all__ = ["AgentServer", "Kit", "serve_agent"]
 PROTOCOL = 1
 
 Params = dict[str, Any]
+
+
+_NO_SERVERS = "[holdfast] This agent does not use the MCP servers of the editor: {}.\n\n"
 
 
 class AgentServer:
@@ -124,18 +128,18 @@ class AgentServer:
 
     async def _new(self, params: Params) -> Any:
         wish = read_params(params, NewSession)
-        return await self._begin(await asyncio.to_thread(self._open_session, None), wish.cwd)
+        return await self._begin(await asyncio.to_thread(self._open_session, None), wish)
 
-    async def _begin(self, session: Session, cwd: str) -> Any:
-        """A session that is new to the editor: it works in ``cwd``, and that is on record."""
+    async def _begin(self, session: Session, wish: NewSession | Opened) -> Any:
+        """A session that is new to the editor: where it works is on record."""
         try:
-            if session.live_state.metadata.get("cwd") != cwd:
-                session.append("metadata", {"cwd": cwd})
+            if session.live_state.metadata.get("cwd") != wish.cwd:
+                session.append("metadata", {"cwd": wish.cwd})
             await session.abarrier()
         except BaseException:
             await session.aclose()
             raise
-        live = self._take(session, cwd)
+        live = self._take(session, wish)
         return {"sessionId": session.id, "modes": mode_state(live.mode)}
 
     async def _open(self, params: Params, *, replays: bool) -> Any:
@@ -144,7 +148,7 @@ class AgentServer:
             live = self._live.get(wish.session_id)
             if live is None:
                 session = await asyncio.to_thread(self._open_session, wish.session_id)
-                live = self._take(session, wish.cwd)
+                live = self._take(session, wish)
             if replays:
                 await self._replay(live)
         return {"modes": mode_state(live.mode)}
@@ -152,7 +156,7 @@ class AgentServer:
     async def _fork(self, params: Params) -> Any:
         wish = read_params(params, Opened)
         made = await asyncio.to_thread(self._hf.fork, check_id(wish.session_id))
-        return await self._begin(await asyncio.to_thread(self._open_session, made), wish.cwd)
+        return await self._begin(await asyncio.to_thread(self._open_session, made), wish)
 
     async def _list(self, params: Params) -> Any:
         read_params(params, ListWish)
@@ -202,14 +206,16 @@ class AgentServer:
     def _open_session(self, session_id: str | None) -> Session:
         return self._kit.open_session(self._hf, session_id)
 
-    def _take(self, session: Session, cwd: str) -> Live:
+    def _take(self, session: Session, wish: NewSession | Opened) -> Live:
         def send(update: dict[str, Any]) -> None:
             self._peer.notify("session/update", {"sessionId": session.id, "update": update})
 
-        desk = Desk(self._peer, self._capabilities, session.id, cwd)
+        desk = Desk(self._peer, self._capabilities, session.id, wish.cwd)
         live = self._live[session.id] = Live(self._hf, self._kit, session, desk, send)
         # After the answer: an editor does not know the session before.
         asyncio.get_running_loop().call_soon(send, available_commands())
+        if names := names_of(wish.mcp_servers):
+            asyncio.get_running_loop().call_soon(live.say, _NO_SERVERS.format(", ".join(names)))
         return live
 
     def _find(self, session_id: str) -> Live:

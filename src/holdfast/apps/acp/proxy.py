@@ -26,6 +26,7 @@ from holdfast.apps.acp._proxy_sessions import Sessions
 from holdfast.apps.acp._replaying import INTERRUPTED
 from holdfast.apps.acp._telling import WINDOW_TOKENS
 from holdfast.apps.wire.frames import (
+    CANCELLED,
     INVALID_PARAMS,
     INVALID_REQUEST,
     NOT_FOUND,
@@ -90,6 +91,8 @@ class Proxy:
         self._asked: dict[str, tuple[Frame, Channel | None]] = {}
         # What the editor asked: the number under which the agent was asked, None for ourselves.
         self._serving: dict[Any, int | None] = {}
+        # What the editor asked and the agent was not yet.
+        self._queued: dict[Any, Frame] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = asyncio.Event()
         self._methods = methods_of(hf, self._agent, self._sessions, self._stop)
@@ -162,6 +165,7 @@ class Proxy:
         if handler is not None:
             self._spawn(self._serve(id, handler(params)))
         elif isinstance(params.get("sessionId"), str):
+            self._queued[id] = frame
             self._spawn(self._enqueue(frame, params))
         else:
             self._spawn(self._pass_on(frame, params))
@@ -185,14 +189,29 @@ class Proxy:
         try:
             channel = await self._sessions.get({"sessionId": params["sessionId"]})
         except (RpcError, HoldfastError) as error:
-            self._refuse(frame, error)
+            if self._begin(frame):
+                self._refuse(frame, error)
             return
         channel.enqueue(partial(self._ask_agent, channel, frame))
 
+    def _begin(self, frame: Frame) -> bool:
+        """Take a request out of the queue; False if it was cancelled there, and answered."""
+        is_due = self._queued.get(frame["id"]) is frame
+        if is_due:
+            del self._queued[frame["id"]]
+        return is_due
+
     async def _ask_agent(self, channel: Channel, frame: Frame) -> None:
-        is_prompt = frame["method"] == "session/prompt"
         try:
             await self._sessions.attach(channel)
+        except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
+            if self._begin(frame):
+                self._not_asked(channel, frame, error)
+            return
+        if not self._begin(frame):
+            return
+        is_prompt = frame["method"] == "session/prompt"
+        try:
             channel.hold(channel.notes.client(frame))
             if is_prompt:
                 await self._sessions.before_prompt(channel)
@@ -205,11 +224,14 @@ class Proxy:
                 frame["method"], params, partial(self._agent_answered, channel, frame)
             )
             await self._agent.drain()
-        except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
-            channel.prompts.pop(frame["id"], None)
-            self._refuse(frame, error)
-            if is_prompt:
-                self._turn_failed(channel, str(error))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._not_asked(channel, frame, error)
+
+    def _not_asked(self, channel: Channel, frame: Frame, error: Exception) -> None:
+        channel.prompts.pop(frame["id"], None)
+        self._refuse(frame, error)
+        if frame["method"] == "session/prompt":
+            self._turn_failed(channel, str(error))
 
     def _with_what_is_told(self, channel: Channel, params: Frame) -> Frame:
         told, channel.told = channel.told, []
@@ -243,14 +265,19 @@ class Proxy:
 
     def _editor_tells(self, frame: Frame, method: str, params: Frame) -> None:
         if method == "$/cancel_request":
-            number = self._serving.get(params.get("requestId"))
-            if number is not None:
-                self._agent.tell(method, {"requestId": number})
+            self._cancel(params.get("requestId"))
             return
         if "sessionId" in params:
             self._spawn(self._enqueue_told(frame, str(params["sessionId"])))
         elif not method.startswith("session/"):
             self._agent.tell(method, params)
+
+    def _cancel(self, id: Any) -> None:
+        queued, number = self._queued.pop(id, None), self._serving.get(id)
+        if queued is not None:
+            self._refuse(queued, RpcError(CANCELLED, "cancelled"))
+        elif number is not None:
+            self._agent.tell("$/cancel_request", {"requestId": number})
 
     async def _enqueue_told(self, frame: Frame, id: str) -> None:
         """After the requests before it, even if the session is only being opened for them."""

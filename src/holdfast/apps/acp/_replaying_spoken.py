@@ -1,0 +1,34 @@
+"""What was said in pieces, until the whole message is known."""
+
+from __future__ import annotations
+
+__all__ = ["Spoken"]
+
+
+class Spoken:
+    """The pieces of messages that were told, by their kind: text or thinking."""
+
+    def __init__(self) -> None:
+        self._last = {"text": -1, "thinking": -1}
+        # Each with the number of its first event.
+        self._pieces: dict[str, list[tuple[int, str]]] = {"text": [], "thinking": []}
+
+    def add(self, text: str, kind: str, first: int, last: int) -> None:
+        """Words that came with some events."""
+        if text:
+            self._pieces[kind].append((first, text))
+        self._last[kind] = last
+
+    def reaches(self, kind: str, first: int) -> bool:
+        """Whether something was said from an event on."""
+        return self._last[kind] >= first
+
+    def rest(self, whole: str, kind: str, first: int) -> str:
+        """What the pieces from an event on lack of their message, which is known now.
+
+        A word that may be the beginning of a secret is recorded only when it is whole.
+        """
+        pieces = self._pieces[kind]
+        told = "".join([text for begun, text in pieces if begun >= first])
+        pieces.clear()
+        return whole[len(told) :] if len(told) < len(whole) and whole.startswith(told) else ""
