@@ -95,21 +95,6 @@ def from_log(events, **options):
     ]
 
 
-@pytest.mark.parametrize(("kind", "final"), [(None, "assistant"), ("thinking", "thinking")])
-def test_what_the_pieces_of_a_message_lack_is_told_with_the_whole(kind, final):
-    """A last word that was held back until it was known to be no secret comes at the end."""
-    of_kind = {} if kind is None else {"kind": kind}
-    pieces = [("delta", {"content": text, **of_kind}) for text in ("my name ", "is ")]
-    whole = {"content": "my name is Ada.", "covers_from": 0}
-    name = "agent_message_chunk" if kind is None else "agent_thought_chunk"
-    events = events_of(*pieces, (final, whole), *pieces, (final, {**whole, "covers_from": 3}))
-    assert [one["content"]["text"] for one in told(events)] == ["my name is Ada."] * 2
-    assert words(told(events), name) == "my name is Ada." * 2
-    assert words(told(events[1:3]), name) == "is "  # it begins in the midst of the message
-    other = events_of(*pieces, (final, {**whole, "content": "something else"}))
-    assert words(told(other), name) == "my name is "
-
-
 def words(updates, kind="agent_message_chunk"):
     return "".join(
         one["content"].get("text", "") for one in updates if one["sessionUpdate"] == kind

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Holdfast
-from holdfast.apps.acp._replaying import replay_some
+from holdfast.apps.acp._replaying import replay, replay_some
 from holdfast.apps.acp._replaying_log import read_some
 from holdfast.apps.acp._replaying_pieces import put_together
 from holdfast.model import Event, encode_line, line_body
@@ -147,6 +147,26 @@ def test_one_odd_event_changes_nothing_for_the_others(odd):
     assert [id for id in calls if id == "c2"] == ["c2"]
     assert calls[0] == "c1"
     assert "c1" in calls[2:]  # which never ended
+
+
+def words(drafts, first=0):
+    """The texts that a replay of some drafts tells, from one of them on."""
+    some = Log(log_of(drafts), drafts).read(first)
+    lines = b"".join(replay_some(some, "ours")).splitlines()
+    slowly = replay([event for few in some for event in few.events], "ours")
+    assert [json.loads(line) for line in slowly] == [json.loads(line) for line in lines]
+    return [json.loads(line)["params"]["update"]["content"]["text"] for line in lines]
+
+
+@pytest.mark.parametrize(("kind", "final"), [({}, "assistant"), ({"kind": "thinking"}, "thinking")])
+def test_what_the_pieces_of_a_message_lack_is_told_with_the_whole(kind, final):
+    """A last word that was held back until it was known to be no secret comes at the end."""
+    parts = [("delta", {"content": text, **kind}) for text in ("my name ", "is ")]
+    whole = {"content": "my name is Ada.", "covers_from": 0}
+    again = [*parts, (final, {**whole, "covers_from": 3})]
+    assert words([*parts, (final, whole), *again]) == ["my name is Ada."] * 2
+    assert words([*parts, (final, whole)], 1) == ["is "]  # from the midst of it on
+    assert words([*parts, (final, {**whole, "content": "other"})]) == ["my name is "]
 
 
 pieces = st.fixed_dictionaries(

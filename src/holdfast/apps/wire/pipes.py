@@ -17,7 +17,6 @@ from holdfast.errors import AgentError
 __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 
 _READ_BYTES = 256 * 1024
-_PIPE_BYTES = 1024 * 1024  # as much as systems allow everybody
 _GRACE_S = 2.0
 _LOOK_S = 0.5
 # Some agents go on for ever when their input ends, and with them what they are doing. So a watch
@@ -100,16 +99,7 @@ async def own_pipes(*, line_bytes_max: int | None = None) -> Pipe:
     # Copies: what is closed at the end must not be what others of this process use.
     source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    _widen(target.fileno())
     return await connect(source, target, line_bytes_max=line_bytes_max)
-
-
-def _widen(descriptor: int) -> None:
-    """Let a pipe hold more, where the system can: what is told at once then needs few writes."""
-    with contextlib.suppress(ImportError, AttributeError, OSError):
-        import fcntl
-
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 async def connect(
