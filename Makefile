@@ -54,7 +54,7 @@ fuzz: $(READY)  ## The property tests with many more examples: an hour and more 
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/model tests/replay tests/storage)
 
 torture: $(READY)  ## The whole crash campaign: every state, every position, 20,000 kills, long fights
-	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash tests/storage/test_fights.py tests/storage/test_bucket_kills.py)
+	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash tests/storage/test_fights.py tests/storage/test_bucket_kills.py tests/library/test_sealing_kills.py)
 
 test-peers: $(READY)  ## Real coding agents resume what is exported, and live behind the proxy (downloads 3 GB of npm packages once)
 	PEERS=all $(BIN)/pytest -m peers --durations=0 $(or $(PYTEST_ARGS),tests/formats/test_peers.py tests/acp/test_acp_peers.py tests/mcp/test_mcp_peers.py)

@@ -29,7 +29,6 @@ from holdfast.model import (
 from holdfast.security import KEY_DOCUMENT, Ring, Sealer, is_sealed_document, new_data_key
 from holdfast.session._repair import gather
 from holdfast.session._sealing import SealedDocuments, SealingStore, is_kept_open, opener_of
-from holdfast.session._session_seal import is_plain_in_transit
 from holdfast.storage import Documents, Log
 
 __all__ = ["decrypt_key", "encrypt_key", "rekey_key", "sealed_lines"]
@@ -109,10 +108,8 @@ def _rewrite(store: SealingStore, key: str, ring: Ring, epoch: int, *, sealed: b
     log, raw = store.inner.log(key), store.inner.documents(key)
     opened = SealedDocuments(store, key)
     try:
-        is_done = not log.size() or is_plain_in_transit(ring, log) is not sealed
-        if ring.state == "rekeying":
-            is_done = not log.size()
-        if not is_done:
+        # Also one that is in its new form already: what a kill left beside it goes that way.
+        if log.size():
             bodies = _bodies(log, opener_of(ring))
             _move_payloads(bodies, raw, opened, sealed=sealed)
             _remove(raw, _SNAPSHOTS)

@@ -245,9 +245,16 @@ def _missing_blobs(events: list[Event], documents: Documents) -> Iterator[str]:
     for event in events:
         if b'"$blob":' in bytes(event.raw):
             for name in _references(event.data):
-                found = documents.get(f"blobs/{name}")
-                if found is None or blob_name(found[0]) != name:
+                if not _is_whole(name, documents):
                     yield name
+
+
+def _is_whole(name: str, documents: Documents) -> bool:
+    try:
+        found = documents.get(f"blobs/{name}")
+    except (Tampered, KeyMissing):
+        return False
+    return found is not None and blob_name(found[0]) == name
 
 
 def _references(value: Any) -> Iterator[str]:

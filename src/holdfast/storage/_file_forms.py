@@ -53,6 +53,9 @@ class FileForms:
             assert directory is not None
             with self._held(directory):
                 self._make_plain(directory)
+                if self._has_leftovers(directory):
+                    self._disk.sync_directory(directory)
+                    self._sweep(directory, LOG_NAME)
                 with self._new_file(directory, _NEW_LOG_NAME, chunks):
                     self._quarantine(LOG_NAME, "generation", directory)
                     self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)

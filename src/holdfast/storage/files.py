@@ -206,6 +206,23 @@ class FileStore(Store):
                 self._disk.sync_directory(directory)
             remove_tree(self._disk, _DROPPED + name, directory)
 
+    def scrub(self) -> list[str]:
+        """What crashes left of keys that were dropped goes too."""
+        with translation("scrubbing"):
+            with self._tree.opened(("spaces",)) as spaces:
+                inside = [] if spaces is None else self._disk.scan(spaces)
+            for above in [(), *(("spaces", name) for name in inside)]:
+                for folder in ("sessions", "trash"):
+                    self._sweep((*above, folder))
+        return []
+
+    def _sweep(self, folder: tuple[str, ...]) -> None:
+        with self._tree.opened(folder) as directory:
+            if directory is not None:
+                for name in self._disk.scan(directory):
+                    if name.startswith(_DROPPED):
+                        remove_tree(self._disk, name, directory)
+
     def branch(self, key: str, to: str, size: int) -> None:
         """Second names for the log's files, in constant time; a copy where there can be none."""
         check_branch(self, key, to, size)

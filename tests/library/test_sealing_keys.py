@@ -1,0 +1,169 @@
+"""Sealing what is there, taking the seal off, and changing keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sealed_sessions import (
+    KEY,
+    OTHER,
+    PLAIN,
+    QUICK,
+    SECRET,
+    brief,
+    files_with,
+    log_of,
+    say,
+    told,
+)
+
+import holdfast
+from holdfast.errors import (
+    KeyMissing,
+    NotFound,
+    UsageError,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The path of a store of files."""
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def hf(folder):
+    """A store in which everything new is sealed."""
+    with holdfast.open(folder, seal=True, key=KEY) as library:
+        yield library
+
+
+def test_a_session_is_sealed_and_unsealed_with_all_it_has(folder):
+    """The same events before and after, and nothing readable in between."""
+    with holdfast.open(folder, key=KEY) as hf:
+        say(hf, "a")
+        hf.fork("a", new_id="b")
+        hf.list()
+        before = told(hf, "a"), told(hf, "b")
+        found = hf.encrypt(["a"])
+        assert (found.changed, found.relatives) == (["sessions/a"], ["sessions/b"])
+        found = hf.encrypt()
+        assert found.changed == ["sessions/b", "agents/bot"]
+        assert files_with(folder, SECRET, SECRET.lower()) == []
+        assert (told(hf, "a"), told(hf, "b")) == before
+        assert hf.verify("a").ok
+        assert hf.encrypt(["a"]).unchanged == ["sessions/a"]
+        assert set(hf.decrypt().changed) == {"sessions/a", "sessions/b", "agents/bot"}
+        assert (told(hf, "a"), told(hf, "b")) == before
+        assert hf.verify("a").ok
+        assert not hf.is_sealed("a")
+        with hf.session("a", **QUICK) as s:
+            assert s.memory.get("word") == SECRET
+    with holdfast.open(folder) as plain:
+        assert told(plain, "b") == before[1]
+
+
+def test_plain_logs_of_other_hands_are_sealed_too(folder):
+    """Lines without numbers and checksums get both, inside the seal."""
+    with holdfast.open(folder, key=KEY) as hf:
+        brief(hf, "x", "hello")
+        other = Path(folder) / "sessions" / "plain"
+        other.mkdir(mode=0o700)
+        (other / "events.jsonl").write_bytes(PLAIN + b"\n" + PLAIN + b"\n")
+        (other / "events.jsonl").chmod(0o600)
+        before = told(hf, "plain")
+        assert hf.encrypt(["plain"]).changed == ["sessions/plain"]
+        assert told(hf, "plain") == before
+        assert files_with(folder, "attacker") == []
+
+
+def test_what_cannot_be_sealed_is_told_and_left(folder):
+    """Open, or damaged; the others are done."""
+    with holdfast.open(folder, key=KEY) as hf:
+        say(hf, "good")
+        say(hf, "bad")
+        held = hf.session("held", **QUICK)
+        held.user(SECRET)
+        lines = log_of(folder, "bad").read_bytes().splitlines(keepends=True)
+        log_of(folder, "bad").write_bytes(b"".join([*lines[:3], b"rubbish\n", *lines[4:]]))
+        found = hf.encrypt()
+        assert "sessions/good" in found.changed
+        assert set(found.failed) == {"sessions/bad", "sessions/held"}
+        steps = []
+        with pytest.raises(NotFound):
+            hf.encrypt(["nobody"])
+        hf.encrypt(["good"], progress=lambda done, total: steps.append((done, total)))
+        assert steps == [(1, 1)]
+    with holdfast.open(folder) as plain, pytest.raises(KeyMissing):
+        plain.encrypt()
+
+
+def test_rotation_lets_the_new_key_open_and_the_old_one_not(hf, folder):
+    """Sessions, trash and agents; what an earlier, broken off, call did is no obstacle."""
+    say(hf, "a")
+    say(hf, "gone")
+    hf.delete("gone")
+    before = told(hf, "a")
+    with pytest.raises(UsageError):
+        hf.rotate()
+    with pytest.raises(KeyMissing):
+        hf.rotate("env:NO_SUCH_KEY")
+    found = hf.rotate(OTHER)
+    assert len(found.changed) == 3
+    assert hf.rotate(OTHER).changed == []
+    hf.close()
+    with holdfast.open(folder, key=KEY) as old, pytest.raises(KeyMissing):
+        list(old.events("a"))
+    with holdfast.open(folder, key=OTHER) as new:
+        assert told(new, "a") == before
+        new.undelete("gone")
+        assert new.check_keys() == {}
+        with new.session("a", **QUICK) as s:
+            assert s.memory.get("word") == SECRET
+
+
+def test_rotation_of_data_changes_every_sealed_byte(hf, folder):
+    """A data key that someone has seen opens nothing any more, in no file."""
+    say(hf, "a")
+    before = told(hf, "a")
+    old_key = hf.store.ring("sessions/a").current
+    old = {path.read_bytes() for path in Path(folder).rglob("sessions/a/**/*") if path.is_file()}
+    hf.rotate(OTHER, data=True)
+    new = {path.read_bytes() for path in Path(folder).rglob("sessions/a/**/*") if path.is_file()}
+    assert {data for data in old & new if data and b'"pid"' not in data} == set()
+    with holdfast.open(folder, key=OTHER) as again:
+        assert told(again, "a") == before
+        assert again.store.ring("sessions/a").current.id != old_key.id
+        assert len(again.store.ring("sessions/a").keys) == 1
+        assert again.verify("a").ok
+
+
+def test_more_keys_may_open_the_same(hf, folder):
+    """Added, told, removed; the last one stays."""
+    say(hf, "a")
+    [only] = hf.keys()
+    assert (only.sealed, only.alone, only.available) == (2, 2, True)
+    with pytest.raises(UsageError, match="no other key"):
+        hf.remove_key(only.id)
+    with pytest.raises(NotFound):
+        hf.remove_key("0" * 16)
+    assert len(hf.add_key(OTHER).changed) == 2
+    assert hf.add_key(OTHER).changed == []
+    with holdfast.open(folder, key=OTHER) as other:
+        assert len(told(other, "a")) > 5
+        other.remove_key(only.id)
+        [left] = other.keys()
+        assert left.id != only.id
+    hf.store.forget_keys()
+    with pytest.raises(KeyMissing):
+        list(hf.events("a"))
+
+
+def test_without_any_key_there_is_nothing_to_check(folder):
+    """KeyMissing says so; keys can still be told."""
+    with holdfast.open(folder) as hf:
+        assert hf.keys() == []
+        hf.ask_passphrase(str)
+        with pytest.raises(KeyMissing):
+            hf.check_keys()

@@ -1,0 +1,208 @@
+"""Whatever is done to a sealed session is noticed, and verify says who, what and where."""
+
+from __future__ import annotations
+
+import os
+from zlib import crc32
+
+import msgspec
+import pytest
+from sealed_sessions import (
+    KEY,
+    PLAIN,
+    QUICK,
+    SECRET,
+    files_with,
+    log_of,
+    rewritten,
+    say,
+    spoil,
+)
+
+import holdfast
+from holdfast.errors import (
+    KeyMissing,
+    Tampered,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The path of a store of files."""
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def hf(folder):
+    """A store in which everything new is sealed."""
+    with holdfast.open(folder, seal=True, key=KEY) as library:
+        yield library
+
+
+ATTACKS = {
+    "swapped": lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
+    "doubled": lambda lines: [*lines[:4], lines[3], *lines[4:]],
+    "left out": lambda lines: [*lines[:3], *lines[4:]],
+    "plain": lambda lines: [*lines[:3], PLAIN, *lines[4:]],
+    "plain at the end": lambda lines: [*lines, PLAIN],
+    "all plain": lambda lines: [PLAIN] * 6,
+    "changed": lambda lines: [*lines[:3], spoil(lines[3]), *lines[4:]],
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_whatever_is_done_to_the_lines_is_noticed(hf, folder, attack):
+    """With all checksums and numbers put right: Tampered, and verify says what and where."""
+    with hf.session("a", **QUICK) as s:
+        for number in range(5):
+            s.user(f"message {number}")
+    hf.close()
+    log = log_of(folder)
+    log.write_bytes(rewritten(ATTACKS[attack](log.read_bytes().splitlines())))
+    with holdfast.open(folder, key=KEY) as again:
+        for look in (again.events, again.session, again.state):
+            with pytest.raises(Tampered):
+                list(look("a"))
+        report = again.verify("a")
+        assert not report.ok
+        assert report.tampered[0].size > 0
+        assert any("Tampered with" in text for text in report.explain())
+        if attack in ("changed", "plain"):
+            assert report.tampered[0].seq == 3
+            assert f"process {os.getpid()}" in report.tampered[0].who
+        again.list()
+
+
+def test_a_line_of_another_session_is_noticed(hf, folder):
+    """Each session has keys of its own."""
+    for id in ("a", "b"):
+        with hf.session(id, **QUICK) as s:
+            s.user("message")
+    hf.close()
+    a, b = (log_of(folder, id).read_bytes().splitlines() for id in ("a", "b"))
+    log_of(folder, "a").write_bytes(rewritten([*a[:2], b[2], *a[3:]]))
+    with holdfast.open(folder, key=KEY) as again, pytest.raises(Tampered):
+        list(again.events("a"))
+
+
+def test_a_log_cut_before_its_snapshot_is_noticed(hf, folder):
+    """A whole log that is shorter than a snapshot knows."""
+    say(hf, "a")
+    hf.close()
+    log = log_of(folder)
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:4]))
+    with holdfast.open(folder, key=KEY) as again:
+        with pytest.raises(holdfast.errors.Damaged):
+            again.session("a")
+        assert not again.verify("a").ok
+
+
+def test_a_document_in_the_place_of_another_is_noticed(hf, folder):
+    """Snapshots and payloads belong where they were written."""
+    say(hf, "a")
+    with hf.session("a", **QUICK) as s:
+        s.user("more")
+        s.snapshot()
+    hf.close()
+    first, second = sorted((log_of(folder).parent / "snapshots").iterdir())
+    second.write_bytes(first.read_bytes())
+    [blob] = (log_of(folder).parent / "blobs").iterdir()
+    blob.write_bytes(first.read_bytes())
+    with holdfast.open(folder, key=KEY) as again:
+        report = again.verify("a")
+        assert False in report.snapshots.values()
+        assert report.missing_blobs != []
+        assert again.state("a").title == f"The {SECRET}"
+
+
+def test_a_changed_log_is_noticed_by_the_digest_of_its_snapshot(folder):
+    """A plain log whose checksums were made to fit: its snapshot knows the bytes."""
+    with holdfast.open(folder) as hf, hf.session("a", **QUICK) as s:
+        s.user("I owe you ten")
+        s.snapshot()
+    log = log_of(folder)
+    lines = log.read_bytes().replace(b"ten", b"six").splitlines()
+    data = rewritten(lines)
+    log.write_bytes(data)
+    snapshot = next((log.parent / "snapshots").iterdir())
+    envelope = msgspec.json.decode(snapshot.read_bytes())
+    inner = envelope["snapshot"]
+    inner["crc"] = f"{crc32(data[: inner['offset']]):08x}"
+    text = msgspec.json.encode(inner)
+    snapshot.write_bytes(b'{"snapshot":%b,"check":"%08x"}' % (text, crc32(text)))
+    with holdfast.open(folder) as hf:
+        report = hf.verify("a")
+    assert not report.ok
+    assert report.tampered[0].offset == 0
+    assert "snapshot" in report.tampered[0].what
+
+
+def test_a_damaged_sealed_log_is_repaired_with_its_key(hf, folder):
+    """Damage and tampering cost what they hit; all else is sealed again."""
+    with hf.session("a", **QUICK) as s:
+        for number in range(6):
+            s.user(f"message {number}")
+    hf.close()
+    log = log_of(folder)
+    lines = log.read_bytes().splitlines(keepends=True)
+    lines[4] = b"rubbish\n"
+    log.write_bytes(b"".join(lines))
+    with holdfast.open(folder) as closed, pytest.raises(KeyMissing):
+        closed.repair("a")
+    with holdfast.open(folder, key=KEY) as again:
+        with pytest.raises(holdfast.errors.Damaged):
+            again.session("a")
+        assert [gap.first_seq for gap in again.repair("a")] == [4]
+        assert again.verify("a").ok
+        assert [event.type for event in again.events("a")][4] == "repaired"
+        assert again.repair("a") == []
+    spoiled = log.read_bytes().splitlines()
+    spoiled[3] = spoil(spoiled[3])
+    log.write_bytes(rewritten(spoiled))
+    with holdfast.open(folder, key=KEY) as again:
+        assert [gap.first_seq for gap in again.repair("a")] == [3]
+        with again.session("a", **QUICK) as s:
+            s.user("on")
+        assert again.verify("a").ok
+
+
+def test_damage_is_repaired_at_opening_if_that_is_wanted(hf, folder):
+    """As for any other session, and still sealed."""
+    with hf.session("a", **QUICK) as s:
+        for number in range(6):
+            s.user(f"{SECRET} {number}")
+    hf.close()
+    lines = log_of(folder).read_bytes().splitlines(keepends=True)
+    log_of(folder).write_bytes(b"".join([*lines[:3], b"rubbish\n", *lines[4:]]))
+    with holdfast.open(folder, key=KEY) as again:
+        with again.session("a", **QUICK, repair="auto") as s:
+            s.user("on")
+        assert again.verify("a").ok
+    assert files_with(folder, SECRET) == []
+
+
+def test_a_torn_line_of_a_sealed_log_is_set_aside(hf, folder):
+    """As after any crash."""
+    with hf.session("a", **QUICK) as s:
+        s.user("one")
+    hf.close()
+    with log_of(folder).open("ab") as file:
+        file.write(b'{"seq":4,"sealed":"AAAA')
+    with holdfast.open(folder, key=KEY) as again:
+        with again.session("a", **QUICK) as s:
+            s.user("two")
+        assert again.verify("a").ok
+        assert [event.data["content"] for event in again.events("a", types=["user"])][-1] == "two"
+
+
+def test_verify_without_the_key_compares_checksums(hf, folder):
+    """And says that it could do no more."""
+    say(hf, "a")
+    hf.close()
+    with holdfast.open(folder) as closed:
+        report = closed.verify("a")
+        assert (report.ok, report.sealed, report.opened) == (True, True, False)
+        assert "key is not here" in " ".join(report.explain())
+    log_of(folder).write_bytes(log_of(folder).read_bytes().replace(b'"seq":3', b'"seq":9'))
+    with holdfast.open(folder) as closed:
+        assert not closed.verify("a").ok
