@@ -212,8 +212,10 @@ class FileDocuments(Documents):
                 self._disk.lock(descriptor, wait=True)
                 node = self._disk.node_at(temporary, directory)
                 if node is not None and node.inode == self._disk.node(descriptor).inode:
-                    self._disk.truncate(descriptor, 0)
-                    return descriptor
+                    if node.links == 1:
+                        self._disk.truncate(descriptor, 0)
+                        return descriptor
+                    self._disk.unlink(temporary, directory)  # another file as well: it stays
             except BaseException:
                 let_go(self._disk, descriptor)
                 raise

@@ -78,7 +78,10 @@ class FileLease(Lease):
                 try:
                     if not self._disk.lock(descriptor):
                         raise self._locked(descriptor)
-                    if self._is_current(descriptor):
+                    if self._disk.node(descriptor).links > 1:
+                        # It is another file as well, perhaps in a backup: that one stays as it is.
+                        self._disk.unlink(LOCK_NAME, directory)
+                    elif self._is_current(descriptor):
                         # Noted at once: an interruption on the way out must not lose it.
                         self._descriptor, self._forks = descriptor, forks.count
                         return descriptor

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from holdfast.errors import Damaged, Forbidden, HoldfastError, StoreFull, Unavailable
 
@@ -88,7 +89,9 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
     if path is not None:
         _make_private(path)
     connection = sqlite3.connect(
-        ":memory:" if path is None else path,
+        # SQLite would make a file that is missing readable for all.
+        ":memory:" if path is None else f"file:{quote(path)}?mode=rw",
+        uri=path is not None,
         timeout=wait_s,
         isolation_level=None,
         check_same_thread=False,
@@ -221,6 +224,9 @@ def _make_private(path: str) -> None:
                 let_go(tree.disk, tree.disk.open_new(name, directory))
         elif node.is_symlink or node.is_directory:
             raise Forbidden(f"{path} is not a plain file")
+        elif node.links > 1:  # another file as well, perhaps in a backup: that one stays as it is
+            tree.disk.unlink(name, directory)
+            let_go(tree.disk, tree.disk.open_new(name, directory))
         # One that is there is not opened: closing it again would give up the locks that SQLite
         # holds on it in this process.
 

@@ -176,6 +176,9 @@ class Touched:
             descriptor = self._disk.open_log(_NAME, root, create=True)
             try:
                 node = self._disk.node(descriptor)
+                if node.links > 1:  # another file as well: that one stays as it is
+                    self._disk.unlink(_NAME, root)
+                    return False
                 if not node.size:
                     line = _header() + line
                 self._disk.write(descriptor, line)

@@ -245,10 +245,14 @@ class Disk:
 
 
 def _open_private(name: str, flags: int, parent: int) -> int:
-    """Open a file to write and see to it that it is 0600, also if it came with another mode."""
+    """Open a file to write and see to it that it is 0600, also if it came with another mode.
+
+    One that has a second name is left as it is: that name may be somebody else's.
+    """
     descriptor = os.open(name, flags | _FILE, _FILE_MODE, dir_fd=parent)
     try:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) != _FILE_MODE:
+        found = os.fstat(descriptor)
+        if stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_nlink == 1:
             os.fchmod(descriptor, _FILE_MODE)
     except BaseException:
         os.close(descriptor)
