@@ -79,19 +79,16 @@ def told(events, **options):
 
 def from_log(events, **options):
     """The frames of a replay that reads the same events from a log, the quick way."""
-    first = events[0].seq if events else 0
-    assert [event.seq for event in events] == list(range(first, first + len(events)))
-    log, crc = b"", 0
+    first, log, crc = events[0].seq if events else 0, b"", 0
     for event in [*(Event.make("closed", seq=seq) for seq in range(first)), *events]:
         line, crc = encode_line(event.seq, line_body(event), crc)
         log += line
     with Holdfast("memory:") as hf:
-        documents = hf.store.documents("sessions/none")
-        some = list(read_some([log], first, first + len(events), documents, lambda _: iter(())))
+        stop, documents = first + len(events), hf.store.documents("sessions/none")
+        some = list(read_some([log], first, stop, documents, lambda _: iter(())))
     assert [event for few in some for event in few.events] == events
     return [
-        json.loads(line)
-        for line in b"".join(replay_some(some, "ours", **options)).split(b"\n")[:-1]
+        json.loads(line) for line in b"".join(replay_some(some, "ours", **options)).splitlines()
     ]
 
 
