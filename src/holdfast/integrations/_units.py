@@ -61,6 +61,14 @@ class Form(NamedTuple):
             mark["raw"] = rest
         return [(first_type, first | mark), *words[1:]]
 
+    def amend(self, unit: Unit, item: Any) -> Words:
+        """The event, if one is needed, by which a unit becomes this item; its words stay."""
+        change = difference(unit.item, item)
+        if change is None:
+            return []
+        told = {"amends": unit.seqs[0], "by": self.name, "change": change}
+        return [("frame", {"direction": "stored", **told})]
+
     def read(self, events: list[Event]) -> Any:
         """The item that the events of one unit were recorded for."""
         words = [(event.type, _without_marks(event.data)) for event in events]
@@ -114,11 +122,18 @@ class Units:
             self._add(Unit(_seqs(self._begun), own=True, item=item, run=run))
 
     def _take_foreign(self, event: Event) -> None:
-        if event.type == "retracted":
+        if event.type == "frame":
+            self._amend(event.data)
+        elif event.type == "retracted":
             for seq in event.data.get("seqs", ()):
                 self._units.pop(self._firsts.pop(seq, seq), None)
         elif event.type in _CONVERSATION:
             self._add(Unit((event.seq,), own=False, item=event, run=event.run))
+
+    def _amend(self, data: dict[str, Any]) -> None:
+        unit = self._units.get(data.get("amends", -1))
+        if unit is not None and data.get("by") == self._form.name:
+            self._units[unit.seqs[0]] = unit._replace(item=apply(unit.item, data["change"]))
 
     def _add(self, unit: Unit) -> None:
         first, *rest = unit.seqs
