@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -201,3 +202,33 @@ def test_a_port_that_is_taken_is_said(start, store_root):
     assert outcome.returncode == 1
     assert f"port {port}" in outcome.stderr
     assert "Traceback" not in outcome.stderr
+
+
+def test_serving_in_this_process(store_root):
+    """The same as the command does it: ready, answering, and back after a signal."""
+    from holdfast.apps.http.serving import serve
+
+    token = token_for(store_root)
+    found = []
+
+    def visit(url):
+        try:
+            headers = {"authorization": f"Bearer {token}"}
+            with httpx2.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
+                found.append(client.get("/readyz").status_code)
+                found.append(client.post("/v1/sessions", json={"id": "one"}).status_code)
+            with connect(
+                f"{url.replace('http', 'ws')}/input?session_id=one", additional_headers=headers
+            ) as socket:
+                found.append(json.loads(socket.recv(timeout=PATIENCE_S))["event"])
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    serve(
+        str(store_root),
+        None,
+        ready=lambda url: threading.Thread(target=visit, args=(url,), daemon=True).start(),
+    )
+    assert found == [200, 201, "session.connected"]
+    assert signal.getsignal(signal.SIGTERM) == before

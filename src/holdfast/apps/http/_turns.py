@@ -194,8 +194,11 @@ class Turns:
                 await uncancelled(agent.aclose())
 
     async def _run(self, running: Running, wish: Turn, agent: Agent, session: Session) -> None:
+        defers = session.store.capabilities.defers
         async with _stream(agent, wish, session) as stream:
             async for piece in stream:
+                if defers:  # what a client has seen survives the death of this process
+                    await session.aflush()
                 running.tell("piece", {"session_id": session.id, "text": piece})
         await session.aflush()
         self._done(running, _answered(session, stream.result))
