@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.agent._results import plain_result
 from holdfast.agent._talk import is_child
 from holdfast.apps.acp._agent_desk import Desk
+from holdfast.apps.acp._agent_endings import end_of
 from holdfast.apps.acp._agent_kit import Kit, window_of
 from holdfast.apps.acp._agent_modes import AUTO, MODES, OPTIONS, READ_ONLY
 from holdfast.apps.acp._recording_values import clean
@@ -28,14 +29,13 @@ from holdfast.session import Session, resolve_blobs
 
 # The model's engine is slow to load, and an editor waits for its first answer: see `_make_agent`.
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, Decision, PermissionRequest, RunResult
+    from holdfast.agent import Agent, Decision, PermissionRequest
     from holdfast.apps.acp._agent_tools import ToolBox
 
 __all__ = ["Live"]
 
 _BLOB = b'$blob":'
 _CATCH_UP_S = 10.0
-_STOPS = {"length": "max_tokens", "content_filter": "refusal"}
 Update = dict[str, Any]
 
 
@@ -173,7 +173,7 @@ class Live:
                     pass  # what is recorded of it is shown
         except TooManyIterations:
             return {"stopReason": "max_turn_requests"}
-        return _end_of(stream.result)
+        return end_of(stream.result)
 
     def _make_agent(self) -> Agent:
         from holdfast.apps.acp._agent_tools import ToolBox
@@ -395,21 +395,6 @@ class Live:
             if cost is not None:
                 told["cost"] = {"amount": cost, "currency": "USD"}
         self._send(told)
-
-
-def _end_of(result: RunResult) -> dict[str, Any]:
-    usage = result.usage
-    figures = {
-        "inputTokens": usage.input_tokens,
-        "outputTokens": usage.output_tokens,
-        "totalTokens": usage.total_tokens,
-    }
-    if usage.cache_read_tokens:
-        figures["cachedReadTokens"] = usage.cache_read_tokens
-    if usage.cache_write_tokens:
-        figures["cachedWriteTokens"] = usage.cache_write_tokens
-    reason = _STOPS.get(result.finish_reason or "", "end_turn")
-    return {"stopReason": reason, "usage": figures}
 
 
 def _update_in(frame: Any) -> list[Update]:

@@ -23,7 +23,12 @@ from holdfast.apps.acp._link import AgentLink
 from holdfast.apps.acp._proxy_methods import methods_of
 from holdfast.apps.acp._proxy_outbox import Outbox
 from holdfast.apps.acp._proxy_sessions import Sessions
-from holdfast.apps.acp._replaying import INTERRUPTED
+from holdfast.apps.acp._proxy_turns import (
+    cut_off,
+    fail_turn,
+    remember_setting,
+    with_what_is_told,
+)
 from holdfast.apps.acp._telling import WINDOW_TOKENS
 from holdfast.apps.wire.frames import (
     CANCELLED,
@@ -34,7 +39,6 @@ from holdfast.apps.wire.frames import (
     RpcError,
     encode,
     error_frame,
-    notification,
     parse,
     response,
 )
@@ -47,7 +51,6 @@ from holdfast.library import Holdfast
 __all__ = ["Proxy"]
 
 _STOP_S = 2.0
-_SETTINGS = frozenset({"session/set_mode", "session/set_config_option", "session/set_model"})
 
 
 class Proxy:
@@ -218,7 +221,7 @@ class Proxy:
             await channel.settle()
             params = {**frame["params"], "sessionId": channel.agent_id}
             if is_prompt:
-                params = self._with_what_is_told(channel, params)
+                params = with_what_is_told(channel, params)
                 channel.prompts[frame["id"]] = None
             self._serving[frame["id"]] = self._agent.ask(
                 frame["method"], params, partial(self._agent_answered, channel, frame)
@@ -231,23 +234,7 @@ class Proxy:
         channel.prompts.pop(frame["id"], None)
         self._refuse(frame, error)
         if frame["method"] == "session/prompt":
-            self._turn_failed(channel, str(error))
-
-    def _with_what_is_told(self, channel: Channel, params: Frame) -> Frame:
-        told, channel.told = channel.told, []
-        prompt = params.get("prompt")
-        if not told or not isinstance(prompt, list):
-            return params
-        blocks = [{"type": "text", "text": text} for text in told]
-        channel.note(("frame", {"direction": "holdfast", "frame": {"prompt": blocks}}))
-        channel.commit()
-        return {**params, "prompt": [*blocks, *prompt]}
-
-    def _turn_failed(self, channel: Channel, reason: str) -> None:
-        if channel.broken is None and not channel.prompts:
-            channel.note(("turn_end", {"reason": "failed", "error": reason}))
-            with contextlib.suppress(HoldfastError):
-                channel.commit()
+            fail_turn(channel, str(error))
 
     async def _pass_on(self, frame: Frame, params: Frame) -> None:
         """A request that is about no session."""
@@ -370,20 +357,13 @@ class Proxy:
             else:
                 channel.hold(channel.notes.answer(asked, answer, "agent"))
                 if "error" not in answer:
-                    self._remember_setting(channel, asked)
+                    remember_setting(channel, asked)
                     self._agent.worked()
             self._outbox.touch(channel)
         elif asked["method"] == "authenticate" and "error" not in answer:
             self._agent.remember_login(asked.get("params") or {})
         kept = {k: v for k, v in answer.items() if k in ("result", "error")}
         self._outbox.put(channel, {"jsonrpc": "2.0", "id": asked["id"], **kept})
-
-    def _remember_setting(self, channel: Channel, asked: Frame) -> None:
-        if asked["method"] in _SETTINGS:
-            params = {k: v for k, v in asked["params"].items() if k != "sessionId"}
-            name = f"{asked['method']} {params.get('configId', '')}".strip()
-            channel.settings[name] = {"method": asked["method"], "params": params}
-            channel.note(("metadata", {"acp_settings": dict(channel.settings)}))
 
     def _deliver_early(self, frames: list[Frame]) -> None:
         for frame in frames:
@@ -402,15 +382,7 @@ class Proxy:
     # -- when something breaks -------------------------------------------------------------------
 
     def _cut_off(self, channel: Channel, reason: str) -> None:
-        for call in channel.cut_off(reason):
-            content = [{"type": "content", "content": {"type": "text", "text": INTERRUPTED}}]
-            update = {
-                "sessionUpdate": "tool_call_update",
-                "toolCallId": call,
-                "status": "failed",
-                "content": content,
-            }
-            ended = notification("session/update", {"sessionId": channel.id, "update": update})
+        for ended in cut_off(channel, reason):
             self._outbox.put(channel, ended)
 
     async def _agent_died(self, reason: str) -> None:
