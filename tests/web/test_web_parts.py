@@ -139,6 +139,17 @@ def test_the_end_of_a_conversation(hf):
         assert read_tail(hf, "live", s.seq + 1).next == s.seq + 1
 
 
+def test_a_page_that_was_left_for_long(hf, monkeypatch):
+    """When more came than is told at once the page is loaded anew, so that nothing is missing."""
+    with hf.session("busy") as s:
+        for number in range(30):
+            s.user(str(number))
+    assert not read_tail(hf, "busy", 5).is_behind
+    monkeypatch.setattr("holdfast.apps.web._conversation._EVENTS_MAX", 10)
+    assert read_tail(hf, "busy", 5).is_behind
+    assert read_window(hf, "busy").has_earlier
+
+
 def test_results_without_their_call(hf):
     """A result whose call is not there is shown by itself."""
     with hf.session("odd") as s:

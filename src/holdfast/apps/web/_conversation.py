@@ -80,6 +80,8 @@ class Tail(NamedTuple):
     settled: list[Item]
     open: list[Item]
     next: int
+    is_behind: bool = False
+    """Whether more came than this tells: the page has to be loaded anew."""
 
 
 def read_window(hf: Holdfast, id: str, *, stop: int | None = None, at: int | None = None) -> Window:
@@ -110,7 +112,12 @@ def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
     settled = [event for event in events if event.seq < following]
     rest = [event for event in events if event.seq >= following]
     first = events[0].seq if events else start
-    return Tail(_items(settled, first), _items(rest, following, is_writing=True), following)
+    return Tail(
+        _items(settled, first),
+        _items(rest, following, is_writing=True),
+        following,
+        is_behind=len(events) == _EVENTS_MAX and first > start,
+    )
 
 
 def media_of(event: Event) -> list[tuple[str, str, str]]:

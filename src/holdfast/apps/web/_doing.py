@@ -176,24 +176,14 @@ def _untag(site: Site, id: str, form: Form) -> Done:
     return Note("Tag removed."), _came_from(form, id)
 
 
-def _pin(site: Site, id: str, form: Form) -> Done:
-    site.hf.pin(id)
-    return Note("Pinned: no policy lets it go."), _came_from(form, id)
+def _plain(name: str, told: str) -> Callable[[Site, str, Form], Done]:
+    """A deed that the library does as it is."""
 
+    def deed(site: Site, id: str, form: Form) -> Done:
+        getattr(site.hf, name)(id)
+        return Note(told), _came_from(form, id)
 
-def _unpin(site: Site, id: str, form: Form) -> Done:
-    site.hf.unpin(id)
-    return Note("Not pinned any more."), _came_from(form, id)
-
-
-def _archive(site: Site, id: str, form: Form) -> Done:
-    site.hf.archive(id)
-    return Note("Archived: compressed, and readable as before."), _came_from(form, id)
-
-
-def _unarchive(site: Site, id: str, form: Form) -> Done:
-    site.hf.unarchive(id)
-    return Note("Taken out of the archive."), _came_from(form, id)
+    return deed
 
 
 def _delete(site: Site, id: str, _: Form) -> Done:
@@ -242,10 +232,10 @@ DEEDS: dict[str, Callable[[Site, str, Form], Done]] = {
     "title": _title,
     "tag": _tag,
     "untag": _untag,
-    "pin": _pin,
-    "unpin": _unpin,
-    "archive": _archive,
-    "unarchive": _unarchive,
+    "pin": _plain("pin", "Pinned: no policy lets it go."),
+    "unpin": _plain("unpin", "Not pinned any more."),
+    "archive": _plain("archive", "Archived: compressed, and readable as before."),
+    "unarchive": _plain("unarchive", "Taken out of the archive."),
     "delete": _delete,
     "fork": _fork,
     "restore": _restore,

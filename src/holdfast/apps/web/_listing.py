@@ -84,7 +84,7 @@ class Asked(NamedTuple):
         """As the library takes them."""
         _, since, until = AGES[self.age]
         return {
-            "tags": self.tag.split() if self.tag else (),
+            "tags": [tag.strip() for tag in self.tag.split(",") if tag.strip()],
             "agent_id": self.agent or None,
             "since": None if since is None else now_s - since * _DAY_S,
             "until": None if until is None else now_s - until * _DAY_S,

@@ -38,6 +38,7 @@ __all__ = [
 
 _EVENTS = 150
 _JSON_CHARS_MAX = 12_000
+_RAW_BYTES_MAX = 4 * _JSON_CHARS_MAX
 _WHOLE_CHARS_MAX = 1_000_000
 _LINE_CHARS = 140
 _SANDBOX = "default-src 'none'; sandbox"
@@ -277,7 +278,9 @@ def _resolved(event: Event, documents: Any) -> Iterator[Event]:
 
 
 def _line(event: Event) -> Line:
-    text = _json(event)
+    is_long = len(event.raw) > _RAW_BYTES_MAX
+    # Making a very long one beautiful takes long, and only its beginning is shown.
+    text = bytes(event.raw[:_RAW_BYTES_MAX]).decode("utf-8", "replace") if is_long else _json(event)
     try:
         data = event.data
     except HoldfastError:
@@ -288,7 +291,7 @@ def _line(event: Event) -> Line:
         event.type,
         _summary(data),
         text[:_JSON_CHARS_MAX],
-        len(text) > _JSON_CHARS_MAX,
+        is_long or len(text) > _JSON_CHARS_MAX,
     )
 
 

@@ -141,6 +141,7 @@
       const follows = isAtEnd();
       const opened = new Set(all("details[open]", end).map((one) => one.id));
       const settled = find("[data-settled]", page), open = find("[data-open]", page);
+      if ("behind" in open.dataset) { location.reload(); return; }
       for (const one of all("details", page)) if (opened.has(one.id)) one.open = true;
       if (settled.childElementCount) find("[data-nothing]")?.remove();
       const said = all("article.assistant .words", settled).pop();
