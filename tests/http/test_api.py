@@ -229,6 +229,29 @@ def test_bodies_that_are_none(client):
         assert answer.status_code in {400, 422}, body[:20]
 
 
+@pytest.mark.parametrize("key", ["x" * 201, "a\tb", "\u00e9".encode("latin-1")])
+def test_a_key_that_is_none(client, key):
+    """An idempotency key is short and printable."""
+    answer = client.post("/v1/sessions", json={}, headers={b"idempotency-key": key})
+    assert (answer.status_code, answer.json()["code"]) == (400, "usage")
+    assert client.get("/v1/sessions").json()["sessions"] == []
+
+
+def test_branches_are_made_once_for_a_key(client):
+    """Merges and restores too; a name that is taken is refused without a key."""
+    id = make(client)
+    fork = client.post(f"/v1/sessions/{id}/fork", json={"new_id": "fork"}).json()["session_id"]
+    for path, wish in (("merge", {"other": fork}), ("restore", {"at": 2}), ("fork", {})):
+        keyed = {"idempotency-key": "k"}
+        made = {
+            client.post(f"/v1/sessions/{id}/{path}", json=wish, headers=keyed).json()["session_id"]
+            for _ in range(2)
+        }
+        assert len(made) == 1
+        taken = client.post(f"/v1/sessions/{id}/{path}", json={**wish, "new_id": "fork"})
+        assert taken.status_code == 409
+
+
 def test_types_of_our_own_are_refused(client):
     """Nobody can claim what the session itself records."""
     id = make(client)

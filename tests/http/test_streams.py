@@ -134,6 +134,17 @@ def test_nothing_to_go_on_with(client):
         assert answer.status_code in {400, 409}, (wish, answer.text)
 
 
+def test_a_turn_is_resumed_by_its_token_alone(client):
+    """A token with a prompt, or one that was never given out, is refused; the session is usable."""
+    id = begin(client)
+    path = f"/v1/sessions/{id}/turns"
+    both = client.post(path, json={"prompt": "x", "resume_token": "y"})
+    assert (both.status_code, both.json()["code"]) == (400, "usage")
+    never = client.post(path, json={"resume_token": "y", "value": 1})
+    assert (never.status_code, never.json()["code"]) == (409, "resume_token_invalid")
+    assert client.post(path, json={"prompt": "x"}).json()["output"] == "hello there "
+
+
 def test_one_turn_at_a_time(serving, space, talk):
     """A second one is refused while the first goes on; the first can be cancelled."""
     gate = threading.Event()

@@ -1,0 +1,177 @@
+"""What stands behind the requests: sessions kept open for a moment, spaces, threads, problems."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import msgspec
+import pytest
+
+from holdfast import errors
+from holdfast.apps.http._call import as_json
+from holdfast.apps.http._desk import Desk, Spaces
+from holdfast.apps.http._problems import Refused, problem, status_of
+from holdfast.apps.http._threads import Threads
+from holdfast.apps.http._turns import Running
+from holdfast.errors import Fenced, Locked, NotFound
+from holdfast.library import Holdfast
+
+
+@pytest.fixture
+def hf(store_root):
+    """The store."""
+    with Holdfast(store_root, timers=False) as library:
+        yield library
+
+
+@pytest.fixture
+async def desk_of(hf):
+    """Desks with times of one's own; all is closed with the test."""
+    threads, spaces = Threads(4), Spaces(hf)
+    made = []
+
+    def make(**times):
+        made.append(Desk(spaces, threads, **times))
+        return made[-1]
+
+    yield make
+    for desk in made:
+        await desk.close()
+    spaces.close()
+    threads.close()
+
+
+def begin(hf, id="one"):
+    """A session in the space alice."""
+    with hf.space("alice") as library, library.session(id) as session:
+        session.user("hello")
+
+
+async def test_a_session_is_opened_once_and_given_back(hf, desk_of):
+    """Two at once get the same object; after a moment without anyone it is free for others."""
+    begin(hf)
+    desk = desk_of(idle_s=0.05)
+    async with desk.session("alice", "one") as one, desk.session("alice", "one") as other:
+        assert one is other
+    async with desk.session("alice", "one") as again:
+        assert again is one  # it was still there
+        again.user("more")
+    for _ in range(200):
+        if one.closed:
+            break
+        await asyncio.sleep(0.02)
+    assert one.closed
+    with hf.space("alice") as library:
+        assert library.info("one").open is False
+        assert [e.type for e in library.events("one")].count("user") == 2
+
+
+async def test_what_another_has_is_waited_for(hf, desk_of):
+    """For a while; then it is Locked."""
+    begin(hf)
+    with Holdfast(hf.url, timers=False, space="alice") as elsewhere:
+        held = elsewhere.store.lease("sessions/one")
+        held.acquire("another", 60_000)
+        with pytest.raises(Locked):
+            async with desk_of(lock_wait_s=0.1).session("alice", "one"):
+                pytest.fail("it was locked")
+        waiting = desk_of(lock_wait_s=30)
+        asyncio.get_running_loop().call_later(0.2, held.release)
+        async with waiting.session("alice", "one") as session:
+            session.user("my turn")
+
+
+async def test_a_session_that_was_taken_away_is_opened_anew(hf, desk_of):
+    """Fenced is told once; the next one works."""
+    begin(hf)
+    desk = desk_of()
+    met = []
+
+    async def work():
+        async with desk.session("alice", "one") as session:
+            met.append(session)
+            raise Fenced
+
+    with pytest.raises(Fenced):
+        await work()
+    async with desk.session("alice", "one") as session:
+        assert session is not met[0]
+        session.user("again")
+
+
+async def test_what_is_not_there_leaves_nothing_behind(hf, desk_of):
+    """NotFound, each time, and nothing is kept for it."""
+    desk = desk_of()
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            async with desk.session("alice", "none"):
+                pytest.fail("there is none")
+    assert desk._kept == {}
+    await desk.let_go("alice", "none")
+
+
+async def test_only_so_many_spaces_stay_open(hf):
+    """The longest unused are closed; one in use never is."""
+    threads, spaces = Threads(2), Spaces(hf, spaces_max=2)
+    async with spaces.use("a", threads) as first:
+        for name in ("b", "c", "d"):
+            async with spaces.use(name, threads) as library:
+                library.list()
+        assert first.list() == []
+        assert len(spaces._open) <= 3
+        assert "a" in spaces._open
+    assert len(spaces._open) == 2
+    spaces.close()
+    threads.close()
+
+
+async def test_too_much_to_do_is_refused():
+    """At once, with 503, and it goes on afterwards."""
+    threads = Threads(1, waiting_max=2)
+    gate = threading.Event()
+    waiting = [asyncio.ensure_future(threads.run(gate.wait)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(Refused) as refused:
+        await threads.run(int)
+    assert (refused.value.status, refused.value.code) == (503, "busy")
+    gate.set()
+    await asyncio.gather(*waiting)
+    assert await threads.run(int) == 0
+    threads.close()
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_has_a_status(name):
+    """No error of ours is an internal one, except the root of them."""
+    kind = getattr(errors, name)
+    status = status_of(kind())
+    assert status in {400, 403, 404, 409, 410, 413, 422, 502, 503, 507} or name == "HoldfastError"
+    answer = problem(kind(session_id="one", path="/secret/place"))
+    told = msgspec.json.decode(answer.body)
+    assert (told["status"], told["code"]) == (status, kind.code)
+    assert b"/secret" not in answer.body
+    assert told["session_id"] == "one"
+
+
+def test_where_a_store_is_stays_inside():
+    """An error of the store is told without its words, which may hold a path or an address."""
+    answer = problem(errors.Unavailable("cannot open postgresql://user:pw@db/x"))
+    assert b"postgresql" not in answer.body
+    assert answer.headers["retry-after"] == "2"
+
+
+def test_what_is_no_unicode_is_still_answered():
+    """Half a character becomes a question mark, wherever it is."""
+    found = as_json({"a\ud800": ["\udc00", 1, {"b": ("x\ud800",)}]})
+    assert msgspec.json.decode(found) == {"a?": ["?", 1, {"b": ["x?"]}]}
+
+
+async def test_who_listens_too_late_hears_the_end():
+    """A turn that has ended tells nothing more, and keeps nobody waiting."""
+    running = Running("alice", "one")
+    early = running.listen()
+    running.tell("piece", {"text": "x"})
+    running.end()
+    assert [name async for name, _ in early] == ["piece"]
+    assert [name async for name, _ in running.listen()] == []

@@ -1,0 +1,83 @@
+"""``holdfast serve`` and its tokens, as people type them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.apps.cli import cli
+from holdfast.apps.http.tokens import TokenBook
+from holdfast.storage import FileStore
+
+
+@pytest.fixture
+def run(store_root):
+    """Run a verb on a private store."""
+
+    def call(*words):
+        return CliRunner().invoke(cli, ["--store", str(store_root), *words])
+
+    return call
+
+
+def test_a_token_is_made_listed_and_revoked(run, store_root):
+    """Shown once; listed without what it is; then it counts no more."""
+    made = run(
+        "serve", "token", "create", "--space", "alice", "--label", "phone", "--expires", "9d"
+    )
+    assert made.exit_code == 0, made.output
+    text = made.stdout.strip()
+    store = FileStore(store_root)
+    token = TokenBook(store).find(text)
+    assert (token.space, token.scope, token.label) == ("alice", "write", "phone")
+    listed = run("serve", "token", "list")
+    assert token.id in listed.stdout
+    assert "good" in listed.stdout
+    assert text not in listed.stdout
+    gone = run("serve", "token", "revoke", token.id)
+    assert gone.exit_code == 0
+    assert TokenBook(store).find(text) is None
+    [row] = json.loads(run("serve", "token", "list", "--json").stdout)["tokens"]
+    assert row["state"] == "revoked"
+    assert "digest" not in row
+    store.close()
+
+
+def test_a_token_as_json(run):
+    """With the scope that allows most of those named."""
+    made = run("serve", "token", "create", "--space", "a", "--scope", "read,admin", "--json")
+    told = json.loads(made.stdout)
+    assert (told["space"], told["scope"], told["expires_at"]) == ("a", "admin", None)
+    assert told["token"].startswith(f"hf_{told['id']}_")
+
+
+def test_no_tokens_yet(run):
+    """Said on standard error, with what to do."""
+    outcome = run("serve", "token", "list")
+    assert (outcome.exit_code, outcome.stdout) == (0, "")
+    assert "token create" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("token", "create"), 2),
+        (("token", "create", "--space", "../x"), 2),
+        (("token", "create", "--space", "Alice"), 2),
+        (("token", "create", "--space", "a", "--scope", "root"), 2),
+        (("token", "create", "--space", "a", "--expires", "2001-01-01"), 2),
+        (("token", "create", "--space", "a", "--expires", "soon"), 2),
+        (("token", "revoke", "none"), 3),
+        (("tokens",), 2),
+        (("--no-agent", "--model", "x"), 2),
+        (("--port", "70000"), 2),
+    ],
+)
+def test_what_is_wrong_is_said(run, store_root, words, code):
+    """In a sentence, with the exit code for it, and nothing is made."""
+    outcome = run("serve", *words)
+    assert outcome.exit_code == code, outcome.stderr
+    assert outcome.stderr.startswith("error: ")
+    assert list(store_root.iterdir()) == []
