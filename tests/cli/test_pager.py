@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import fcntl
 import io
+import itertools
 import os
 import re
 import shutil
@@ -11,8 +14,10 @@ import struct
 import sys
 import termios
 
+import click
 import pytest
 
+from holdfast.apps.cli import cli
 from holdfast.apps.cli._pager import After, Paged, pager_commands
 
 # Says that it is a pager, and what it was given.
@@ -179,3 +184,50 @@ def test_what_is_said_after_the_end():
     after.flush()
     assert stream.getvalue() == "a hint\nanother\n"
     assert not after.isatty()
+
+
+@pytest.fixture
+def small():
+    """A stream to a terminal of ten rows."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 80, 0, 0))
+    with os.fdopen(theirs, "w") as stream:
+        yield stream
+    os.close(ours)
+
+
+def test_in_this_process(small, tmp_path, monkeypatch, trip, store_root):
+    """The same without a process of its own: help, a list, and what is said beside it."""
+    kept = tmp_path / "kept"
+    code = f"import sys; open({str(kept)!r}, 'a').write(sys.stdin.read())"
+    monkeypatch.setenv("HOLDFAST_PAGER", f'{sys.executable} -c "{code}"')
+    monkeypatch.setenv("HOLDFAST_STORE", str(store_root))
+    monkeypatch.setenv("TERM", "xterm")
+    with contextlib.redirect_stdout(small), contextlib.redirect_stderr(small):
+        assert cli.main(["list", "--help"], standalone_mode=False) == 0
+        assert cli.main(["show", trip, "--full"], standalone_mode=False) == 0
+        monkeypatch.setenv("HOLDFAST_PAGER", "cat")
+        assert cli.main(["title", trip], standalone_mode=False) == 0
+    text = kept.read_text(encoding="utf-8")
+    assert "Usage: holdfast list" in text
+    assert "day 39: sunny" in text
+
+
+def test_a_pager_that_leaves(small):
+    """What nobody reads any more ends the command, and the end is quiet."""
+    paged = Paged(small, [["no-such-pager-anywhere"], ["true"]])
+    with pytest.raises(click.exceptions.Exit) as ended:
+        collections.deque(map(paged.write, itertools.repeat("line\n" * 100, 10_000)), 0)
+    assert ended.value.exit_code == 0
+    assert paged.is_busy
+    paged.finish()
+    assert not paged.is_busy
+
+
+def test_no_pager_at_all(small):
+    """Where none can be started the terminal gets it."""
+    paged = Paged(small, [["no-such-pager-anywhere"]])
+    paged.write("line\n" * 20)
+    assert not paged.is_busy
+    assert paged.isatty()
+    assert paged.fileno() == small.fileno()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import sys
 from pathlib import Path
@@ -14,7 +15,11 @@ import pytest
 import holdfast
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._app import VERBS
+from holdfast.apps.cli._failure import Failure
+from holdfast.apps.cli._screen import Screen
+from holdfast.apps.cli._telling import kind_of, tell_failure
 from holdfast.apps.cli.schema import names, schema_text
+from holdfast.errors import NotFound
 
 ROOT = Path(__file__).parents[2]
 
@@ -185,6 +190,39 @@ def test_warnings(run, damaged):
     assert outcome.code == 4
     check("show", json.loads(outcome.out))
     check("warning", json.loads(outcome.err))
+
+
+def test_what_is_no_character(run, trip):
+    """Half a surrogate pair, which JSON cannot hold, is replaced; the rest stays."""
+    document = json.loads(run("search", "Lisbon\udc9b", "--json").out)
+    assert document["query"] == "Lisbon?"
+    check("search", document)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (NotFound(), "not_found"),
+        (click.UsageError("x"), "usage"),
+        (KeyboardInterrupt(), "stopped"),
+        (click.Abort(), "stopped"),
+        (OSError(), "system"),
+        (ValueError(), "defect"),
+    ],
+)
+def test_codes(error, kind):
+    """Every failure has a code, whatever raised it."""
+    assert kind_of(error) == kind
+
+
+def test_nobody_to_be_told():
+    """A standard error that is closed is no further failure."""
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    tell_failure(Screen(Closed()), Failure("x", "y", 1), "defect", as_json=True)
 
 
 def test_after_two_dashes_there_are_no_options(run, trip):

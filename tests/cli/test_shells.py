@@ -182,6 +182,30 @@ def test_fish_finds_it(run, store_root, tmp_path, tagged):
         assert "trip-planner" in in_shell("fish", code, store_root, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("import ", "file,"),
+        ("list --store ", "dir,"),
+        ("import --format ", "plain,auto"),
+        ("import --scan --tool cod", "plain,codex"),
+        ("help sna", "plain,snapshots"),
+        ("help acp ", ""),
+        ("schema tag-", "plain,tag-suggest"),
+        ("list --tag tr", "plain,travel"),
+        ("stats --agent pl", "plain,planner"),
+        ("--no", "plain,--no-pager"),
+        ("sn", "plain,snapshots"),
+    ],
+)
+def test_offers(run, trip, line, expected):
+    """What is offered where a file, a folder, a format, a name or an option is due."""
+    words = f"holdfast {line}"
+    place = len(words.split()) - (not words.endswith(" "))
+    env = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(place)}
+    assert run(env=env).out.partition("\n")[0] == expected
+
+
 def test_which_shell(run):
     """Without a name the shell is that of the environment; one that is not known is asked for."""
     assert run("completion", env={"SHELL": "/usr/bin/fish"}).out == script("fish")
