@@ -274,9 +274,8 @@ def test_no_model(trip, visitor):
 def test_a_failure_of_ours(site, trip, monkeypatch, stranger):
     """A page that breaks says that the sessions are as they were, and nothing of the inside."""
     monkeypatch.setattr(type(site.hf), "trash", lambda self: 1 / 0)
-    with Visitor(
-        make_app(site), base_url="http://127.0.0.1:8000", raise_server_exceptions=False
-    ) as client:
+    made = make_app(site)
+    with type(stranger)(made, base_url=ORIGIN, raise_server_exceptions=False) as client:
         client.enter(site)
         response = client.get("/trash")
     assert response.status_code == 500

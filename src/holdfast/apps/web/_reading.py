@@ -278,9 +278,10 @@ def _resolved(event: Event, documents: Any) -> Iterator[Event]:
 
 
 def _line(event: Event) -> Line:
-    is_long = len(event.raw) > _RAW_BYTES_MAX
+    raw = bytes(event.raw)
+    is_long = len(raw) > _RAW_BYTES_MAX
     # Making a very long one beautiful takes long, and only its beginning is shown.
-    text = bytes(event.raw[:_RAW_BYTES_MAX]).decode("utf-8", "replace") if is_long else _json(event)
+    text = raw[:_RAW_BYTES_MAX].decode("utf-8", "replace") if is_long else _json(event)
     try:
         data = event.data
     except HoldfastError:
