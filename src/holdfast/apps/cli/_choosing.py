@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import suggestion
 from holdfast.errors import NotFound, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import check_id, fold_id, is_id
 
-__all__ = ["NEWEST", "choose", "choose_deleted", "pick", "session_ids"]
+__all__ = ["NEWEST", "choose", "choose_deleted", "pick", "session_ids", "tell_none"]
 
 NEWEST = "-"
 _SHOWN_MAX = 5
+_LOOKED_AT_MAX = 1_000
 
 
 def choose(library: Holdfast, given: str) -> str:
@@ -54,6 +58,19 @@ def pick(given: str, ids: list[str], missing: str) -> str:
         raise UsageError(_several(given, matches), remedy="Give more of the id.")
     check_id(given)
     raise NotFound(f"there is {missing}{suggestion(given, ids)}", session_id=given)
+
+
+def tell_none(app: App, tags: Iterable[str], what: str = "No session") -> None:
+    """Say that nothing fits; of a tag that no session has also what it may have meant."""
+    hint = _meant_tag(app.library, tags) if tags else ""
+    app.err.line(f"{what} in {app.where} fits{hint or '.'}")
+
+
+def _meant_tag(library: Holdfast, tags: Iterable[str]) -> str:
+    rows = library.list(_LOOKED_AT_MAX)
+    known = {tag for row in rows for tag in (*row.tags, *row.auto_tags)}
+    hints = (suggestion(tag, known) for tag in tags if tag not in known)
+    return next(filter(None, hints), "")
 
 
 def _newest(library: Holdfast) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choosing import tell_none
 from holdfast.apps.cli._options import (
     complete_agent,
     complete_folder,
@@ -151,7 +152,7 @@ def command(
     if rows:
         _print(app, rows, tree=tree)
     narrowed = [tags, since, until, agent, after, *more.values()]
-    _tell_rest(app, rows, filtered=any(value not in (None, ()) for value in narrowed))
+    _tell_rest(app, rows, tags, filtered=any(value not in (None, ()) for value in narrowed))
 
 
 def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:
@@ -182,11 +183,11 @@ def _price(cost: float) -> str:
     return f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
 
 
-def _tell_rest(app: App, rows: Page, *, filtered: bool) -> None:
+def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> None:
     """Where nothing or not everything is shown, say why."""
     if filtered:
         if not rows:
-            app.err.line(f"No session in {app.where} fits.")
+            tell_none(app, tags)
         elif rows.has_more and app.out.is_terminal:
             app.err.line(Span("and more; all with --all", "faint"))
         return

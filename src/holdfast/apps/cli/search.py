@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choosing import choose, tell_none
 from holdfast.apps.cli._options import (
     complete_agent,
     complete_id,
@@ -119,7 +119,7 @@ def command(
         app.out.json({"query": asked, "hits": hits})
         return
     if not hits:
-        app.err.line(f"Nothing in {app.where} fits.")
+        tell_none(app, tags, "Nothing")
         return
     _print(app, hits)
     best = hits[0]

@@ -8,7 +8,7 @@ from typing import cast
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choosing import choose, tell_none
 from holdfast.apps.cli._options import (
     complete_agent,
     complete_id,
@@ -114,7 +114,7 @@ def command(
 
         print_stats(app, found)
     else:
-        _tell_none(app, filtered=bool(since or until or tags or agent or model))
+        _tell_none(app, tags, filtered=bool(since or until or tags or agent or model))
 
 
 def _one(app: App, id: str, table: str | None, *, as_json: bool) -> None:
@@ -132,8 +132,8 @@ def _one(app: App, id: str, table: str | None, *, as_json: bool) -> None:
         print_timeline(app, timeline)
 
 
-def _tell_none(app: App, *, filtered: bool) -> None:
+def _tell_none(app: App, tags: tuple[str, ...], *, filtered: bool) -> None:
     if filtered:
-        app.err.line(f"No session in {app.where} fits.")
+        tell_none(app, tags)
         return
     app.err.line(f"There are no sessions in {app.where} yet, so there is nothing to count.")
