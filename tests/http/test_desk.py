@@ -126,6 +126,29 @@ async def test_only_so_many_spaces_stay_open(hf):
     threads.close()
 
 
+async def test_a_space_that_many_want_at_once_is_opened_once(hf, monkeypatch):
+    """On a thread, not on the event loop; all of them get the same."""
+    threads, spaces = Threads(8), Spaces(hf)
+    opened, own = [], hf.space
+
+    def slow(name):
+        opened.append(threading.current_thread())
+        return own(name)
+
+    monkeypatch.setattr(hf, "space", slow)
+
+    async def want():
+        async with spaces.use("a", threads) as library:
+            await asyncio.sleep(0.01)
+            return id(library)
+
+    assert len(set(await asyncio.gather(*(want() for _ in range(10))))) == 1
+    [thread] = opened
+    assert thread is not threading.main_thread()
+    spaces.close()
+    threads.close()
+
+
 async def test_too_much_to_do_is_refused():
     """At once, with 503, and it goes on afterwards."""
     threads = Threads(1, waiting_max=2)

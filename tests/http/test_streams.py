@@ -91,6 +91,21 @@ def test_a_stream_ends_with_its_session(client, talk):
     assert last[:2] == ("stream.end", {"reason": "gone"})
 
 
+def test_a_stream_ends_with_its_server(serving, space, talk):
+    """It says so at once, and keeps the server from nothing."""
+    server = serving(kit=None)
+    with server.client(space) as client:
+        id = begin(client)
+        with client.stream("GET", f"/v1/sessions/{id}/follow") as stream:
+            events = talk.events(stream)
+            next(events)
+            stopping = threading.Thread(target=server.stop)
+            stopping.start()
+            *_, last = events
+            stopping.join()
+    assert last[:2] == ("stream.end", {"reason": "stopping"})
+
+
 # -- turns -------------------------------------------------------------------------------------
 
 

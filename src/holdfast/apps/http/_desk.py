@@ -32,21 +32,29 @@ class Spaces:
         self._spaces_max = spaces_max
         self._open: OrderedDict[str, Holdfast] = OrderedDict()
         self._users: dict[str, int] = {}
+        self._making = asyncio.Lock()
 
     @contextlib.asynccontextmanager
     async def use(self, name: str, threads: Threads) -> AsyncIterator[Holdfast]:
         """The library of a space; not closed while the block lasts."""
-        library = self._open.pop(name, None) or self._hf.space(name)
-        self._open[name] = library
         self._users[name] = self._users.get(name, 0) + 1
         try:
-            yield library
+            if name not in self._open:
+                await uncancelled(self._make(name, threads))
+            self._open.move_to_end(name)
+            yield self._open[name]
         finally:
             self._users[name] -= 1
             if not self._users[name]:
                 del self._users[name]
             for gone in self._surplus():
                 await uncancelled(threads.run(gone.close))
+
+    async def _make(self, name: str, threads: Threads) -> None:
+        """On a thread, since it asks the store; once, whoever waits for it."""
+        async with self._making:
+            if name not in self._open:
+                self._open[name] = await threads.run(self._hf.space, name)
 
     def _surplus(self) -> list[Holdfast]:
         extra = len(self._open) - self._spaces_max
