@@ -112,10 +112,47 @@ async def test_compare_and_merge(sit, hf, trip):
         await seat.press("o", "escape")
         await seat.sees("✓")
         await seat.press("m")
-        await seat.sees("Merge", "keep both")
-        await seat.press("enter")
+        await seat.sees("Which turns of Trip to Lisbon")
+        await seat.press("escape")
+        await seat.misses("Which turns")
+        await seat.press("m")
+        await seat.sees("Which turns of Trip to Lisbon", "Like this?")
+        await seat.press("space", "enter")
+        await seat.sees("Where both changed", "keep both")
+        await seat.press("down", "enter")
         await seat.sees("merged into")
-    assert len(hf.list()) == 3
+    [made] = [row.session_id for row in hf.list() if row.session_id not in (trip, fork)]
+    assert hf.merge_report(made).merged_turns == 1
+
+
+async def test_a_merge_asks_where_both_changed_the_same(sit, hf, trip):
+    """Each such value is shown with what it was and is; Escape merges nothing."""
+    fork = hf.fork(trip, title="Trip to Porto")
+    for id, budget in ((trip, 700), (fork, 500)):
+        with hf.session(id) as s:
+            s.variables["budget"] = budget
+    async with sit(size=(100, 40)) as seat:
+        await seat.sees("Trip to Porto")
+        seat.app.screen.sessions.marked = [trip, fork]
+        for answer, told in (("escape", "nothing was merged"), ("2", "merged into")):
+            await seat.press("m")
+            await seat.sees("Where both changed", "ask me about each")
+            await seat.press("enter")
+            await seat.sees("Both changed the variable budget", "the first: 700", "before: 900")
+            await seat.press(answer)
+            await seat.sees(told)
+    [made] = [row.session_id for row in hf.list() if row.session_id not in (trip, fork)]
+    assert dict(hf.session(made, read_only=True).variables)["budget"] == 500
+
+
+async def test_leaving_while_a_merge_asks(sit, hf, trip):
+    """The app ends at once, and nothing was merged."""
+    fork = hf.fork(trip, 4)
+    async with sit() as seat:
+        seat.app.screen.sessions.marked = [fork, trip]
+        await seat.press("m")
+        await seat.sees("Which turns")
+    assert len(hf.list()) == 2
 
 
 async def test_a_failure_is_told_and_changes_nothing(sit, hf, trip, store_root):

@@ -9,7 +9,7 @@ from typing import Any
 from textual import work
 
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
-from holdfast.apps.tui._main_parts import MainParts
+from holdfast.apps.tui._merging import Merging
 from holdfast.errors import HoldfastError, NotFound
 
 __all__ = ["Actions"]
@@ -21,14 +21,9 @@ _FORMATS = (
     ("text", "plain text"),
     ("bundle", "a bundle: everything, for another Holdfast"),
 )
-_POLICIES = (
-    ("ours", "where both changed the same, keep the first one's"),
-    ("theirs", "where both changed the same, take the second one's"),
-    ("both", "where both changed the same, keep both"),
-)
 
 
-class Actions(MainParts):
+class Actions(Merging):
     """The part of the main screen that acts."""
 
     # -- labels ------------------------------------------------------------------------------
@@ -130,20 +125,8 @@ class Actions(MainParts):
             return
         first, second = pair
 
-        def chosen(policy: str | None) -> None:
-            if policy is not None:
-                self._do(lambda: self._merge(first, second, policy))
-
-        question = f"Merge {self._named(second)} into a copy of {self._named(first)}?"
-        self.app.push_screen(Pick(question, _POLICIES), chosen)
-
-    def _merge(self, first: str, second: str, policy: str) -> str:
-        made = self.app.library.merge(first, second, policy=policy)
-        report = self.app.library.merge_report(made)
-        self.app.call_from_thread(self.read, made)
-        conflicts = len(report.conflicts) if report is not None else 0
-        turns = report.merged_turns if report is not None else 0
-        return f"merged into {made}: {turns} turns, {conflicts} conflicts"
+        question = f"Which turns of {self._named(second)} come into a copy of {self._named(first)}?"
+        self._do(lambda: self.merge(first, second, question))
 
     def _pair(self) -> tuple[str, str] | None:
         """The marked session and the chosen one, or two marked ones."""

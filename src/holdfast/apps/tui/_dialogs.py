@@ -11,11 +11,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Button, Input, OptionList, Static
+from textual.widgets import Button, Input, OptionList, SelectionList, Static
+from textual.widgets.selection_list import Selection
 
+from holdfast.apps.tui._line import Line
 from holdfast.apps.tui._safe import content
 
-__all__ = ["Buttons", "Pick", "Prompt"]
+__all__ = ["Buttons", "Choose", "Pick", "Prompt"]
 
 
 class _Dialog(ModalScreen[str | None]):
@@ -34,7 +36,7 @@ class _Dialog(ModalScreen[str | None]):
     _Dialog .buttons { height: auto; align-horizontal: left; }
     _Dialog Button { margin-right: 1; min-width: 8; }
     """
-    AUTO_FOCUS = "Input, Button, OptionList"
+    AUTO_FOCUS = "Input, Button, OptionList, SelectionList"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Leave")]
 
     def __init__(self, question: str, detail: str = "") -> None:
@@ -70,7 +72,7 @@ class Prompt(_Dialog):
         """The question above the line."""
         with self._frame("Enter accepts · Esc leaves"):
             yield from self._asked()
-            yield Input(value=content(self._value).plain, placeholder=self._hint)
+            yield Line(value=self._value, placeholder=self._hint)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The answer is what stands there."""
@@ -131,3 +133,31 @@ class Pick(_Dialog):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """The one that was entered."""
         self.dismiss(self._choices[event.option_index][0])
+
+
+class Choose(_Dialog):
+    """Asks for some of a list, at first for all of them; gives their keys with a blank between."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "accept", "Accept", priority=True),
+    ]
+
+    def __init__(self, question: str, choices: Sequence[tuple[str, str]]) -> None:
+        super().__init__(question)
+        self._choices = list(choices)
+
+    def compose(self) -> ComposeResult:
+        """The question above the list."""
+        with self._frame("Space chooses · Enter accepts · Esc leaves"):
+            yield from self._asked()
+            yield SelectionList[str](
+                *(
+                    Selection(content(label), key, initial_state=True)
+                    for key, label in self._choices
+                )
+            )
+
+    def action_accept(self) -> None:
+        """Those that are chosen now, in the order of the list."""
+        chosen = set(self.query_one(SelectionList).selected)
+        self.dismiss(" ".join(key for key, _ in self._choices if key in chosen))

@@ -15,6 +15,7 @@ from holdfast.apps.shown.words import ago
 from holdfast.apps.tui._actions import Actions
 from holdfast.apps.tui._conversation import Conversation
 from holdfast.apps.tui._key_bar import KeyBar
+from holdfast.apps.tui._line import Line
 from holdfast.apps.tui._listing import Listing
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._say_line import SayLine
@@ -48,7 +49,7 @@ _READING_KEYS = _STOP | {
     "jump": "Jump",
     "search": "Search",
     "time": "Time",
-    "tree": "Branches",
+    "tree": "Tree",
     "help": "Help",
     "app.quit": "Quit",
 }
@@ -112,7 +113,7 @@ class MainScreen(Listing, Actions, Saying):
         yield Static(content("Holdfast"), id="top")
         with Horizontal():
             with Vertical(id="left"):
-                yield Input(
+                yield Line(
                     placeholder="words, tag:x, status:waiting, agent:x, model:x", id="filter"
                 )
                 yield SessionList(id="sessions")

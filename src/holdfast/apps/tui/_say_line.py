@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
 
-from holdfast.apps.tui._safe import one_line
+from holdfast.apps.tui._line import Line
 
 if TYPE_CHECKING:
     from holdfast.apps.talk.history import History
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["SayLine"]
 
 
-class SayLine(Input):
+class SayLine(Line):
     """Shares its history with ``holdfast chat``; a line that begins with a blank is not kept."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,5 +58,5 @@ class SayLine(Input):
         """The line before or after; beyond the last, an empty one."""
         self._at = min(max(self._at + by, 0), len(self._lines))
         at_end = self._at == len(self._lines)
-        self.value = "" if at_end else one_line(self._lines[self._at])
+        self.value = "" if at_end else self._lines[self._at]
         self.cursor_position = len(self.value)

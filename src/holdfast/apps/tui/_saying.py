@@ -68,6 +68,7 @@ class Saying(MainParts):
             return
         self.query_one(SayLine).keep(event.value)
         event.input.clear()
+        self.conversation.action_ending()  # the answer is to be seen, wherever one was reading
         self.app.say(id, text)
 
     def action_stop(self) -> None:

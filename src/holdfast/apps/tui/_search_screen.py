@@ -17,6 +17,7 @@ from textual.worker import get_current_worker
 
 from holdfast.apps.shown.words import ago, counted
 from holdfast.apps.tui._key_bar import KeyBar
+from holdfast.apps.tui._line import Line
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line, styled
 from holdfast.errors import HoldfastError
@@ -121,7 +122,7 @@ class SearchScreen(Screen[tuple[str, int] | None]):
 
     def compose(self) -> ComposeResult:
         """The query above the hits."""
-        yield Input(placeholder='words, "a phrase", begin*, -without, a OR b', id="query")
+        yield Line(placeholder='words, "a phrase", begin*, -without, a OR b', id="query")
         yield Static("", id="found")
         yield Hits()
         yield KeyBar()

@@ -1,0 +1,90 @@
+"""Merging two sessions: which turns, whose values, and a question where both changed the same."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING
+
+from textual.worker import get_current_worker
+
+from holdfast.apps.shown.transcript import readable
+from holdfast.apps.shown.words import counted
+from holdfast.apps.tui._dialogs import Buttons, Choose, Pick
+from holdfast.apps.tui._main_parts import MainParts
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.replay import Clash, Comparison, TurnView
+
+__all__ = ["Merging"]
+
+_POLICIES = (
+    ("ask", "ask me about each"),
+    ("ours", "keep the first one's"),
+    ("theirs", "take the second one's"),
+    ("both", "keep both"),
+)
+_SIDES = (("1", "The first", "ours"), ("2", "The second", "theirs"), ("b", "Both", "both"))
+_QUESTION_CHARS = 60
+_VALUE_CHARS = 400
+_LOOK_S = 0.2
+
+
+class Merging(MainParts):
+    """The part of the main screen that merges. Everything here but the dialogs is in a thread."""
+
+    def merge(self, first: str, second: str, question: str) -> str:
+        """Ask what to take, make the new session and show it; what is told of it. Blocking."""
+        found = self.app.library.compare(first, second)
+        offered = _turns_of(found)
+        answer = self._wait_for(Choose(question, offered)) if offered else ""
+        policy = None if answer is None else self._policy(found)
+        if answer is None or policy is None:
+            return ""
+        chosen = [int(number) for number in answer.split()]
+        made = self.app.library.merge(
+            first,
+            second,
+            turns="all" if len(chosen) == len(offered) else chosen,
+            policy=policy,
+            ask=self._decide if policy == "ask" else None,
+        )
+        report = self.app.library.merge_report(made)
+        self.app.call_from_thread(self.read, made)
+        conflicts = len(report.conflicts) if report is not None else 0
+        brought = report.merged_turns if report is not None else 0
+        return f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}"
+
+    def _policy(self, found: Comparison) -> str | None:
+        """Whose values count; nobody is asked where nothing else than turns differs."""
+        if not found.changes:
+            return "ours"
+        return self._wait_for(Pick("Where both changed the same value:", _POLICIES))
+
+    def _decide(self, clash: Clash) -> str:
+        values = {"before": clash.base, "the first": clash.ours, "the second": clash.theirs}
+        told = [f"{name}: {readable(value)[:_VALUE_CHARS]}" for name, value in values.items()]
+        question = f"Both changed the {clash.kind} {clash.name}. Which counts?"
+        answer = self._wait_for(Buttons(question, _SIDES, "\n".join(told)))
+        if answer is None:
+            raise UsageError("nothing was merged", remedy="m asks again.")
+        return answer
+
+    def _wait_for(self, dialog: Choose | Pick | Buttons) -> str | None:
+        answer: Future[str | None] = Future()
+        worker = get_current_worker()
+        self.app.call_from_thread(self.app.push_screen, dialog, answer.set_result)
+        while not wait([answer], _LOOK_S).done:
+            if worker.is_cancelled:  # the app is being left
+                return None
+        return answer.result()
+
+
+def _asked(view: TurnView) -> str:
+    return " ".join(view.user[:_QUESTION_CHARS].split()) or "(goes on)"
+
+
+def _turns_of(found: Comparison) -> list[tuple[str, str]]:
+    """The turns of the second one, by the numbers that ``merge`` takes."""
+    views = [pair.b for pair in found.turns if pair.b is not None]
+    return [(str(view.number), f"{view.number}  {_asked(view)}") for view in views]
