@@ -21,18 +21,22 @@ import msgspec
 from msgspec import Meta, Struct
 
 from holdfast.apps.acp._doctor import Examination
+from holdfast.apps.cli.keys import CheckedKeys, KnownKeys, NewKey
 from holdfast.catalog._catalog import Reindexed
 from holdfast.catalog._retention import Decision, Spared
 from holdfast.catalog._stats_shapes import Stats
 from holdfast.catalog._timeline import Timeline
 from holdfast.catalog._topics import Topic
 from holdfast.library._copy_to import Copied
+from holdfast.library._erasing import Erased
 from holdfast.library._exporting import Installed
 from holdfast.library._import_report import ImportedSession, Skipped
 from holdfast.library._redacting import RedactionReport
+from holdfast.library._sealing import Resealed
 from holdfast.library._trash import Trashed
 from holdfast.model import Gap, SessionMetadata
 from holdfast.replay import Comparison, Issue, LeftOut, MergeReport, TokenCount
+from holdfast.session import Finding
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "src" / "holdfast" / "apps" / "cli" / "schemas"
@@ -219,6 +223,10 @@ class VerifyReport(Struct):
     gaps: list[Gap]
     missing_blobs: list[str]
     snapshots: list[VerifiedSnapshot]
+    sealed: bool
+    opened: bool
+    """False for a sealed session whose key is not here: only checksums were compared."""
+    tampered: list[Finding]
     explanation: list[str]
     """The same in sentences."""
 
@@ -421,6 +429,14 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "repair": ("holdfast repair --json", Repaired),
     "redact": ("holdfast redact --json", RedactionReport),
     "copy": ("holdfast copy --json", Copied),
+    "encrypt": (
+        "holdfast encrypt --json, holdfast decrypt --json, holdfast rotate --json",
+        Resealed,
+    ),
+    "keys": ("holdfast keys --json", KnownKeys),
+    "keys-check": ("holdfast keys check --json", CheckedKeys),
+    "keys-new": ("holdfast keys new --json", NewKey),
+    "erase": ("holdfast erase --json", Erased),
     "prune": ("holdfast prune --json", Pruned),
     "config": ("holdfast config show --json", Settings),
     "config-check": ("holdfast config check --json", Checked),

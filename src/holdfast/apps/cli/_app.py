@@ -63,10 +63,15 @@ SECTIONS = {
         "repair": "Write a whole log in the place of a damaged one.",
         "copy": "Copy sessions and agents into another store.",
         "redact": "Take secrets out of a session and its relatives.",
+        "encrypt": "Seal sessions that are there, with a key.",
+        "decrypt": "Take the seal off sessions.",
+        "rotate": "Change the key of everything that is sealed.",
+        "keys": "List, make, add, remove or check the keys of sealed sessions.",
         "archive": "Compress sessions that rest; they stay readable.",
         "prune": "Archive or delete what policies let go.",
         "delete": "Put sessions into the trash.",
         "undelete": "Bring sessions back from the trash.",
+        "erase": "Destroy a session and its forks for good.",
         "config": "Show, check or find the configuration.",
         "reindex": "Make the catalogue anew from the logs.",
         "doctor": "Say where the store is, how it is, and what is missing.",
@@ -121,6 +126,10 @@ class App:
             from holdfast.library import Holdfast
 
             self._library = Holdfast(self.place, timers=False, redaction="mark")
+            if sys.stdin.isatty() and self.err.is_terminal:
+                from getpass import getpass
+
+                self._library.ask_passphrase(getpass)
         return self._library
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from holdfast.apps.cli._app import App
@@ -11,7 +13,15 @@ from holdfast.apps.cli._options import json_option, sessions_argument, store_opt
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.shown.words import counted
-from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError, StoreError
+from holdfast.errors import (
+    DataError,
+    HoldfastError,
+    KeyMissing,
+    NotFound,
+    SecurityError,
+    StoreError,
+    Tampered,
+)
 from holdfast.session import Report
 
 __all__ = ["command"]
@@ -62,7 +72,8 @@ class _Unreadable(Report, frozen=True, kw_only=True):
 
 def _verify(app: App, session_id: str) -> Report:
     try:
-        app.library.state(session_id)  # refuses a newer format, whose bytes cannot be judged
+        with contextlib.suppress(KeyMissing, Tampered):
+            app.library.state(session_id)  # refuses a newer format, whose bytes cannot be judged
         return app.library.verify(session_id)
     except NotFound:
         raise
@@ -87,6 +98,9 @@ def _as_json(report: Report) -> dict[str, object]:
         "checksummed": report.checksummed,
         "gaps": report.gaps,
         "missing_blobs": report.missing_blobs,
+        "sealed": report.sealed,
+        "opened": report.opened,
+        "tampered": report.tampered,
         "snapshots": [{"seq": seq, "whole": whole} for seq, whole in report.snapshots.items()],
         "explanation": report.explain(),
     }
