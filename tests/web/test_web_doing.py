@@ -292,6 +292,14 @@ def test_empty_pages(visitor):
     assert "No session fits" in visitor.get("/?tag=x").text
 
 
+def test_a_session_by_its_id(trip, visitor):
+    """The beginning of an id finds it, too, if it is long enough to mean something."""
+    shown = visitor.get("/?q=trip-pl").text
+    assert "Trip to Lisbon" in shown
+    assert "<code>trip-planner</code>" in shown
+    assert "<code>trip-planner</code>" not in visitor.get("/?q=tri").text
+
+
 def test_health_of_the_store(site, visitor):
     """What was found is shown with what to do about it."""
     from holdfast.apps.cli._health import Check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from holdfast.apps.web._page import Site, page, site_of
 from holdfast.errors import UsageError
+from holdfast.model import is_id
 
 if TYPE_CHECKING:
     from holdfast.catalog import Hit
@@ -26,6 +27,8 @@ _ROWS = 50
 _HITS = 120
 _SORTED = 1_000  # of an order that is not the catalogue's own; kept while they are looked at
 _SNIPPETS = 3
+_IDS = 5
+_ID_CHARS_MIN = 4
 _DAY_S = 86_400
 # Word, and from how many to how many days ago a session changed last.
 AGES: dict[str, tuple[str, float | None, float | None]] = {
@@ -96,6 +99,7 @@ class Found(NamedTuple):
 
     session_id: str
     title: str | None
+    time: int
     hits: list[Hit]
 
 
@@ -126,7 +130,14 @@ def list_page(request: Request) -> Response:
         if not is_next:
             response.headers["hx-push-url"] = asked.url()  # without the fields that are empty
         return response
-    return page(request, "list.html", **values, total=site.hf.catalog_health().sessions)
+    return page(
+        request,
+        "list.html",
+        **values,
+        total=site.hf.catalog_health().sessions,
+        tags=sorted({tag for row in values["rows"] for tag in (*row.tags, *row.auto_tags)}),
+        agents=sorted({row.agent_id for row in values["rows"] if row.agent_id}),
+    )
 
 
 def trash_page(request: Request) -> Response:
@@ -161,9 +172,19 @@ def _search(hf: Holdfast, asked: Asked) -> list[Found]:
         hits = hf.search(query, limit=_HITS, **asked.filters(time.time()))
     except UsageError:
         return []
-    found: dict[str, Found] = {}
+    found = {one.session_id: one for one in _by_id(hf, asked.q)}
     for hit in hits:
-        one = found.setdefault(hit.session_id, Found(hit.session_id, hit.title, []))
+        new = Found(hit.session_id, hit.title, hit.timestamp, [])
+        one = found.setdefault(hit.session_id, new)
         if len(one.hits) < _SNIPPETS:
             one.hits.append(hit)
     return list(found.values())
+
+
+def _by_id(hf: Holdfast, text: str) -> Iterator[Found]:
+    """Sessions whose id begins like this; a few letters would be too many of them."""
+    if len(text) < _ID_CHARS_MIN or not is_id(text):
+        return
+    for id in hf.session_ids(text)[:_IDS]:
+        row = hf.info(id)
+        yield Found(id, row.title, row.updated_at, [])
