@@ -17,6 +17,7 @@ from bench.fresh import Bytes, Imports, Load, Memory, Syncs
 from bench.live import Append, Flush, Growth
 from bench.recovery import peers
 from bench.redaction import Redaction
+from bench.sealing import Sealing
 from bench.service import Service
 from bench.stores import Postgres, SQLite
 from bench.table import show, write
@@ -36,6 +37,7 @@ CASES = (
     Feeding,
     Fork,
     Archive,
+    Sealing,
     SQLite,
     Postgres,
     Proxied,
