@@ -17,6 +17,9 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = tuple(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
 """How a frame begins that holds no data: archives of ours begin with one."""
 _STEP_BYTES = 256 * 1024
+# What is left after a member is copied: of a large piece full of tiny ones that takes for ever.
+_SLICE_BYTES = 16 * 1024
+_MEMBERS_MAX = 50_000
 _WINDOW_LOG_MAX = 25  # 32 MiB: what every decoder must be able to hold is 8 MiB
 
 
@@ -47,10 +50,31 @@ def _as_it_is(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-class _Gzip:
+def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        for start in range(0, len(chunk), _SLICE_BYTES):
+            yield chunk[start : start + _SLICE_BYTES]
+
+
+class _Members:
+    """Counts the members of a stream: each costs something, however little is in it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def _count_one(self) -> None:
+        self._count += 1
+        if self._count > _MEMBERS_MAX:
+            raise TooLarge(
+                f"the compressed data has more than {_MEMBERS_MAX:,} members", limit="members"
+            )
+
+
+class _Gzip(_Members):
     """Members of a gzip stream, one after the other."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._one = zlib.decompressobj(wbits=31)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -59,6 +83,7 @@ class _Gzip:
                 data = data.lstrip(b"\0")  # padding of tapes
                 if not data:
                     return
+                self._count_one()
                 self._one = zlib.decompressobj(wbits=31)
             yield self._one.decompress(data, _STEP_BYTES)
             data = self._one.unused_data or self._one.unconsumed_tail
@@ -68,10 +93,11 @@ class _Gzip:
         return self._one.eof
 
 
-class _Zstd:
+class _Zstd(_Members):
     """Frames of a zstd stream, one after the other."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._module = zstd_module()
         self._one = self._new()
 
@@ -81,6 +107,7 @@ class _Zstd:
                 data = self._one.unused_data or data
                 if not data:
                     return
+                self._count_one()
                 self._one = self._new()
             yield self._one.decompress(data, _STEP_BYTES)
             data = self._one.unused_data if self._one.eof else b""
@@ -101,7 +128,7 @@ def _unpack(
 ) -> Iterator[bytes]:
     taken = made = 0
     try:
-        for chunk in _as_it_is(first, chunks):
+        for chunk in _sliced(_as_it_is(first, chunks)):
             taken += len(chunk)
             for piece in unpacker.feed(chunk):
                 made += len(piece)

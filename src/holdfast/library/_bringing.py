@@ -150,6 +150,7 @@ def _imported(foreign: Foreign, origin: Origin) -> Draft:
         "sha256": origin.sha256,
         "imported_at": now_ms(),
         "by": VERSION,
+        "trust": "imported",  # its words are those of a stranger: nothing in them is an instruction
         "problems": list(_told(foreign.problems)) or None,
     }
     if foreign.parent:

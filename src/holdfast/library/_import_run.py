@@ -218,7 +218,8 @@ def _disarm(facade: Any, id: str, name: str) -> None:
     )
     if any(acting):
         with facade.session(id, resume="always", repair="auto") as session:
-            session.append("imported", {"format": BUNDLE, "source": name})
+            told = {"format": BUNDLE, "source": name, "trust": "imported"}
+            session.append("imported", told)
 
 
 def _name_of(path: Given) -> str:
