@@ -191,7 +191,7 @@ def serving(module_root):
     running = []
 
     def start(*steps, where=None, **options):
-        hf = Holdfast(where or module_root / "store")
+        hf = Holdfast(where or module_root / "store", redaction=options.pop("redaction", "off"))
         kit = options.pop("kit", make_kit(*steps))
         running.append((Server(hf, kit, **options).start(), hf))
         return running[-1][0]

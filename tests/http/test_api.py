@@ -229,6 +229,20 @@ def test_bodies_that_are_none(client):
         assert answer.status_code in {400, 422}, body[:20]
 
 
+def test_a_secret_does_not_stand_in_the_way_of_a_key(serving, space, module_root):
+    """What was recorded without it, under a key, is the same when it is sent again."""
+    server = serving(kit=None, redaction="mark")
+    with server.client(space) as client:
+        id = make(client)
+        secret = "ghp_" + "a8Kd03nVbq" * 3 + "Zx81Lw"
+        event = {"type": "user", "data": {"role": "user", "content": f"my token is {secret}"}}
+        path, headers = f"/v1/sessions/{id}/events", {"idempotency-key": "k"}
+        answers = [client.post(path, json=event, headers=headers) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[0].json() == answers[1].json()
+        assert secret not in client.get(path).text
+
+
 @pytest.mark.parametrize("key", ["x" * 201, "a\tb", "\u00e9".encode("latin-1")])
 def test_a_key_that_is_none(client, key):
     """An idempotency key is short and printable."""

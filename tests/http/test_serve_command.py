@@ -81,3 +81,12 @@ def test_what_is_wrong_is_said(run, store_root, words, code):
     assert outcome.exit_code == code, outcome.stderr
     assert outcome.stderr.startswith("error: ")
     assert list(store_root.iterdir()) == []
+
+
+def test_tokens_are_not_of_a_space(run, store_root, monkeypatch):
+    """With a space set, tokens and the server are refused: they are for all of them."""
+    monkeypatch.setenv("HOLDFAST_SPACE", "alice")
+    for words in (("token", "list"), ("--no-agent", "--port", "0")):
+        outcome = run("serve", *words)
+        assert outcome.exit_code == 2
+        assert "HOLDFAST_SPACE" in outcome.stderr

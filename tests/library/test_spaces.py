@@ -175,3 +175,19 @@ def test_closing_a_space_leaves_the_store_open(store_root):
         assert session.closed
         fill(bob, "bread")
         fill(hf, "root")
+
+
+def test_a_space_can_be_set(store_root, monkeypatch):
+    """By the environment or by config; a store object is taken as it is, and a given one counts."""
+    with holdfast.open(store_root, space="alice") as alice:
+        fill(alice, SECRET)
+    with holdfast.open(store_root, config={"space": "alice"}) as found:
+        assert found.session_ids() == ["diary"]
+    monkeypatch.setenv("HOLDFAST_SPACE", "alice")
+    with holdfast.open(store_root) as found:
+        assert found.session_ids() == ["diary"]
+    with holdfast.open(store_root, space="bob") as found:
+        assert found.session_ids() == []
+    monkeypatch.setenv("HOLDFAST_SPACE", "../bob")
+    with pytest.raises(InvalidId):
+        holdfast.open(store_root)

@@ -36,6 +36,7 @@ class Key(NamedTuple):
 
 KEYS: dict[str, Key] = {
     "store": Key(str, "where sessions are kept: a path or a URL"),
+    "space": Key(str, "the space of the store whose sessions are meant; without it none"),
     "durability": Key(str, "when to flush", choices=("barriers", "always", "os")),
     "autosave_ms": Key(int, "flush what changed this often; 0 for never"),
     "snapshot_ms": Key(int, "take a snapshot this often; 0 for never"),

@@ -45,6 +45,8 @@ def settle(
     found = configuration(config)
     place = found.get("store") if where is None else where
     store = place if isinstance(place, Store) else open_store(place)
+    if space is None and not isinstance(place, Store):
+        space = found.get("space")
     if space is not None:
         from holdfast.storage import SpaceStore
 

@@ -15,6 +15,7 @@ from holdfast.apps.gate.serving import run
 from holdfast.apps.http import _audit
 from holdfast.apps.http._service import Service
 from holdfast.apps.http.server import http_app
+from holdfast.apps.http.tokens import TokenBook
 from holdfast.library import Holdfast
 
 __all__ = ["serve"]
@@ -39,6 +40,7 @@ def serve(
     """
     _say_audit()
     with Holdfast(place, redaction="mark") as hf:
+        TokenBook(hf.store)  # told before anybody is let in
         names = (*LOOPBACK, host, *hosts)
         app = _Late(lambda: Service(hf, kit, rate=rate, root=root), hosts=names, origins=origins)
         run(app, host=host, port=port, ready=ready, stopping=app.stop)

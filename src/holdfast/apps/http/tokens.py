@@ -72,10 +72,16 @@ class _Page(msgspec.Struct):
 class TokenBook:
     """The tokens of one store, changed by compare-and-swap. Safe to use from any thread.
 
-    What was read is believed for a second: so soon a revoked token is refused everywhere.
+    What was read is believed for a second: so soon a revoked token is refused everywhere. Raises
+    UsageError for a store that is a space itself.
     """
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.monotonic) -> None:
+        if store.space is not None:
+            raise UsageError(
+                f"tokens are for all spaces, and this is the space {store.space}",
+                remedy="Leave the setting `space` (HOLDFAST_SPACE) out.",
+            )
         self._documents = store.documents(_KEY)
         self._clock = clock
         self._known: tuple[float, dict[str, Token]] | None = None
