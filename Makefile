@@ -19,7 +19,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock fuzz torture test-peers test-frameworks
+.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock audit fuzz torture test-peers test-frameworks
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ lock: $(BIN)/uv  ## Renew the lock files (LOCK_ARGS=--upgrade for newer versions
 	  --no-emit-index-url --no-emit-package holdfast --extra dev-frameworks $(LOCK_ARGS) \
 	  --output-file $(FRAMEWORKS_LOCK) pyproject.toml
 	@! grep -n '://' $(LOCKS) $(FRAMEWORKS_LOCK) || { echo 'a lock file names an address'; exit 1; }
+
+audit: $(READY) $(BIN)/uv  ## Ask for known vulnerabilities of everything that is locked; says so where nobody can be asked
+	$(BIN)/python tools/audit.py $(LOCKS) $(FRAMEWORKS_LOCK)
 
 clean:  ## Remove caches and results; the environment stays (rm -r .venv for that)
 	rm -rf site dist build htmlcov .coverage .coverage.* coverage.json

@@ -270,7 +270,7 @@ def _note(plan: RedactedLog) -> Event:
     data: dict[str, Any] = {
         "generation": _generation(plan.events) + 1,
         "found": dict(sorted(plan.found.items())),
-        "events": len(plan.seqs),
+        "seqs": sorted(set(plan.seqs)),
     }
     if plan.unscanned:
         data["unscanned"] = plan.unscanned

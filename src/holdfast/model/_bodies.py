@@ -272,7 +272,10 @@ class Interrupted(_Body, frozen=True, kw_only=True):
 
 
 class Redacted(_Body, frozen=True, kw_only=True):
+    generation: int = 0
     seqs: list[int] = []
+    found: dict[str, int] = {}
+    unscanned: int = 0
 
 
 class Repaired(_Body, frozen=True, kw_only=True):
