@@ -132,6 +132,10 @@ def test_the_end_of_a_conversation(hf):
         tail = read_tail(hf, "live", start)
         assert [item.kind for item in tail.settled] == ["call", "user"]
         assert tail.open[0].is_writing
+        window = read_window(hf, "live", is_live=True)
+        assert window.tail.open[0].is_writing
+        assert window.tail.next == tail.next
+        assert read_window(hf, "live").items[-1].who == "assistant, cut off"
         s.append("turn_end", {"reason": "cancelled"})
         tail = read_tail(hf, "live", start)
         assert not tail.open

@@ -55,6 +55,16 @@ class Item:
     media: list[Media] = field(default_factory=list)
 
 
+class Tail(NamedTuple):
+    """The end of a conversation: what stays, and what may still change from ``next`` on."""
+
+    settled: list[Item]
+    open: list[Item]
+    next: int
+    is_behind: bool = False
+    """Whether more came than this tells: the page has to be loaded anew."""
+
+
 class Window(NamedTuple):
     """Some of a conversation: items of the events from ``start`` to before ``stop``."""
 
@@ -62,6 +72,8 @@ class Window(NamedTuple):
     start: int
     stop: int
     newest: int
+    tail: Tail
+    """What may still change, if it is the end of a session that someone writes."""
 
     @property
     def has_earlier(self) -> bool:
@@ -74,18 +86,13 @@ class Window(NamedTuple):
         return self.stop > self.newest
 
 
-class Tail(NamedTuple):
-    """The end of a conversation: what stays, and what may still change from ``next`` on."""
+def read_window(
+    hf: Holdfast, id: str, *, stop: int | None = None, at: int | None = None, is_live: bool = False
+) -> Window:
+    """The page that ends before ``stop``, or has event ``at``, or the last. Raises NotFound.
 
-    settled: list[Item]
-    open: list[Item]
-    next: int
-    is_behind: bool = False
-    """Whether more came than this tells: the page has to be loaded anew."""
-
-
-def read_window(hf: Holdfast, id: str, *, stop: int | None = None, at: int | None = None) -> Window:
-    """The page that ends before ``stop``, or has event ``at``, or the last. Raises NotFound."""
+    ``is_live``: someone writes it, so that what is not complete is not cut off yet.
+    """
     newest = next((event.seq for event in hf.events(id, reverse=True, limit=1)), -1)
     if at is not None:
         stop = at + _AFTER
@@ -102,7 +109,11 @@ def read_window(hf: Holdfast, id: str, *, stop: int | None = None, at: int | Non
             break
     events.reverse()
     start = events[0].seq if events else 0
-    return Window(_items(events, start), start, end, newest)
+    following = _first_open(events, end) if is_live and end > newest else end
+    settled = [event for event in events if event.seq < following]
+    rest = [event for event in events if event.seq >= following]
+    tail = Tail([], _items(rest, following, is_writing=True), following)
+    return Window(_items(settled, start), start, end, newest, tail)
 
 
 def read_tail(hf: Holdfast, id: str, start: int) -> Tail:

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -131,6 +131,7 @@ def _environment() -> Environment:
         "size": size,
         "markdown": as_html,
         "words": in_words,
+        "ticks": _ticks,
         "json": lambda value: msgspec.json.encode(value).decode(),
         "duration": _duration,
     }
@@ -146,6 +147,17 @@ def _environment() -> Environment:
 def _visible(value: Any) -> Any:
     """Text as people may see it: nothing in it turns lines around or hides. Markup is ours."""
     return neutralise(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _ticks(text: str) -> Markup:
+    """A sentence in which what stands between backticks is code."""
+    parts = neutralise(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape(neutralise(text))
+    marked = (
+        Markup("<code>%s</code>") % one if n % 2 else escape(one) for n, one in enumerate(parts)
+    )
+    return Markup("").join(marked)
 
 
 def _iso(time_ms: int) -> str:

@@ -75,7 +75,7 @@ def conversation_page(request: Request) -> Response:
     """What was said, the newest last; or the part of it around one event."""
     site, row = site_of(request), _row(request)
     at = _number(request, "at")
-    window = read_window(site.hf, row.session_id, at=at)
+    window = read_window(site.hf, row.session_id, at=at, is_live=row.open)
     return page(
         request,
         "conversation.html",
