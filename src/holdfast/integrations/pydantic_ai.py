@@ -6,7 +6,7 @@
     result = await history.run(agent, "Plan a trip")  # in place of agent.run("Plan a trip", …)
 
 Each step is on the medium before the next begins, so that a run that was killed goes on from the
-last one.
+last one. ``HoldfastStepStore`` is the store for ``StepPersistence`` of the harness.
 """
 
 from __future__ import annotations
@@ -28,7 +28,17 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent, AgentRun, AgentRunResult
     from pydantic_ai.messages import ModelMessage
 
-__all__ = ["HoldfastHistory"]
+    from holdfast.integrations._pydantic_store import HoldfastStepStore
+
+__all__ = ["HoldfastHistory", "HoldfastStepStore"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HoldfastStepStore":  # the harness is a package of its own
+        from holdfast.integrations._pydantic_store import HoldfastStepStore
+
+        return HoldfastStepStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class HoldfastHistory:
