@@ -274,7 +274,7 @@ class Interrupted(_Body, frozen=True, kw_only=True):
 class Redacted(_Body, frozen=True, kw_only=True):
     generation: int = 0
     seqs: list[int] = []
-    found: dict[str, int] = {}
+    found: dict[str, Any] = {}
     unscanned: int = 0
 
 
