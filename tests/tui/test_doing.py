@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 import holdfast
 
 
@@ -46,8 +50,9 @@ async def test_fork(sit, hf, trip):
     assert [event.seq for event in hf.events(made.session_id) if event.seq > 4][:1] == [5]
 
 
+@pytest.mark.req("S2-57")
 async def test_export(sit, hf, trip, own_place):
-    """The format is chosen, then the file."""
+    """The format is chosen, then the file, which has every message, call, result and time."""
     async with sit() as seat:
         await seat.sees("Trip to Lisbon")
         await seat.press("x")
@@ -56,7 +61,11 @@ async def test_export(sit, hf, trip, own_place):
         await seat.sees("Write it to")
         await seat.press("enter")
         await seat.sees("wrote")
-        assert "Plan a week" in (own_place / "trip-planner.md").read_text()
+        written = (own_place / "trip-planner.md").read_text()
+        for said in ("Plan a week", "Weather", "day 39: sunny", "Sintra", "Just so."):
+            assert said in written
+        day = hf.info(trip).created_at // 1000
+        assert time.strftime("%Y-%m-%d", time.gmtime(day)) in written
         await seat.press("x")
         await seat.sees("Export as")
         await seat.press("escape")

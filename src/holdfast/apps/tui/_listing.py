@@ -178,7 +178,8 @@ class Listing(MainParts):
             many = counted(max(self._total, count), "session")
         parts = ["Holdfast", many, f"by {ORDERS[self._asked.order].name}"]
         parts += [self._progress, self.app.where] if self._progress else [self.app.where]
-        self.query_one("#top", Static).update(content("  ·  ".join(parts)))
+        for top in self.query("#top").results(Static):  # none if the app is being left
+            top.update(content("  ·  ".join(parts)))
 
     def _nothing(self) -> str:
         """Why there are no rows, if there are none."""
