@@ -138,18 +138,19 @@
       busy = false;
     };
     const show = (page) => {
-      const follows = isAtEnd();
+      const follows = isAtEnd(), before = end.textContent;
       const opened = new Set(all("details[open]", end).map((one) => one.id));
       const settled = find("[data-settled]", page), open = find("[data-open]", page);
       if ("behind" in open.dataset) { location.reload(); return; }
       for (const one of all("details", page)) if (opened.has(one.id)) one.open = true;
       if (settled.childElementCount) find("[data-nothing]")?.remove();
+      const isNews = settled.childElementCount > 0 || open.textContent !== before;
       const said = all("article.assistant .words", settled).pop();
       if (said) tell(`Assistant: ${said.textContent.trim().slice(0, 400)}`);
       entries.append(...settled.children);
       end.replaceChildren(...open.children);
       next = Number(open.dataset.next);
-      if (follows) toEnd();
+      if (follows && isNews) toEnd();
     };
 
     const permission = find("#permission"), stop = find("#stop"), send = find("#send"), line = find("#live-line");
