@@ -421,7 +421,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     ),
     "keys": ("holdfast keys --json", KnownKeys),
     "keys-check": ("holdfast keys check --json", CheckedKeys),
-    "keys-new": ("holdfast keys new --json", NewKey),
+    "keys-new": ("holdfast keys new --json, holdfast keys public --json", NewKey),
     "erase": ("holdfast erase --json", Erased),
     "prune": ("holdfast prune --json", Pruned),
     "config": ("holdfast config show --json", Settings),

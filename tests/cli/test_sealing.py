@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from holdfast.apps.cli.schema import schema_text
-from holdfast.library import make_key
+from holdfast.library._keychain import make_key
 
 
 @pytest.fixture
@@ -149,3 +149,19 @@ def test_erasing_asks_first(run, trip, monkeypatch):
     assert outcome.code == 1
     assert "Nothing was erased" in outcome.err
     assert run("show", trip).code == 0
+
+
+def test_signed_exports(run, trip, tmp_path):
+    """Signed with a key, verified with its public key; anything else is refused."""
+    key = f"file:{tmp_path / 'sign.key'}"
+    make_key(key)
+    public = run("keys", "public", key).out.strip()
+    assert document(run("keys", "public", key, "--json"), "keys-new")["id"] == public
+    path = str(tmp_path / "trip.holdfast")
+    assert run("export", trip, "-o", path, "--sign", key).code == 0
+    other = str(tmp_path / "other")
+    assert run("import", path, "--verify-key", public, store=other).code == 0
+    with (tmp_path / "trip.holdfast").open("ab") as file:
+        file.write(b"x")
+    assert run("import", path, "--verify-key", public, store=other).code == 4
+    assert run("import", "--scan", "--verify-key", public, store=other).code == 2

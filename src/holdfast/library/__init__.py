@@ -7,7 +7,6 @@ from holdfast.library._erasing import Erased
 from holdfast.library._holdfast import Holdfast, open  # noqa: A004 - the name that users call
 from holdfast.library._import_report import ImportedSession, ImportReport
 from holdfast.library._importing import Place
-from holdfast.library._keychain import make_key
 from holdfast.library._reading import SnapshotInfo
 from holdfast.library._redacting import RedactionReport
 from holdfast.library._retention import Pruned
@@ -28,6 +27,5 @@ __all__ = [
     "Resealed",
     "SnapshotInfo",
     "Trashed",
-    "make_key",
     "open",
 ]

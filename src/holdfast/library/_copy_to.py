@@ -11,7 +11,6 @@ import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._ground import LEASE_MS, Ground
-from holdfast.session import within
 from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, open_store
 from holdfast.storage._names import etag_of
 
@@ -114,6 +113,8 @@ def _opened(other: str | os.PathLike[str] | Store | Ground) -> tuple[Store, bool
     if isinstance(other, Ground):
         return other._inner, False  # noqa: SLF001 - what is sealed stays so
     if isinstance(other, Store):
+        from holdfast.session import within
+
         return within(other), False
     store = open_store(other)
     store.check()

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.library._finding import Finding
 from holdfast.library._reading import of_known_format
+from holdfast.library._signed_files import write_signed
 from holdfast.model import Event
 from holdfast.session import read_range, resolve_blobs
 
@@ -53,6 +54,7 @@ class Exporting(Finding):
         model: str | None = None,
         incomplete: str = "drop",
         overwrite: bool = False,
+        sign: str | bytes | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Any:
         """A session in another form: a str, or bytes for a bundle.
@@ -61,8 +63,9 @@ class Exporting(Finding):
         A path is written whole or not at all, for this user only, and never in the place of a file
         unless ``overwrite``. ``at`` stops after that event. ``zone`` is the time zone of documents:
         a name, "local", or a tzinfo. ``cwd`` is the project of a native file, ``passphrase`` seals
-        a bundle. ``progress`` is called now and then with how much is done, and of how much.
-        Raises NotFound, UsageError, and TooNew for a format that is not known here.
+        a bundle; ``sign`` is the key of a signature in the format of minisign, which is written
+        beside a path that is given. ``progress`` is called now and then with how much is done, and
+        of how much. Raises NotFound, UsageError, and TooNew for a format that is not known here.
         """
         from holdfast.formats import format_of
 
@@ -71,6 +74,8 @@ class Exporting(Finding):
             chosen, zone=zone, cwd=cwd, passphrase=passphrase, model=model, incomplete=incomplete
         )
         chunks = chosen.write(self._recorded(id, at, progress), options)
+        if sign is not None:
+            return write_signed(chunks, _signed_path(to, id, chosen), sign, overwrite=overwrite)
         if to is None:
             data = b"".join(chunks)
             return data.decode("utf-8", "replace") if chosen.is_text else data
@@ -218,6 +223,12 @@ def _zone(zone: tzinfo | str) -> tzinfo:
         raise UsageError(
             f"there is no time zone {zone[:60]!r}", remedy="Use UTC, local, or Europe/Vienna."
         ) from None
+
+
+def _signed_path(to: Target | None, id: str, format: Format) -> str:
+    if not isinstance(to, (str, os.PathLike)):
+        raise UsageError("a signature is written beside a file", remedy="Give the path of one.")
+    return _path(to, id, format)
 
 
 def _path(to: str | os.PathLike[str], id: str, format: Format) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from holdfast.errors import UsageError
 from holdfast.library._reading import Reading
 
 if TYPE_CHECKING:
@@ -37,14 +38,23 @@ class Importing(Reading):
     """What can be brought in."""
 
     def import_(
-        self, path: Given, format: str = "auto", *, passphrase: str | None = None
+        self,
+        path: Given,
+        format: str = "auto",
+        *,
+        passphrase: str | None = None,
+        verify_key: str | None = None,
     ) -> builtins.list[str]:
         """Bring in the sessions of a file, a folder, or bytes; their ids, the same every time.
 
         What is here already stays as it is; only what is new in the source is added. Raises
         InvalidData if no known tool wrote it, UsageError for an unknown format, and, after all
-        others were brought in, what stopped one of them, such as Locked.
+        others were brought in, what stopped one of them, such as Locked. With ``verify_key``, a
+        public key in the format of minisign or the path of one, nothing is brought in unless the
+        file was signed with it: Tampered, or KeyMissing without a signature beside it.
         """
+        if verify_key is not None:
+            self._check_signed(path, verify_key)
         report = self.import_all([path], format, passphrase=passphrase)
         if report.errors:
             raise report.errors[0]
@@ -72,6 +82,13 @@ class Importing(Reading):
         for path in paths:
             run.take(path, bounds)
         return run.report
+
+    def _check_signed(self, path: Given, key: str) -> None:
+        from holdfast.library._signed_files import check_signed
+
+        if not isinstance(path, (str, os.PathLike)):
+            raise UsageError("a signature is beside a file", remedy="Give the path of the file.")
+        check_signed(path, key)
 
     def places(self, tool: str | None = None) -> builtins.list[Place]:
         """Where tools of this user keep sessions, as far as they are here."""

@@ -176,6 +176,7 @@ def _opener(library: Holdfast, session: BundledSession | OwnFolder) -> Unseal | 
 
 
 def _bring(library: Holdfast, session: _Checked, *, dry_run: bool) -> Unpacked:
+
     store = within(library.store)
     id, begun = _place(store, session)
     if begun == len(session.log) or begun < 0:

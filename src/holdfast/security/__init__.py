@@ -47,9 +47,19 @@ if TYPE_CHECKING:
         open_document,
         seal_document,
     )
+    from holdfast.security._signing import (
+        SIGNATURE_SUFFIX,
+        Signing,
+        public_key_text,
+        verify_signature,
+    )
 
 # Loaded when first asked for: most programs seal nothing.
 _LAZY = {
+    "SIGNATURE_SUFFIX": "_signing",
+    "Signing": "_signing",
+    "public_key_text": "_signing",
+    "verify_signature": "_signing",
     "PASSPHRASE_VARIABLE": "_keys_sources",
     "find_passphrase": "_keys_sources",
     "find_secret": "_keys_sources",
@@ -92,6 +102,7 @@ __all__ = [
     "KEY_DOCUMENT",
     "NOTHING_STREAMED",
     "PASSPHRASE_VARIABLE",
+    "SIGNATURE_SUFFIX",
     "DataKey",
     "Finding",
     "Kdf",
@@ -101,6 +112,7 @@ __all__ = [
     "Ring",
     "Scanner",
     "Sealer",
+    "Signing",
     "Streamed",
     "WrappingKey",
     "document_key",
@@ -119,6 +131,7 @@ __all__ = [
     "new_kdf",
     "open_document",
     "open_with_passphrase",
+    "public_key_text",
     "read_key_document",
     "read_key_text",
     "read_user_rules",
@@ -128,6 +141,7 @@ __all__ = [
     "split_source",
     "store_in_keyring",
     "stretch",
+    "verify_signature",
 ]
 
 

@@ -84,6 +84,9 @@ Examples:
 )
 @click.option("--model", metavar="NAME", help="The model that a tool's own file names.")
 @click.option("--seal", is_flag=True, help="Encrypt a bundle with a passphrase; asks for it.")
+@click.option(
+    "--sign", metavar="SOURCE", help="Sign the file with this key; the signature is beside it."
+)
 @click.option("--install", is_flag=True, help="Put a tool's own file where the tool finds it.")
 @json_option
 @store_option
@@ -119,6 +122,8 @@ def _export(app: App, session_id: str, format: str | None, given: dict[str, Any]
     }
     if given["seal"]:
         options["passphrase"] = _passphrase(chosen)
+    if given["sign"] is not None:
+        options["sign"] = given["sign"]
     if output is not None and output != "-":
         options |= {"to": output, "overwrite": given["force"]}
     elif chosen == "bundle" and app.out.is_terminal:

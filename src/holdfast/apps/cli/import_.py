@@ -72,6 +72,11 @@ Examples:
     help="With --watch: how often to look.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would come, and record nothing.")
+@click.option(
+    "--verify-key",
+    metavar="KEY",
+    help="Only files that were signed with this public key, or the one in this file.",
+)
 @json_option
 @store_option
 @click.pass_obj
@@ -86,6 +91,7 @@ def command(
     watch: bool,
     every: float,
     dry_run: bool,
+    verify_key: str | None,
     as_json: bool,
 ) -> int:
     """Bring in sessions from files and folders of other tools, from bundles and message lists.
@@ -94,6 +100,8 @@ def command(
     brings is not trusted: no permission, plugin or setting comes in with it.
     """
     _check(paths, format, tool, scan=scan)
+    if verify_key is not None:
+        _check_signatures(paths, verify_key, alone=not (scan or watch))
     importing = _Importing(app, dry_run=dry_run, as_json=as_json)
     if watch:
         return importing.watch(paths, format, tool, scan=scan, every=every)
@@ -102,6 +110,15 @@ def command(
         return _refuse(app, report.errors[0])
     importing.tell(report)
     return 1 if any(_counts(error, scan=scan) for error in report.errors) else 0
+
+
+def _check_signatures(paths: tuple[str, ...], key: str, *, alone: bool) -> None:
+    from holdfast.library._signed_files import check_signed
+
+    if not alone:
+        raise UsageError("--verify-key is for files that are named, not for --scan and --watch")
+    for path in paths:
+        check_signed(path, key)
 
 
 def _counts(error: HoldfastError, *, scan: bool) -> bool:

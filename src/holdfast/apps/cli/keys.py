@@ -15,7 +15,7 @@ from holdfast.library import KeyInfo
 __all__ = ["CheckedKeys", "KnownKeys", "NewKey", "command"]
 
 _COLUMNS = (Column("KEY"), Column("FROM", flexible=True), Column("OPENS"), Column("AT HAND"))
-_NEEDS_NAME = ("new", "add", "remove")
+_NEEDS_NAME = ("new", "add", "remove", "public")
 
 
 class KnownKeys(msgspec.Struct, frozen=True):
@@ -33,9 +33,10 @@ class CheckedKeys(msgspec.Struct, frozen=True):
 
 
 class NewKey(msgspec.Struct, frozen=True):
-    """A key that was made."""
+    """A key that was made, or whose public key was asked for."""
 
     id: str
+    """Its fingerprint; with public the public key."""
     source: str
 
 
@@ -50,6 +51,7 @@ Examples:
   holdfast keys add file:/safe/emergency.key
   holdfast keys remove 9f2c51d07a3be844
   holdfast keys check
+  holdfast keys public file:~/sign.key   for who verifies what it signed
 
 \b
 A key is named by where it is:
@@ -61,7 +63,7 @@ A key is named by where it is:
 """,
 )
 @click.argument(
-    "what", type=click.Choice(["list", "new", "add", "remove", "check"]), default="list"
+    "what", type=click.Choice(["list", "new", "add", "remove", "check", "public"]), default="list"
 )
 @click.argument("name", required=False, metavar="[SOURCE|KEY]")
 @json_option
@@ -82,6 +84,8 @@ def command(ctx: click.Context, what: str, name: str | None, *, as_json: bool) -
     if what == "list":
         return _list(app, as_json=as_json)
     assert name is not None
+    if what == "public":
+        return _show_public(app, name, as_json=as_json)
     if what == "new":
         return _make(app, name, as_json=as_json)
     act = app.library.add_key if what == "add" else app.library.remove_key
@@ -117,8 +121,20 @@ def _check(app: App, *, as_json: bool) -> int:
     return EXIT_DAMAGED if closed else EXIT_FINE
 
 
+def _show_public(app: App, source: str, *, as_json: bool) -> int:
+    from holdfast.library._signed_files import signing_seed
+    from holdfast.security import public_key_text
+
+    text = public_key_text(signing_seed(source))
+    if as_json:
+        app.out.json(NewKey(text, source))
+    else:
+        app.out.line(text)
+    return EXIT_FINE
+
+
 def _make(app: App, source: str, *, as_json: bool) -> int:
-    from holdfast.library import make_key
+    from holdfast.library._keychain import make_key
 
     made = NewKey(make_key(source), source)
     if as_json:
