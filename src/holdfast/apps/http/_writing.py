@@ -193,7 +193,7 @@ def _key_of(wish: Append, key: str | None, at: int, count: int) -> str | None:
 def _check_same(wish: Append, event: Event) -> None:
     """A key that comes again has to come with the same words."""
     # What is kept beside the log, or was taken out as a secret, is not there to be compared.
-    whole = _REDACTED not in event.raw and not any(map(is_reference, event.data.values()))
+    whole = _REDACTED not in bytes(event.raw) and not any(map(is_reference, event.data.values()))
     if event.type != wish.type or (whole and event.data != wish.data):
         raise Refused(
             422, "key_reused", f"the key {str(event.key)[:80]!a} was used for another event",
