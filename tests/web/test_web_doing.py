@@ -8,10 +8,10 @@ import re
 
 import pytest
 
+from holdfast import errors
 from holdfast.apps.web._reading import FORMATS
 from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app
-from holdfast.errors import TooNew
 
 ORIGIN = "http://127.0.0.1:8000"
 
@@ -126,7 +126,7 @@ def test_a_session_of_a_newer_version(hf, trip, visitor, monkeypatch):
     """It is said that it cannot be read here, and why."""
 
     def refuse(self, id, at=None):
-        raise TooNew("this session was written by a newer version")
+        raise errors.TooNew("this session was written by a newer version")
 
     monkeypatch.setattr(type(hf), "state", refuse)
     shown = visitor.get(f"/s/{trip}/health").text
@@ -282,6 +282,29 @@ def test_a_failure_of_ours(site, trip, monkeypatch, stranger):
     assert response.status_code == 500
     assert "Your sessions are as they were." in response.text
     assert "ZeroDivision" not in response.text
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        (errors.KeyMissing("no key for this session"), 403),
+        (errors.Damaged("bytes are not as written"), 422),
+        (errors.StoreFull("no space is left"), 503),
+        (errors.ModelFailed("the model is silent"), 502),
+        (errors.HoldfastError("odd"), 500),
+    ],
+)
+def test_failures_of_a_store(hf, trip, visitor, monkeypatch, failure):
+    """Each kind has its status, its message and its remedy, on a page for people."""
+    error, status = failure
+
+    def refuse(self, id, **_):
+        raise error
+
+    monkeypatch.setattr(type(hf), "events", refuse)
+    response = visitor.get(f"/s/{trip}")
+    assert response.status_code == status
+    assert error.message[1:] in response.text
 
 
 def test_empty_pages(visitor):

@@ -25,14 +25,15 @@ from holdfast.apps.web._listing import list_page, trash_page
 from holdfast.apps.web._live import Streams, live_stream
 from holdfast.apps.web._page import Site, page
 from holdfast.errors import (
-    Damaged,
-    Forbidden,
+    AgentError,
+    DataError,
     HoldfastError,
     InvalidId,
     Locked,
     NotFound,
+    SecurityError,
+    StoreError,
     TooLarge,
-    TooNew,
     UsageError,
 )
 
@@ -46,12 +47,13 @@ _BODY_BYTES_MAX = 1 << 20
 _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
     (NotFound, 404),
     (InvalidId, 404),
-    (Forbidden, 403),
     (Locked, 409),
     (TooLarge, 413),
     (UsageError, 400),
-    (Damaged, 422),
-    (TooNew, 422),
+    (DataError, 422),
+    (SecurityError, 403),
+    (StoreError, 503),
+    (AgentError, 502),
 )
 
 
