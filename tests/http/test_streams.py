@@ -79,6 +79,14 @@ def test_a_long_past_comes_in_pages(client, talk):
     assert [n for _, n in found] == [*range(700), *range(700)]
 
 
+def test_silence_is_told_from_the_end(client, monkeypatch):
+    """While nothing happens a comment comes now and then, so that nobody takes it for broken."""
+    monkeypatch.setattr("holdfast.apps.http._following._HEARTBEAT_S", 0.05)
+    id = begin(client)
+    with client.stream("GET", f"/v1/sessions/{id}/follow") as stream:
+        assert any(line.startswith(": ") for line in stream.iter_lines())
+
+
 def test_a_stream_ends_with_its_session(client, talk):
     """Deleted: the stream says so and ends."""
     id = begin(client)

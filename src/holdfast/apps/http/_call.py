@@ -141,7 +141,7 @@ def _read_query(endpoint: Endpoint, request: Request) -> Any:
     lists = {
         field.name
         for field in msgspec.structs.fields(endpoint.query)
-        if isinstance(field.default_factory, type) or field.default_factory is not msgspec.NODEFAULT
+        if field.default_factory is not msgspec.NODEFAULT  # only lists have one
     }
     found: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
