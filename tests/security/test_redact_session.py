@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from holdfast.errors import Damaged, Forbidden, Locked, SecretFound, UsageError
+from holdfast.errors import Damaged, Forbidden, Locked, SecretFound, StoreFull, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import Event, Notice
+from holdfast.storage import FileStore
 from holdfast.storage._zstd import zstd_module
 
 TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"
@@ -346,6 +348,27 @@ def test_redact_again_changes_nothing(store_root, leaked):
     before = (store_root / "sessions" / "a" / "events.jsonl").read_bytes()
     assert leaked.redact("a").found == {}
     assert (store_root / "sessions" / "a" / "events.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("step", ["put", "delete", "replace", "detach", "reindex"])
+def test_redact_that_was_broken_off_is_done_by_the_next(store_root, leaked, monkeypatch, step):
+    """Whatever fails half-way, every log stays whole, and the next time takes all of it."""
+    from holdfast.storage._file_documents import FileDocuments
+    from holdfast.storage._file_log import FileLog
+
+    owner = {"replace": FileLog, "detach": FileStore, "reindex": Holdfast}.get(step, FileDocuments)
+
+    def fail(*_, **__):
+        raise StoreFull("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, fail)
+        with contextlib.suppress(StoreFull):
+            assert leaked.redact("a").unreached
+    for name in ("a", "child", "grandchild"):
+        assert leaked.verify(name).gaps == []
+    assert leaked.redact("a").unreached == ()
+    _assert_gone(store_root, TOKEN, PASSWORD)
 
 
 def test_dry_run(store_root, leaked):

@@ -178,7 +178,7 @@ class Redacting(Trash):
     def _rewrite(self, key: str, redactor: Redactor, unreached: builtins.list[str]) -> RedactedLog:
         """Make a key what it would be without secrets, and destroy what it was."""
         from holdfast.library._redacted_log import referenced
-        from holdfast.session import detach_children
+        from holdfast.session import SealedDocuments, detach_children
 
         detach_children(self._store, key)
         self._store.detach(key)
@@ -187,17 +187,20 @@ class Redacting(Trash):
         log, documents = self._store.log(key), self._store.documents(key)
         try:
             plan = self._plan(key, redactor)
-            gone = documents.names(_SNAPSHOTS)
+            # Before the log: a snapshot must never know more than the log it belongs to. Also where
+            # the log is clean: an earlier time may have been broken off.
+            _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
             if plan.changed:
-                # Before the log: a snapshot must never know more than the log it belongs to.
-                _delete_all(documents, gone, unreached, key)
                 for name, payload in plan.blobs.items():
                     documents.put(f"{_BLOBS}{name}", payload)
                 plan.events.append(_note(plan))
                 log.replace(plan.lines(self._sealer(key, log, epoch)), epoch)
             kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
-            gone = [name for name in documents.names(_BLOBS) if name not in kept]
-            _delete_all(documents, [*gone, *documents.names(_QUARANTINE)], unreached, key)
+            if isinstance(documents, SealedDocuments):
+                kept = documents.stored_names(kept)
+            stored = self._inner.documents(key)
+            gone = [name for name in stored.names(_BLOBS) if name not in kept]
+            _delete_all(stored, [*gone, *stored.names(_QUARANTINE)], unreached, key)
         finally:
             log.close()
             lease.release()
