@@ -24,6 +24,7 @@ from holdfast.errors import (
     NotFound,
     UsageError,
 )
+from holdfast.session import resolve_blobs, within
 
 
 @pytest.fixture
@@ -167,3 +168,21 @@ def test_without_any_key_there_is_nothing_to_check(folder):
         hf.ask_passphrase(str)
         with pytest.raises(KeyMissing):
             hf.check_keys()
+
+
+def test_redaction_of_a_sealed_session_keeps_it_sealed(hf, folder):
+    """Old payloads go, those that are still named stay, and it opens as before."""
+    with hf.session("a", **QUICK) as s:
+        s.tool_result("one", {"content": "harmless " * 40_000})
+        s.tool_result("two", {"content": SECRET * 40_000})
+        s.snapshot()
+    hf.redact("a", find=[SECRET])
+    assert hf.is_sealed("a")
+    assert hf.verify("a").ok
+    events = resolve_blobs(hf.events("a"), hf.store.documents("sessions/a"))
+    texts = str([event.data for event in events])
+    assert SECRET not in texts
+    assert "harmless harmless" in texts
+    blobs = within(hf.store).documents("sessions/a").names("blobs/")
+    assert len(blobs) == 2
+    assert files_with(folder, SECRET, "harmless") == []

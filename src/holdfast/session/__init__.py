@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.session._places import Place
     from holdfast.session._repair import repair_log
     from holdfast.session._resealing import decrypt_key, encrypt_key, rekey_key
-    from holdfast.session._sealing import SealingStore, opener_of, sealing, within
+    from holdfast.session._sealing import SealedDocuments, SealingStore, opener_of, sealing, within
     from holdfast.session._session_seal import sealer_for
     from holdfast.session._verifying import Finding, Report, verify_log
 
@@ -40,6 +40,7 @@ _LAZY = {
     "Place": "_places",
     "Finding": "_verifying",
     "Report": "_verifying",
+    "SealedDocuments": "_sealing",
     "SealingStore": "_sealing",
     "check_new_id": "_branches",
     "detach_children": "_branches",
@@ -71,6 +72,7 @@ __all__ = [
     "Place",
     "Recorder",
     "Report",
+    "SealedDocuments",
     "SealingStore",
     "Session",
     "Snapshot",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from holdfast.errors import Conflict, HoldfastError, KeyMissing, SecurityError
@@ -240,6 +240,14 @@ class SealedDocuments(Documents):
         names = [name] if ring is None else list(_stored_names(ring, name))
         found = [self._inner.delete(stored) for stored in names]
         return any(found)
+
+    def stored_names(self, names: Iterable[str]) -> set[str]:
+        """Under which names these may lie in the store; those of payloads tell nothing there."""
+        found: set[str] = set()
+        for name in names:
+            ring = self._known(name)
+            found.update([name] if ring is None else _stored_names(ring, name))
+        return found
 
     def _known(self, name: str) -> Ring | None:
         """The data keys, if a document of that name is sealed with them."""
