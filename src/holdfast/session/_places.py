@@ -48,7 +48,8 @@ def find_place(log: Log, documents: Documents, at: int | None) -> Place:
     start = START if snapshot is None else snapshot.position
     wanted = sys.maxsize if at is None else at
     near = _approach(log, start, wanted) if first is not None and first.seq == 0 else start
-    place = _walk(log, near, wanted)
+    # A snapshot may end with the very event; then nothing is left to read.
+    place = Place(near) if near.seq > wanted else _walk(log, near, wanted)
     end = place.position
     if end.seq == 0:
         raise NotFound("the session has no events", remedy="Record something in it first.", seq=at)

@@ -65,14 +65,14 @@ def _backwards(log: Log) -> Iterator[Event]:
     wanted = _TAIL_BYTES_MIN
     size = log.size()
     while True:
-        events = _tail(log, wanted) if wanted < size else None
-        if events is None:
-            events = list(read_events(log.read(), unseal=log.unseal))
+        tail = _tail(log, wanted) if wanted < size else None
+        # None: everything is read. Nothing: the tail ends inside a long line, so look further back.
+        events = list(read_events(log.read(), unseal=log.unseal)) if tail is None else tail
         for event in reversed(events):
             if below is None or event.seq < below:
                 below = event.seq
                 yield event
-        if wanted >= size or not events or events[0].seq == 0:
+        if tail is None or (events and events[0].seq == 0):
             return
         wanted *= _TAIL_GROWTH
 
