@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.agent._permissions import args_digest
 from holdfast.agent._tools import Tool
 from holdfast.model import is_reference
+from holdfast.security import has_mark
 from holdfast.session import Session, now_ms
 
 __all__ = ["ResultCache"]
@@ -52,6 +53,8 @@ class ResultCache:
             elif event.type == "tool_result" and not data.get("is_error"):
                 key = calls.get(str(data.get("toolCallId")))
                 result = data.get("result")
-                if key is not None and not is_reference(result) and not data.get("cached"):
+                # A result with a mark in it is not what the tool gave.
+                whole = not is_reference(result) and not has_mark(bytes(event.raw))
+                if key is not None and whole and not data.get("cached"):
                     known[key] = (result, event.timestamp)
         return known

@@ -6,6 +6,7 @@ from holdfast.agent._execution import Executor
 from holdfast.agent._reply import CallRequest
 from holdfast.agent._talk import is_child
 from holdfast.agent._tools import Tool
+from holdfast.security import has_mark
 from holdfast.session import Session
 
 __all__ = ["find_leftovers", "repeat_leftovers"]
@@ -24,7 +25,9 @@ def find_leftovers(session: Session) -> list[CallRequest]:
     for call in state.pending_calls.values():
         event = next(session.events(call.seq))
         params = event.data.get("params")
-        if not is_child(event) and isinstance(params, dict):
+        # With a mark in the place of a secret it would be another call than the one that was meant.
+        whole = not has_mark(bytes(event.raw))
+        if not is_child(event) and isinstance(params, dict) and whole:
             found.append(CallRequest(str(event.data["id"]), call.tool, params))
     return found
 

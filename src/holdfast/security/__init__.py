@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from holdfast.security._redact import Finding, Redactor, secret_values
     from holdfast.security._redact_rules import read_user_rules
-    from holdfast.security._redact_scan import Scanner
+    from holdfast.security._redact_scan import Scanner, has_mark
     from holdfast.security._redact_stream import NOTHING_STREAMED, Streamed, feed, finish
     from holdfast.security._seal import (
         DataKey,
@@ -91,6 +91,7 @@ _LAZY = {
     "Streamed": "_redact_stream",
     "feed": "_redact_stream",
     "finish": "_redact_stream",
+    "has_mark": "_redact_scan",
     "is_sealed_file": "_passphrase",
     "open_with_passphrase": "_passphrase",
     "read_user_rules": "_redact_rules",
@@ -122,6 +123,7 @@ __all__ = [
     "find_secret",
     "fingerprint",
     "finish",
+    "has_mark",
     "inherited",
     "is_sealed_document",
     "is_sealed_file",

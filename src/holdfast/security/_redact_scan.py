@@ -17,7 +17,7 @@ from holdfast.security._redact_base64 import wrapped_texts
 from holdfast.security._redact_judge import is_secret
 from holdfast.security._redact_rules import Rule, RuleSet, standard_rules
 
-__all__ = ["MARK_BEGIN", "Found", "Scanner", "Span"]
+__all__ = ["MARK_BEGIN", "Found", "Scanner", "Span", "has_mark"]
 
 MARK_BEGIN = "[secret:"
 _ESCAPED = re.compile(r'\\"')
@@ -175,6 +175,11 @@ class Scanner:
             found = self.find(inner, deep=False)
             if found.spans:
                 yield start, stop, False, found.spans[0].rule
+
+
+def has_mark(text: bytes) -> bool:
+    """Whether something was redacted in recorded text, as far as a glance tells."""
+    return MARK_BEGIN.encode() in text
 
 
 def _unescaped(text: str) -> tuple[str, list[int]]:
