@@ -1,0 +1,36 @@
+"""Redaction and agents: what was replaced is never taken for what it was."""
+
+from __future__ import annotations
+
+import holdfast
+from holdfast.agent._cache import ResultCache
+from holdfast.agent._recovery import find_leftovers
+
+TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"
+MARK = {"redaction": {"mode": "mark"}}
+
+
+def test_a_call_with_a_mark_is_not_run_again():
+    """A call that a process left undone is not repeated with a mark in the place of a secret."""
+    with holdfast.open("memory:", config=MARK) as hf, hf.session("a") as session:
+        session.append("turn_start", {})
+        session.tool_call("fetch", {"token": TOKEN}, id="c1")
+        session.tool_call("fetch", {"page": 2}, id="c2")
+        assert [call.id for call in find_leftovers(session)] == ["c2"]
+
+
+def test_a_result_with_a_mark_is_not_used_again(tmp_path):
+    """A result from the log that was redacted is asked for anew."""
+
+    class Cached:
+        name, cache_ms = "fetch", 10**9
+
+    with holdfast.open(tmp_path / "store", config=MARK) as hf:
+        with hf.session("a") as session:
+            for id, page, result in (("c1", 1, f"got {TOKEN}"), ("c2", 2, "got nothing")):
+                session.tool_call("fetch", {"page": page}, id=id)
+                session.tool_result(id, result)
+        with hf.session("a") as session:
+            cache = ResultCache(session, {"fetch"})
+            assert cache.find(Cached, {"page": 1}) is None
+            assert cache.find(Cached, {"page": 2}) == ("got nothing",)
