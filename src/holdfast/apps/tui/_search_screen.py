@@ -155,6 +155,8 @@ class SearchScreen(Screen[tuple[str, int] | None]):
 
     def _show(self, hits: list[Hit], told: str) -> None:
         self._is_asking = False
+        if not (self.query("#found") and self.query(Hits)):
+            return  # the screen is being left, and the search was slower
         self.query_one("#found", Static).update(content(told))
         self.query_one(Hits).put(hits)
         if self._takes_first:
