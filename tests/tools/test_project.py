@@ -65,7 +65,7 @@ def test_all_extra_covers_every_own_extra():
     frameworks = {"adk", "claude-sdk", "langgraph", "openai-agents", "pydantic-ai", "strands"}
     (everything,) = extras["all"]
     covered = set(re.search(r"\[(.*)\]", everything)[1].split(","))
-    assert covered == set(extras) - frameworks - {"all", "dev"}
+    assert covered == set(extras) - frameworks - {"all", "dev", "dev-frameworks"}
 
 
 def test_old_python_is_refused_with_a_remedy(tmp_path):

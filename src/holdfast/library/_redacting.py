@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import os
-import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -122,7 +121,7 @@ class Redacting(Trash):
         documents = self._store.documents(_KEY_PLACE)
         found = documents.get(_KEY_NAME)
         if found is None:
-            made = secrets.token_bytes(_KEY_BYTES)
+            made = os.urandom(_KEY_BYTES)
             try:
                 documents.put(_KEY_NAME, made, if_match=MUST_NOT_EXIST)
             except Conflict:
