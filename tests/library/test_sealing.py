@@ -19,6 +19,8 @@ from sealed_sessions import (
 )
 
 import holdfast
+from holdfast.agent._instructions import read_custom
+from holdfast.agent._permissions import StandingApprovals
 from holdfast.errors import (
     Conflict,
     Forbidden,
@@ -27,7 +29,7 @@ from holdfast.errors import (
     Tampered,
     UsageError,
 )
-from holdfast.session import SealingStore, sealing, within
+from holdfast.session import SealingStore, read_agent, sealing, within
 from holdfast.storage import MemoryStore, Store
 
 KINDS = ("memory", "file", "sqlite", "postgres", "bucket")
@@ -371,3 +373,38 @@ def test_a_fork_has_a_key_of_its_own(hf):
     hf.merge("a", "b", new_id="c")
     assert hf.is_sealed("c")
     assert hf.compare("a", "b") is not None
+
+
+def test_without_the_key_nobody_replaces_what_is_sealed(hf, folder):
+    """Memory, pointer, permissions, instructions of a sealed agent: KeyMissing, and untouched."""
+    documents = hf.store.documents("agents/bot")
+    names = ("memory.json", "agent.json", "permissions.json", "custom_instructions.md")
+    for name in names:
+        documents.put(name, b"{}")
+    raw = within(hf.store).documents("agents/bot")
+    before = [raw.get(name) for name in names]
+    hf.close()
+    with holdfast.open(folder) as closed:
+        s = closed.session("new", **QUICK, agent_id="bot")
+        with pytest.raises(KeyMissing):
+            s.memory.get("word")
+        plain = closed.store.documents("agents/bot")
+        for read in (
+            lambda: read_agent(plain, "bot"),
+            lambda: read_custom(plain),
+            lambda: StandingApprovals(plain)._load(),
+        ):
+            with pytest.raises(KeyMissing):
+                read()
+        assert [plain.get(name) for name in names] == before
+
+
+def test_purging_an_agent_leaves_its_instructions_readable(hf):
+    """What a person wrote stays, and so does the key that opens it."""
+    documents = hf.store.documents("agents/bot")
+    documents.put("custom_instructions.md", b"be kind")
+    documents.put("memory.json", b"{}")
+    hf.purge_agent("bot")
+    assert hf.store.documents("agents/bot").get("custom_instructions.md")[0] == b"be kind"
+    hf.purge_agent("bot", instructions=True)
+    assert within(hf.store).documents("agents/bot").names() == []

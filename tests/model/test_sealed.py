@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from holdfast.errors import Damaged, KeyMissing, Tampered
-from holdfast.model import Event, encode_line, encode_sealed_line, line_body
+from holdfast.model import Event, encode_line, encode_sealed_line, line_body, read_line
 
 PLAIN = b'{"type":"user","timestamp":5,"data":{"content":"%b"}}\n'
 
@@ -107,3 +107,54 @@ def test_lines_of_ours_and_sealed_ones_may_follow_each_other(chain, read_log):
     assert read_log(log, unseal=seal).texts == ["p", "a", "s"]
     bad, _ = encode_line(3, b'"timestamp":1', crc)
     assert read_log(log + bad, unseal=seal).texts == ["p", "a", "s"]
+
+
+def test_one_line_by_itself(read_log):
+    """Opened if it can be; None if it is no line, or stays sealed."""
+    plain_line, _ = encode_line(0, b'"type":"user","timestamp":1,"data":{}', 0)
+    sealed_line, _ = encode_sealed_line(3, seal(3, b'"type":"user","data":{}'), 0)
+    assert read_line(plain_line).type == "user"
+    assert read_line(sealed_line, seal).seq == 3
+    assert read_line(sealed_line) is read_line(b"rubbish") is None
+
+
+def test_a_plain_line_where_all_must_be_sealed_is_tampered(read_log):
+    """From the first event on that the opener says, in a whole log and in a damaged one."""
+
+    class Strict:
+        sealed_from = 1
+
+        def __call__(self, seq, text, before):
+            return seal(seq, text)
+
+    lines = sealed_log(False, False, False)
+    head, crc = encode_line(0, b'"type":"user","timestamp":1,"data":{"content":"p"}', 0)
+    rest = b""
+    for seq in (1, 2):
+        text = body(Event.make("user", {"content": f"s{seq}"}))
+        line, crc = encode_sealed_line(seq, seal(seq, text), crc)
+        rest += line
+    assert read_log(head + rest, unseal=Strict()).texts == ["p", "s1", "s2"]
+    bad, _ = encode_line(3, b'"type":"user","timestamp":1,"data":{"content":"x"}', crc)
+    for log in (head + rest + bad, b"\0\0" + head + rest + bad):
+        with pytest.raises(Tampered):
+            read_log(log, unseal=Strict())
+    assert len(lines) == 3
+
+
+def test_an_opener_may_open_many_at_once(read_log):
+    """And gets the end of the line before, zeros at the beginning."""
+    seen = []
+
+    class Many:
+        def __call__(self, seq, text, before):
+            return seal(seq, text)
+
+        def open_all(self, first, texts, before):
+            seen.append((first, len(texts), before))
+            return [seal(0, text) for text in texts], texts[-1][-8:]
+
+    log = b"".join(sealed_log(False, False, False))
+    assert read_log(log, unseal=Many()).texts == ["s0", "s1", "s2"]
+    assert seen[0][2] == bytes(8)
+    assert sum(count for _, count, _ in seen) >= 3

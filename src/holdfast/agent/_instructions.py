@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.replay import MemoryEntry
-from holdfast.session import Session
+from holdfast.session import Session, check_unsealed
 from holdfast.storage import Documents
 
 __all__ = ["CUSTOM", "read_custom", "render_instructions", "write_custom"]
@@ -20,7 +20,7 @@ _ORDER = {"critical": 0, "high": 1, "normal": 2, "low": 3}
 def read_custom(documents: Documents | None) -> str | None:
     """The agent's ``custom_instructions.md`` as it is now: a person may have edited it."""
     found = documents.get(CUSTOM) if documents is not None else None
-    text = found[0].decode("utf-8", "replace").strip() if found else ""
+    text = check_unsealed(found[0], CUSTOM).decode("utf-8", "replace").strip() if found else ""
     return text or None
 
 

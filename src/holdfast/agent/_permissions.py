@@ -12,7 +12,7 @@ import msgspec
 from holdfast.agent._tools import Tool
 from holdfast.errors import Conflict, UsageError
 from holdfast.replay import Approval
-from holdfast.session import Session, now_ms
+from holdfast.session import Session, check_unsealed, now_ms
 from holdfast.storage import MUST_NOT_EXIST, Documents
 
 __all__ = ["Decision", "Gate", "PermissionRequest", "StandingApprovals", "args_digest"]
@@ -84,7 +84,8 @@ class StandingApprovals:
         if found is None:
             return {}, MUST_NOT_EXIST
         try:
-            document = msgspec.json.decode(found[0], type=dict[str, Any])
+            data = check_unsealed(found[0], "permissions.json")
+            document = msgspec.json.decode(data, type=dict[str, Any])
             return msgspec.convert(document.get("approvals", {}), dict[str, Approval]), found[1]
         except (msgspec.DecodeError, msgspec.ValidationError):
             # Nothing readable is approved: asking again is the safe way.

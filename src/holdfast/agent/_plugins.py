@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from holdfast.agent._results import plain_result
 from holdfast.errors import UsageError
 from holdfast.model import Limits, decode_json, encode_data, fit_id
-from holdfast.session import Session
+from holdfast.session import Session, check_unsealed
 from holdfast.storage import Documents
 
 __all__ = ["ENTRY_POINTS", "Plugin", "PluginHost", "PluginWarning", "find_plugins"]
@@ -77,7 +77,7 @@ def _read_lasting(documents: Documents, plugin: Plugin) -> tuple[Any, int | str 
     if found is None:
         return None
     try:
-        document = decode_json(found[0])
+        document = decode_json(check_unsealed(found[0], _place(plugin)))
         return document["state"], document["version"]
     except (ValueError, KeyError, TypeError):
         documents.put(_place(plugin, ".damaged.json"), found[0])

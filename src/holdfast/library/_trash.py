@@ -19,6 +19,7 @@ __all__ = ["Trash", "Trashed"]
 _TRASH_STEM_CHARS_MAX = 110
 _INSTRUCTIONS = "custom_instructions.md"
 _NOTE = "deleted.json"
+_KEYS = "seal.json"
 
 
 class Trashed(msgspec.Struct, frozen=True):
@@ -87,9 +88,12 @@ class Trash(Finding):
             self._check_unlocked(id)
         for id in sessions:
             self.delete(id)
-        documents = self._store.documents(key)
-        for name in documents.names():
-            if instructions or name != _INSTRUCTIONS:
+        documents = self._inner.documents(key)
+        names = documents.names()
+        # What a person wrote may be sealed; then it stays readable.
+        stay = () if instructions or _INSTRUCTIONS not in names else (_INSTRUCTIONS, _KEYS)
+        for name in names:
+            if name not in stay:
                 documents.delete(name)
         return len(sessions)
 

@@ -18,6 +18,7 @@ from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.session._timers import Timers
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
+from holdfast.session._unsealed import check_unsealed
 from holdfast.session._variables import NotStoredWarning
 from holdfast.session._writer import Draft, Writer
 
@@ -85,6 +86,7 @@ __all__ = [
     "blob_loader",
     "check_new_id",
     "check_title",
+    "check_unsealed",
     "decrypt_key",
     "detach_children",
     "encrypt_key",

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import Conflict, Damaged
 from holdfast.replay import MemoryEntry
 from holdfast.session._clock import Clock, now_ms
+from holdfast.session._unsealed import check_unsealed
 from holdfast.storage import MUST_NOT_EXIST, Documents
 
 __all__ = ["AgentMemory"]
@@ -106,7 +107,7 @@ class AgentMemory:
         if found is None:
             return _Document(entries={}), MUST_NOT_EXIST
         try:
-            return _decode(found[0]), found[1]
+            return _decode(check_unsealed(found[0], _NAME)), found[1]
         except msgspec.DecodeError as error:
             raise Damaged(
                 f"{_NAME} is not readable: {error}",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.errors import Conflict, Damaged, TooNew
+from holdfast.session._unsealed import check_unsealed
 from holdfast.storage import MUST_NOT_EXIST, Documents
 
 __all__ = ["AgentDocument", "point_agent", "read_agent"]
@@ -38,7 +39,7 @@ def read_agent(documents: Documents, agent_id: str) -> tuple[AgentDocument, str]
     if found is None:
         return AgentDocument(), MUST_NOT_EXIST
     try:
-        document = msgspec.json.decode(found[0], type=AgentDocument)
+        document = msgspec.json.decode(check_unsealed(found[0], _NAME), type=AgentDocument)
     except (ValueError, RecursionError) as error:
         raise Damaged(
             f"{_NAME} of {agent_id} is damaged ({error})", data=found[0], etag=found[1]
