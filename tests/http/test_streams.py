@@ -168,6 +168,29 @@ def test_a_turn_is_resumed_by_its_token_alone(client):
     assert client.post(path, json={"prompt": "x"}).json()["output"] == "hello there "
 
 
+def test_a_mistake_of_ours_is_said(serving, space, talk, monkeypatch):
+    """As an internal error, whole or streamed; it is in the log, and the next turn works."""
+    server = serving("fine")
+    turns = server.service.turns
+    own, fails = turns._make_agent, [True, True]
+
+    def broken(*arguments):
+        if fails:
+            fails.pop()
+            raise ZeroDivisionError("not for clients to know")
+        return own(*arguments)
+
+    monkeypatch.setattr(turns, "_make_agent", broken)
+    with server.client(space) as client:
+        id = begin(client)
+        answer = client.post(f"/v1/sessions/{id}/turns", json={"prompt": "x"})
+        assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+        assert "not for clients" not in answer.text
+        [(name, data)] = streamed(client, talk, id, prompt="x")
+        assert (name, data["code"]) == ("error", "internal")
+        assert streamed(client, talk, id, prompt="x")[-1][0] == "done"
+
+
 def test_one_turn_at_a_time(serving, space, talk):
     """A second one is refused while the first goes on; the first can be cancelled."""
     gate = threading.Event()

@@ -7,9 +7,11 @@ import http.client
 import json
 import logging
 import threading
+import time
 from urllib.parse import quote
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from holdfast.apps.gate.amounts import Buckets
 from holdfast.apps.http._table import ENDPOINTS
@@ -179,6 +181,47 @@ def test_who_asks_too_often_waits(serving, space):
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
         assert answers[-1].headers["retry-after"]
         assert other.get("/v1/trash").status_code == 200
+
+
+def test_a_revoked_token_ends_what_it_opened(server, space, talk):
+    """Streams and sockets that are open already end too, within a second or so."""
+    token = server.token(space)
+    with (
+        server.client(token=token) as client,
+        server.input(token) as socket,
+        server.input(token) as silent,
+    ):
+        talk.hear(socket)
+        talk.hear(silent)
+        talk.say(silent, {"type": "subscribe", "components": ["*"]})
+        id = client.post("/v1/sessions", json={}).json()["session_id"]
+        with client.stream("GET", f"/v1/sessions/{id}/follow") as stream:
+            events = talk.events(stream)
+            next(events)
+            server.service.tokens.revoke(token.split("_")[1])
+            *_, last = events
+        assert last[:2] == ("stream.end", {"reason": "token"})
+        talk.say(socket, {"type": "append", "event": "note"})
+        assert talk.hear(socket, "error")["code"] == "token"
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=30)
+        assert closed.value.rcvd.code == 1008
+
+
+def test_messages_count_as_requests(serving, space, talk):
+    """A flood on one connection is told to wait, and the connection goes on."""
+    server = serving(kit=None)
+    token = server.token(space)
+    with server.input(token) as socket:
+        talk.hear(socket)
+        server.service._buckets = Buckets(20, 2)
+        for _ in range(4):
+            talk.say(socket, {"type": "append", "event": "note"})
+        codes = [talk.hear(socket).get("code") for _ in range(4)]
+        assert codes == [None, None, "too_many", "too_many"]
+        time.sleep(0.3)
+        talk.say(socket, {"type": "append", "event": "note"})
+        assert talk.hear(socket)["seq"]
 
 
 def test_who_did_what_is_written_down(server, space, client, caplog):

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.apps.http._call import Call, as_json
 from holdfast.apps.http._problems import Refused
 from holdfast.apps.http._shapes import Told, told_event
+from holdfast.apps.http.tokens import Token
 from holdfast.library import Holdfast
 from holdfast.model import Event, Notice
 from holdfast.session import Follower, resolve_blobs
@@ -43,7 +44,7 @@ async def follow(call: Call) -> Response:
     if call.request.method == "HEAD":
         return Response(None, 200, media_type=EVENT_STREAM)
     return StreamingResponse(
-        _stream(call.service, call.space, id, start), 200, media_type=EVENT_STREAM
+        _stream(call.service, _token(call), id, start), 200, media_type=EVENT_STREAM
     )
 
 
@@ -60,39 +61,53 @@ def _start(call: Call) -> int:
     return int(last) + 1
 
 
-async def _stream(service: Service, space: str, id: str, start: int) -> AsyncIterator[bytes]:
+def _token(call: Call) -> Token:
+    assert call.token is not None
+    return call.token
+
+
+async def _stream(service: Service, token: Token, id: str, start: int) -> AsyncIterator[bytes]:
     with service.counted_stream():
         yield b"retry: 1000\n\n"
-        async with contextlib.aclosing(Following(service, space, id, start).events()) as events:
+        async with contextlib.aclosing(Following(service, token, id, start).events()) as events:
             async for event in events:
                 if event is None:
                     yield b": still here\n\n"
                 else:
                     yield sse(event.type, as_json(event), event.seq)
-        reason = b'"stopping"' if service.stopping.is_set() else b'"gone"'
-        yield sse("stream.end", b'{"reason":%s}' % reason)
+        yield sse("stream.end", as_json({"reason": await _reason(service, token)}))
+
+
+async def _reason(service: Service, token: Token) -> str:
+    """Why a stream ends."""
+    if service.stopping.is_set():
+        return "stopping"
+    return "gone" if await service.is_still_good(token) else "token"
 
 
 class Following:
-    """The events of one session, from a place on, without holding a thread while it waits."""
+    """The events of one session, from a place on, without holding a thread while it waits.
 
-    def __init__(self, service: Service, space: str, id: str, start: int) -> None:
+    Ends when the session is gone, the server stops, or the token counts no more.
+    """
+
+    def __init__(self, service: Service, token: Token, id: str, start: int) -> None:
         self._service = service
-        self._space = space
+        self._token = token
         self._id = id
         self._next = start
         self._bell = asyncio.Event()
         self._follower: Follower | None = None
 
     async def events(self) -> AsyncGenerator[Told | None]:
-        """Each event; None now and then while there is none. Ends when server or session do."""
+        """Each event; None now and then while there is none."""
         service = self._service
         loop = asyncio.get_running_loop()
-        async with service.spaces.use(self._space, service.threads) as hf:
+        async with service.spaces.use(self._token.space, service.threads) as hf:
             stop = hf.subscribe(partial(self._ring, loop))
             try:
                 heard = loop.time()
-                while not service.stopping.is_set():
+                while not service.stopping.is_set() and await service.is_still_good(self._token):
                     found = await service.threads.run(self._look, hf)
                     if found is None:
                         return

@@ -70,11 +70,20 @@ class Service:
                 401, "token", "a token is needed that is good here",
                 "Make one with `holdfast serve token create`; send Authorization: Bearer <token>.",
             )  # fmt: skip
+        self.count(token)
+        return token
+
+    def count(self, token: Token) -> None:
+        """Count one request or message. Raises Refused (429) when there are too many."""
         wait = self._buckets.take(token.id)
         if wait:
             remedy = "Wait as long as Retry-After says."
             raise Refused(429, "too_many", "these are too many requests", remedy, wait_s=wait)
-        return token
+
+    async def is_still_good(self, token: Token) -> bool:
+        """Whether a token still counts: streams outlive revocations otherwise."""
+        ask = self.tokens.is_good
+        return ask(token.id) if self.tokens.is_fresh else await self.threads.run(ask, token.id)
 
     def check_streams(self) -> None:
         """Raise Refused when too many follow."""

@@ -35,6 +35,8 @@ _PROTOCOL = "holdfast"
 _MADE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}\Z", re.ASCII)
 _COMPONENTS_MAX = 100
 _RESTARTING = 1012
+_REFUSED = 1008
+_NO_MORE = "the token counts no more"
 _NAMES = {"piece": "agent.piece", "done": "agent.response"}
 
 
@@ -127,6 +129,10 @@ class _Input:
                 message = await self._socket.receive()
                 if message["type"] == "websocket.disconnect":
                     return
+                if not await self._service.is_still_good(self._token):
+                    await self._send("error", _problem(Refused(401, "token", _NO_MORE)))
+                    await self._socket.close(_REFUSED)
+                    return
                 await self._take(message)
 
     async def _greeting(self) -> dict[str, Any]:
@@ -139,6 +145,7 @@ class _Input:
         try:
             if message.get("text") is None:
                 raise Refused(400, "usage", "messages are text")
+            self._service.count(self._token)
             said = _understood(message["text"])
             if said is not None:
                 await self._answer(said)
@@ -181,7 +188,7 @@ class _Input:
 
     async def _follow(self, start: int) -> None:
         while not self._service.stopping.is_set():
-            following = Following(self._service, self._token.space, self._id, start)
+            following = Following(self._service, self._token, self._id, start)
             async with contextlib.aclosing(following.events()) as events:
                 async for event in events:
                     if event is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -30,6 +31,7 @@ __all__ = ["Message", "Running", "Turns"]
 Message = tuple[str, dict[str, Any]]
 """What a turn tells: a name, and what belongs to it."""
 
+_LOGGER = logging.getLogger("holdfast.http")
 _APPROVAL_S = 300.0
 _TURNS_MAX = 64
 _STOPPING = "the server was stopped in mid-turn"
@@ -158,10 +160,10 @@ class Turns:
         try:
             await self._answer(running, wish, key, kit)
         except (HoldfastError, Refused) as error:
-            running.error = error
-            status, code, detail, remedy, more = problem_fields(error)
-            told = {"status": status, "code": code, "detail": detail, "remedy": remedy, **more}
-            running.tell("error", told)
+            _fail(running, error)
+        except Exception:
+            _LOGGER.exception("a turn of session %s failed", running.id)
+            _fail(running, Refused(500, "internal", "the server made a mistake"))
         except asyncio.CancelledError:
             name = "interrupted" if running.is_put_off else "cancelled"
             running.answered = Answered(
@@ -239,6 +241,13 @@ class Turns:
         finally:
             running.questions.pop(request.call_id, None)
         return Decision(allow=allow, reason=None if allow else "the user did not approve it")
+
+
+def _fail(running: Running, error: HoldfastError | Refused) -> None:
+    running.error = error
+    status, code, detail, remedy, more = problem_fields(error)
+    told = {"status": status, "code": code, "detail": detail, "remedy": remedy, **more}
+    running.tell("error", told)
 
 
 def _open(kit: Kit, hf: Holdfast, id: str) -> Session:

@@ -136,6 +136,11 @@ class TokenBook:
         good = mark == _MARK and token is not None and is_same and token.is_good(now_ms())
         return token if good else None
 
+    def is_good(self, id: str) -> bool:
+        """Whether a token that was let in would still be: for what goes on for long."""
+        token = self._by_id().get(id)
+        return token is not None and token.is_good(now_ms())
+
     def _by_id(self) -> dict[str, Token]:
         known = self._known
         if known is None or not self.is_fresh:
