@@ -6,6 +6,7 @@ not carry. These forms are on disk: they may gain members, and never change.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 __all__ = ["apply", "difference"]
@@ -16,8 +17,9 @@ def difference(base: Any, given: Any) -> dict[str, Any] | None:
     if type(base) is type(given):
         if isinstance(given, dict):
             return _of_maps(base, given)
-        if isinstance(given, list) and len(base) == len(given):
-            return _of_lists(base, given)
+        if isinstance(given, list):
+            same_length = len(base) == len(given)
+            return _of_lists(base, given) if same_length else _of_growth(base, given)
         if base == given:
             return None
     return {"is": given}
@@ -29,6 +31,8 @@ def apply(base: Any, change: dict[str, Any] | None) -> Any:
         return base
     if "is" in change:
         return change["is"]
+    if "keep" in change:
+        return [*base[: change["keep"]], *change["add"]]
     if isinstance(base, list):
         inside = change.get("at", {})
         return [apply(value, inside.get(str(n))) for n, value in enumerate(base)]
@@ -55,3 +59,10 @@ def _of_lists(base: list[Any], given: list[Any]) -> dict[str, Any] | None:
     pairs = enumerate(zip(base, given, strict=True))
     inside = {str(n): change for n, (a, b) in pairs if (change := difference(a, b)) is not None}
     return {"at": inside} if inside else None
+
+
+def _of_growth(base: list[Any], given: list[Any]) -> dict[str, Any]:
+    """For lists of different lengths: where they begin to differ, and what follows there."""
+    pairs = zip(base, given, strict=False)
+    kept = sum(1 for _ in takewhile(lambda pair: difference(*pair) is None, pairs))
+    return {"keep": kept, "add": given[kept:]} if kept else {"is": given}

@@ -24,10 +24,20 @@ from langchain_core.messages import (
 )
 
 from holdfast.formats import speak
-from holdfast.integrations._units import Form, Words
+from holdfast.integrations._units import Form, Unit, Words
 from holdfast.replay import from_dialect
 
-__all__ = ["FORM", "Known", "as_item", "as_messages", "from_item", "reference"]
+__all__ = [
+    "FORM",
+    "Known",
+    "answered",
+    "as_item",
+    "from_item",
+    "messages_of",
+    "reference",
+    "seqs_of",
+    "told_by_others",
+]
 
 _KINDS = frozenset(
     {
@@ -44,6 +54,8 @@ _PLAIN: dict[str, Any] = {
     "id": None,
 }
 _REFERENCE_BYTES = 12
+_OWN_ID = "holdfast"
+_LOST = "interrupted, outcome unknown"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -191,42 +203,83 @@ def _item(type: str, content: Any, own: dict[str, Any]) -> dict[str, Any]:
 FORM = Form("langchain/1", _tell, _rebuild)
 
 
-def as_messages(messages: list[dict[str, Any]], system: str | None = None) -> list[BaseMessage]:
-    """Neutral messages, such as ``hf.recover`` gives them, for a graph or a chain."""
-    made: list[BaseMessage] = [SystemMessage(system)] if system else []
-    for message in messages:
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        results = [block for block in blocks if block["type"] == "tool_result"]
-        made += [_result_message(block) for block in results]
-        rest = [block for block in blocks if block["type"] != "tool_result"]
-        if message["role"] == "assistant":
-            made.append(_answer(rest))
-        elif rest:
-            made.append(HumanMessage(_content(rest)))
+def messages_of(units: list[Unit]) -> list[BaseMessage]:
+    """What a chain gets: its own messages as they came, what others said in its form.
+
+    Messages of others have ids that name their events, so that they are known again.
+    """
+    made: list[BaseMessage] = []
+    for unit in units:
+        made += [from_item(unit.item)] if unit.own else told_by_others(unit)
     return made
 
 
-def _result_message(block: dict[str, Any]) -> ToolMessage:
+def told_by_others(unit: Unit) -> list[BaseMessage]:
+    """The messages that one neutral message becomes: results are messages of their own."""
+    role, content = unit.item["role"], unit.item["content"]
+    if role == "system":
+        return [SystemMessage(content, id=_own_id(unit.seqs))]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if role == "assistant":
+        return [_answer(blocks, _own_id(unit.seqs))]
+    if all(block["type"] == "tool_result" for block in blocks):
+        pairs = zip(blocks, unit.seqs, strict=True)
+        return [_result_message(block, _own_id((seq,))) for block, seq in pairs]
+    return [HumanMessage(_content(blocks), id=_own_id(unit.seqs))]
+
+
+def _own_id(seqs: tuple[int, ...]) -> str:
+    return "-".join([_OWN_ID, *map(str, seqs)])
+
+
+def seqs_of(id: str | None) -> tuple[int, ...]:
+    """The events that an id made here names; nothing for any other id."""
+    name, *seqs = (id or "").split("-")
+    named = name == _OWN_ID and all(seq.isdecimal() for seq in seqs)
+    return tuple(int(seq) for seq in seqs) if named else ()
+
+
+def _result_message(block: dict[str, Any], id: str) -> ToolMessage:
     content = block.get("content")
     if not isinstance(content, str):
         content = _content(content) if isinstance(content, list) else _encode(content).decode()
     status = "error" if block.get("is_error") else "success"
-    return ToolMessage(content, tool_call_id=block["tool_use_id"], status=status)
+    return ToolMessage(content, tool_call_id=block["tool_use_id"], status=status, id=id)
 
 
-def _answer(blocks: list[dict[str, Any]]) -> AIMessage:
+def _answer(blocks: list[dict[str, Any]], id: str) -> AIMessage:
     calls = [
         {"name": block["name"], "args": block["input"], "id": block["id"]}
         for block in blocks
         if block["type"] == "tool_use"
     ]
-    return AIMessage(
-        _content([block for block in blocks if block["type"] != "tool_use"]), tool_calls=calls
-    )
+    said = _content([block for block in blocks if block["type"] != "tool_use"])
+    return AIMessage(said, tool_calls=calls, id=id)
 
 
 def _content(blocks: list[dict[str, Any]]) -> Any:
     if all(block["type"] == "text" for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
     return blocks
+
+
+def answered(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """The same with a result for each call that has none: a model refuses a call without one."""
+    made: list[BaseMessage] = []
+    open_calls: dict[str, str] = {}
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            open_calls.pop(message.tool_call_id, None)
+        else:
+            made += _lost(open_calls)
+            calls = message.tool_calls if isinstance(message, AIMessage) else []
+            open_calls = {call["id"]: call["name"] for call in calls if call["id"]}
+        made.append(message)
+    return made + _lost(open_calls)
+
+
+def _lost(calls: dict[str, str]) -> list[BaseMessage]:
+    return [
+        ToolMessage(_LOST, tool_call_id=id, name=name, status="error", id=f"{_OWN_ID}-lost-{id}")
+        for id, name in calls.items()
+    ]

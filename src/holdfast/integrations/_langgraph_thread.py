@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
-from holdfast.integrations._langchain_messages import FORM
+from holdfast.integrations._langchain_messages import FORM, seqs_of
 from holdfast.integrations._langgraph_values import Items, Typed, Values
 from holdfast.integrations._place import Place
-from holdfast.integrations._units import Words
+from holdfast.integrations._units import CONVERSATION, Words
 from holdfast.model import Event
 
 __all__ = ["TOOL", "Checkpoint", "Thread", "Write"]
@@ -135,6 +135,8 @@ class Thread:
         else:
             if event.type == "frame" and event.data.get("tool") == TOOL:
                 self._take_frame(event.data)
+            elif event.type in CONVERSATION and event.run is None:
+                self.values.told[event.seq] = event
             return
         if not self._missing:
             name = self._begun[0].data["ref"]
@@ -261,7 +263,7 @@ class Thread:
     def _taken(self, name: str) -> list[int]:
         # Should it come back, it is told again.
         self.values.items.pop(name, None)
-        return self._seqs.pop(name, [])
+        return self._seqs.pop(name, None) or list(seqs_of(name))
 
 
 _EMPTY = object()

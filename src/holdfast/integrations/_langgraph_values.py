@@ -1,11 +1,12 @@
 """Values of a graph's channels as JSON, each message told once and then only named.
 
-Plain data stays readable. A message of the conversation is ``{"$m": reference}``; one that is not
-part of it yet, such as what a task wrote, is ``{"$v": item}``, for only the graph knows whether it
-will be, and in which order. A tuple is ``{"$t": […]}``, a number
-that JSON readers would round ``{"$i": "…"}``, and anything else ``{"$x": [type, base64]}`` as the
-graph's own serialiser gives it. A map with keys that JSON lacks, or that look like these, is told
-as pairs: ``{"$d": [[key, value]]}``.
+Plain data stays readable. A message of the conversation is ``{"$m": reference}``, where the
+reference of one that others recorded is an id that names its events; one that is not part of it
+yet, such as what a task wrote, is ``{"$v": item}``, for only the graph knows whether it will be,
+and in which order. A tuple is ``{"$t": […]}``, a number that JSON readers would round
+``{"$i": "…"}``, and anything else ``{"$x": [type, base64]}`` as the graph's own serialiser gives
+it. A map with keys that JSON lacks, or that look like these, is told as pairs:
+``{"$d": [[key, value]]}``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage
 
-from holdfast.integrations._langchain_messages import Known, as_item, from_item, reference
+from holdfast.integrations._langchain_messages import (
+    Known,
+    as_item,
+    from_item,
+    reference,
+    seqs_of,
+    told_by_others,
+)
+from holdfast.integrations._units import Unit, voices
+from holdfast.model import Event
 
 __all__ = ["Items", "Typed", "Values"]
 
@@ -48,6 +58,8 @@ class Values:
     def __init__(self) -> None:
         self.items: Items = {}
         """The messages on record."""
+        self.told: dict[int, Event] = {}
+        """What others told, by seq."""
         self.known = Known()
 
     def encode(self, value: Any, serde: Typed, new: Items | None = None) -> Any:
@@ -66,9 +78,18 @@ class Values:
                 return self._decode_marked(mark, inner, serde)
         return {key: self.decode(item, serde) for key, item in value.items()}
 
+    def told_by_others(self, id: str | None) -> dict[str, Any] | None:
+        """The message whose id names events of others; None for any other id."""
+        seqs = seqs_of(id)
+        if not seqs or not all(seq in self.told for seq in seqs):
+            return None
+        units = [Unit((seq,), own=False, item=self.told[seq]) for seq in seqs]
+        made = [message for unit in voices(units) for message in told_by_others(unit)]
+        return as_item(made[0]) if len(made) == 1 else None
+
     def _decode_marked(self, mark: str, inner: Any, serde: Typed) -> Any:
         if mark == "$m":
-            message = from_item(self.items[inner])
+            message = from_item(self.items.get(inner) or self.told_by_others(inner) or {})
             self.known.add(message, inner)
             return message
         if mark == "$v":
@@ -137,6 +158,11 @@ class _Encoder:
         item = as_item(message)
         if item is None:
             return self._foreign(message)
+        if item == values.told_by_others(message.id):
+            known = str(message.id)
+            values.known.add(message, known)
+            values.items[known] = item
+            return {"$m": known}
         known = reference(item)
         if known not in values.items:
             if self._new is None:

@@ -18,13 +18,23 @@ from holdfast.integrations._place import Place
 from holdfast.model import Event
 from holdfast.replay import from_dialect
 
-__all__ = ["Form", "Unit", "Units", "Words", "blocks_of", "neutral_of", "spoken"]
+__all__ = [
+    "CONVERSATION",
+    "Form",
+    "Unit",
+    "Units",
+    "Words",
+    "blocks_of",
+    "neutral_of",
+    "spoken",
+    "voices",
+]
 
 Words = list[tuple[str, dict[str, Any]]]
 """Types and data of events to be."""
 
-_CONVERSATION = frozenset({"user", "assistant", "system", "thinking", "tool_call", "tool_result"})
-_MAY_BE_OWN = _CONVERSATION | {"frame"}
+CONVERSATION = frozenset({"user", "assistant", "system", "thinking", "tool_call", "tool_result"})
+_MAY_BE_OWN = CONVERSATION | {"frame"}
 _MARKS = frozenset({"adapter", "span", "raw"})
 
 
@@ -127,7 +137,7 @@ class Units:
         elif event.type == "retracted":
             for seq in event.data.get("seqs", ()):
                 self._units.pop(self._firsts.pop(seq, seq), None)
-        elif event.type in _CONVERSATION:
+        elif event.type in CONVERSATION:
             self._add(Unit((event.seq,), own=False, item=event, run=event.run))
 
     def _amend(self, data: dict[str, Any]) -> None:
@@ -165,9 +175,34 @@ def spoken(message: dict[str, Any], dialect: str) -> Words:
     return words
 
 
+def voices(units: list[Unit]) -> list[Unit]:
+    """The conversation itself, without what runs within it said.
+
+    What others recorded comes as neutral messages: neighbours that one side said are one.
+    """
+    made: list[Unit] = []
+    side = ""
+    for unit in units:
+        if unit.run is not None:
+            continue
+        if unit.own:
+            made.append(unit)
+            side = ""
+            continue
+        (said,) = neutral_of(unit.item)
+        before, side = side, "" if unit.item.type in ("user", "system") else said["role"]
+        if side and side == before:
+            content = [*made[-1].item["content"], *said["content"]]
+            whole = {"role": said["role"], "content": content}
+            made[-1] = made[-1]._replace(seqs=made[-1].seqs + unit.seqs, item=whole)
+        else:
+            made.append(unit._replace(item=said))
+    return made
+
+
 def neutral_of(event: Event) -> list[dict[str, Any]]:
     """One event of the conversation as a neutral message, alone: nothing is paired or repaired."""
-    if event.type in ("user", "assistant", "system"):
+    if event.type in ("user", "system"):
         return [{"role": event.type, "content": event.data.get("content")}]
     role = "user" if event.type == "tool_result" else "assistant"
     return [{"role": role, "content": blocks_of(event.type, event.data)}]

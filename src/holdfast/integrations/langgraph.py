@@ -21,11 +21,11 @@ from langgraph.checkpoint.base import (
 )
 
 from holdfast.errors import Fenced
-from holdfast.integrations._langchain_messages import as_messages
+from holdfast.integrations._langchain_messages import FORM, answered, messages_of
 from holdfast.integrations._langgraph_thread import TOOL, Thread
 from holdfast.integrations._langgraph_values import Typed
 from holdfast.integrations._place import Library, Place, library_of, linked
-from holdfast.integrations._units import Words
+from holdfast.integrations._units import Units, Words, voices
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -95,11 +95,11 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     def messages(self, thread_id: str) -> Sequence[BaseMessage]:
         """The conversation of a thread, whatever recorded it, valid in every state of its log.
 
-        To go on with a session of another framework: give these to the graph as its first input.
+        To go on with a session of another framework: give these to the graph as its input, with
+        what is to be said next. What is on record already is not recorded a second time.
         """
-        place = Place(self._library, TOOL, thread_id)
-        recovery = self._library.recover(place.id, "neutral", incomplete="mark")
-        return as_messages(recovery.messages, recovery.system)
+        units = Units(FORM, Place(self._library, TOOL, thread_id)).read()
+        return answered(messages_of(voices(units)))
 
     # -- writing -----------------------------------------------------------------------------
 

@@ -1,0 +1,215 @@
+"""AutoGen on our log: the state of an agent or a team, saved and loaded by name.
+
+.. code-block:: python
+
+    state = HoldfastState("trip-planner")
+    await state.load(team)  # False the first time
+    await team.run(task="Plan a trip")
+    await state.save(team)
+
+What was said is the conversation of the session; the rest of the state is kept beside it. Each time
+only what is new is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from pydantic_core import to_jsonable_python
+
+from holdfast.integrations._history import History
+from holdfast.integrations._place import Library
+from holdfast.integrations._states import States
+from holdfast.integrations._units import Form, Unit, Words, blocks_of, spoken
+
+__all__ = ["HoldfastState"]
+
+_TOOL = "autogen"
+_NAME = "state"
+
+
+class _Stateful(Protocol):
+    async def save_state(self) -> Mapping[str, Any]: ...
+
+    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+class HoldfastState:
+    """The state of one agent or team, kept as a session of Holdfast.
+
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place.
+    """
+
+    def __init__(self, session_id: str, hf: Library = None) -> None:
+        self.session_id = session_id
+        self._history = History(_FORM, hf, _TOOL, session_id)
+        self._states = States(self._history.place, _TOOL)
+
+    async def save(self, agent: _Stateful) -> None:
+        """Record the state of an agent or a team; it is on the medium when this returns."""
+        state = to_jsonable_python(await agent.save_state())
+        await asyncio.to_thread(self._save, state)
+
+    async def load(self, agent: _Stateful) -> bool:
+        """Give an agent or a team the state that was saved; whether there was one.
+
+        An agent without a state of its own is given what other frameworks said in the session.
+        """
+        state = await asyncio.to_thread(self._load)
+        if state is None:
+            return False
+        await agent.load_state(state)
+        return True
+
+    def close(self) -> None:
+        """Give the session back to other processes now, rather than after a rest."""
+        self._history.place.close()
+
+    def _save(self, state: dict[str, Any]) -> None:
+        place = _thread(state)
+        thread = _at(state, place) if place else []
+        units = [unit for unit in self._history.read() if unit.own]
+        same = 0
+        for unit, message in zip(units, thread, strict=False):
+            if unit.item != message:
+                break
+            same += 1
+        gone = [seq for unit in units[same:] for seq in unit.seqs]
+        words: Words = [("retracted", {"seqs": gone})] if gone else []
+        words += [word for message in thread[same:] for word in _FORM.record(message)]
+        rest = _with(state, place, []) if place else state
+        self._states.record(_NAME, {"thread": place, "rest": rest}, words)
+
+    def _load(self) -> dict[str, Any] | None:
+        self._states.catch_up()
+        found = self._states.newest(_NAME)
+        units = self._history.read()
+        if found is None:
+            messages = [message for unit in units for message in _messages(unit)]
+            context = {"messages": messages}
+            return {"type": "AssistantAgentState", "llm_context": context} if messages else None
+        thread = [unit.item for unit in units if unit.own]
+        whole: dict[str, Any] = found["rest"]
+        if found["thread"]:
+            whole = _with(whole, found["thread"], thread)
+        return whole
+
+
+def _thread(state: dict[str, Any]) -> list[str]:
+    """Where a state has its messages: an agent in its context, a team with its manager."""
+    if isinstance(state.get("llm_context"), dict) and "messages" in state["llm_context"]:
+        return ["llm_context", "messages"]
+    for name, agent in (state.get("agent_states") or {}).items():
+        if isinstance(agent, dict) and isinstance(agent.get("message_thread"), list):
+            return ["agent_states", name, "message_thread"]
+    return []
+
+
+def _at(state: Any, place: list[str]) -> Any:
+    for name in place:
+        state = state[name]
+    return state
+
+
+def _with(state: Any, place: list[str], value: Any) -> Any:
+    """The same state with another value at a place."""
+    if not place:
+        return value
+    return {**state, place[0]: _with(state[place[0]], place[1:], value)}
+
+
+def _messages(unit: Unit) -> list[dict[str, Any]]:
+    """What an assistant gets of others' messages, in the form of its context."""
+    if unit.own:
+        return [unit.item]
+    role, content = unit.item["role"], unit.item["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if role == "system":
+        return [{"type": "SystemMessage", "content": _text(blocks)}]
+    results = [_result(block) for block in blocks if block["type"] == "tool_result"]
+    if results:
+        return [{"type": "FunctionExecutionResultMessage", "content": results}]
+    if role == "user":
+        return [{"type": "UserMessage", "content": _text(blocks), "source": "user"}]
+    calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
+    said = {"type": "AssistantMessage", "source": "assistant"}
+    if not calls:
+        return [{**said, "content": _text(blocks), "thought": None}]
+    return [{**said, "content": calls, "thought": _text(blocks) or None}]
+
+
+def _text(blocks: list[dict[str, Any]]) -> str:
+    return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+def _call(block: dict[str, Any]) -> dict[str, Any]:
+    arguments = json.dumps(block["input"], ensure_ascii=False)
+    return {"id": block["id"], "arguments": arguments, "name": block["name"]}
+
+
+def _result(block: dict[str, Any]) -> dict[str, Any]:
+    given = block.get("content")
+    text = _text(given) if isinstance(given, list) else given
+    text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    named = {"name": block.get("name") or "", "call_id": block["tool_use_id"]}
+    return {"content": text, **named, "is_error": bool(block.get("is_error"))}
+
+
+def _tell(item: dict[str, Any]) -> Words:
+    blocks = _blocks(item)
+    if not blocks:
+        return []
+    kind, source = item.get("type"), item.get("source")
+    role = "system" if kind == "SystemMessage" else "assistant"
+    if source == "user" or kind in ("UserMessage", "FunctionExecutionResultMessage"):
+        role = "user"
+    words = spoken({"role": role, "content": blocks}, "neutral")
+    for type, data in words:
+        if type == "assistant" and source:
+            data["agent"] = source
+    return words
+
+
+def _blocks(item: dict[str, Any]) -> list[dict[str, Any]]:
+    content = item.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    made: list[dict[str, Any]] = []
+    for part in content if isinstance(content, list) else []:
+        if isinstance(part, str):
+            made.append({"type": "text", "text": part})
+        elif isinstance(part, dict) and "arguments" in part:
+            arguments = _arguments(part["arguments"])
+            made.append(
+                {"type": "tool_use", "id": part["id"], "name": part["name"], "input": arguments}
+            )
+        elif isinstance(part, dict) and "call_id" in part:
+            failed = {"is_error": True} if part.get("is_error") else {}
+            result = {"tool_use_id": part["call_id"], "content": part.get("content")}
+            made.append({"type": "tool_result", **result, **failed})
+    return made
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return {"arguments": text}
+    return given if isinstance(given, dict) else {"arguments": text}
+
+
+def _rebuild(words: Words) -> dict[str, Any]:
+    type, data = words[0]
+    if type == "frame":
+        return {}
+    blocks = [block for word in words for block in blocks_of(*word)]
+    role = "user" if type == "tool_result" else type
+    role = role if role in ("user", "system") else "assistant"
+    made = _messages(Unit((), own=False, item={"role": role, "content": blocks}))[0]
+    return made | ({"source": data["agent"]} if "agent" in data else {})
+
+
+_FORM = Form("autogen/1", _tell, _rebuild)

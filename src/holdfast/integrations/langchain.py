@@ -1,0 +1,73 @@
+"""LangChain on our log: a history for ``RunnableWithMessageHistory`` and for chains by hand.
+
+``HoldfastChatMessageHistory(session_id)`` in place of any other history is the whole change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import message_to_dict
+
+from holdfast.errors import UsageError
+from holdfast.integrations._history import History
+from holdfast.integrations._langchain_messages import FORM, as_item, messages_of
+from holdfast.integrations._place import Library
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+__all__ = ["HoldfastChatMessageHistory"]
+
+
+class HoldfastChatMessageHistory(BaseChatMessageHistory):
+    """The messages of one conversation, kept as a session of Holdfast.
+
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place. Messages are on the
+    medium when a call returns. What other frameworks recorded in the session comes in its place.
+    """
+
+    def __init__(self, session_id: str, hf: Library = None) -> None:
+        self.session_id = session_id
+        self._history = History(FORM, hf, "langchain", session_id)
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """All messages in their order."""
+        return messages_of(self._history.read())
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """All messages in their order."""
+        return await asyncio.to_thread(lambda: self.messages)
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Record messages. Raises UsageError, and records none, if one is no plain data."""
+        self._history.append(_items(messages))
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """As ``add_messages``."""
+        await self._history.aappend(_items(messages))
+
+    def clear(self) -> None:
+        """Take all messages back. The log keeps them; the conversation begins anew."""
+        self._history.retract(self._history.read())
+
+    async def aclear(self) -> None:
+        """As ``clear``."""
+        await asyncio.to_thread(self.clear)
+
+    def close(self) -> None:
+        """Give the session back to other processes now, rather than after a rest."""
+        self._history.place.close()
+
+
+def _items(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    items = [(message, as_item(message)) for message in messages]
+    for message, item in items:
+        if item is None:
+            said = message_to_dict(message)["type"]
+            raise UsageError(f"a message of kind {said} holds what cannot be written as JSON")
+    return [item for _, item in items if item is not None]

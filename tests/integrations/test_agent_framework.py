@@ -1,0 +1,226 @@
+"""The Microsoft Agent Framework on our log."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from agent_framework import (
+    AgentSession,
+    Content,
+    Executor,
+    Message,
+    WorkflowBuilder,
+    WorkflowCheckpoint,
+    WorkflowContext,
+    handler,
+)
+from agent_framework.exceptions import WorkflowCheckpointException
+
+import holdfast
+from holdfast.integrations.agent_framework import (
+    HoldfastCheckpointStorage,
+    HoldfastHistoryProvider,
+    HoldfastSessionStore,
+)
+
+_SAID = [
+    Message("system", ["Be kind."]),
+    Message("user", ["Hello"], author_name="me"),
+    Message(
+        "assistant",
+        [
+            Content.from_text_reasoning(text="Hm."),
+            Content.from_text("I look"),
+            Content.from_function_call("c1", "look", arguments='{"n": 1}'),
+            Content.from_function_call("c2", "look", arguments={"n": 2}),
+        ],
+    ),
+    Message("tool", [Content.from_function_result("c1", result="a tree")]),
+    Message("tool", [Content.from_function_result("c2", result="x", exception="oh")]),
+    Message("user", [Content.from_uri("https://example.org/a.png", media_type="image/png")]),
+    Message("assistant", [Content.from_function_call("c3", "look", arguments="not json")]),
+]
+
+
+@pytest.fixture
+def hf(store_root):
+    with holdfast.open(store_root) as opened:
+        yield opened
+
+
+async def test_messages_come_back_as_they_went_in(hf):
+    """All kinds, as plain data the same, also from another object."""
+    await HoldfastHistoryProvider(hf).save_messages("trip", _SAID)
+    again = await HoldfastHistoryProvider(hf).get_messages("trip")
+    assert [message.to_dict() for message in again] == [message.to_dict() for message in _SAID]
+    calls = [event.data["id"] for event in hf.events("trip", types={"tool_call"})]
+    assert calls == ["c1", "c2", "c3"]
+
+
+async def test_without_a_session_there_is_nothing(hf):
+    """A run without a session is neither recorded nor given anything."""
+    provider = HoldfastHistoryProvider(hf)
+    await provider.save_messages(None, _SAID)
+    assert await provider.get_messages(None) == []
+    assert hf.list() == []
+
+
+async def test_what_others_recorded_is_part_of_it(hf):
+    """Calls of one answer are one message, and so are their results."""
+    with hf.session("trip") as s:
+        s.user("Hello")
+        calls = [s.tool_call("Read", {"path": path}) for path in "ab"]
+        s.tool_result(calls[0], "text")
+        s.tool_result(calls[1], [{"type": "text", "text": "more"}], is_error=True)
+        s.assistant("Done")
+    messages = await HoldfastHistoryProvider(hf).get_messages("trip")
+    assert [str(message.role) for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert [content.call_id for content in messages[2].contents] == [
+        content.call_id for content in messages[1].contents
+    ]
+
+
+async def test_sessions_are_kept_with_their_state(hf):
+    """Set, get, set again and delete; an empty id is refused."""
+    store = HoldfastSessionStore(hf)
+    session = AgentSession(session_id="trip")
+    for n in range(3):
+        session.state["seen"] = [*session.state.get("seen", []), n]
+        await store.set("trip", session)
+    again = await HoldfastSessionStore(hf).get("trip")
+    assert again.to_dict() == session.to_dict()
+    assert await store.get("other") is None
+    await store.delete("trip")
+    await store.delete("trip")
+    assert await store.get("trip") is None
+    with pytest.raises(ValueError, match="non-empty"):
+        await store.get("")
+
+
+def _checkpoint(n, **more):
+    return WorkflowCheckpoint(
+        workflow_name="flow",
+        graph_signature_hash="g",
+        checkpoint_id=f"c{n}",
+        timestamp=f"2026-01-01T00:00:0{n}+00:00",
+        state={"seen": list(range(n)), "when": ("a", n)},
+        iteration_count=n,
+        **more,
+    )
+
+
+async def test_checkpoints_are_kept_as_what_changed(hf):
+    """Each comes back as it was saved, the newest is known, a removed one is gone."""
+    storage = HoldfastCheckpointStorage(hf)
+    for n in range(5):
+        assert await storage.save(_checkpoint(n)) == f"c{n}"
+    other = HoldfastCheckpointStorage(hf)
+    assert await other.load("c3") == _checkpoint(3)
+    assert await other.get_latest(workflow_name="flow") == _checkpoint(4)
+    assert await other.get_latest(workflow_name="nothing") is None
+    assert await other.delete("c4")
+    assert not await other.delete("c4")
+    assert await storage.list_checkpoint_ids(workflow_name="flow") == ["c0", "c1", "c2", "c3"]
+    assert len(await storage.list_checkpoints(workflow_name="flow")) == 4
+    with pytest.raises(WorkflowCheckpointException):
+        await HoldfastCheckpointStorage(hf).load("c4")
+
+
+class _Own:
+    pass
+
+
+async def test_no_class_is_loaded_that_the_framework_does_not_allow(hf):
+    """A value of a foreign class is refused when it is saved, unless its class is named."""
+    checkpoint = _checkpoint(1)
+    checkpoint.state["own"] = _Own()
+    with pytest.raises(WorkflowCheckpointException):
+        await HoldfastCheckpointStorage(hf).save(checkpoint)
+    name = f"{_Own.__module__}:{_Own.__qualname__}"
+    storage = HoldfastCheckpointStorage(hf, allowed_checkpoint_types=[name])
+    await storage.save(checkpoint)
+    assert isinstance((await storage.load("c1")).state["own"], _Own)
+
+
+class _Step(Executor):
+    def __init__(self, id, ran):
+        super().__init__(id)
+        self._ran = ran
+
+    @handler
+    async def go(self, text: str, ctx: WorkflowContext[str]) -> None:
+        self._ran.append(self.id)
+        await ctx.send_message(text + self.id)
+
+
+def _workflow(hf, ran):
+    steps = [_Step(name, ran) for name in "abc"]
+    builder = WorkflowBuilder(
+        start_executor=steps[0], name="flow", checkpoint_storage=HoldfastCheckpointStorage(hf)
+    )
+    return builder.add_edge(steps[0], steps[1]).add_edge(steps[1], steps[2]).build()
+
+
+async def test_a_workflow_goes_on_from_a_checkpoint(hf):
+    """A real workflow: from a checkpoint in its middle only the rest of it runs."""
+    ran = []
+    await _workflow(hf, ran).run("x")
+    assert ran == ["a", "b", "c"]
+    found = await HoldfastCheckpointStorage(hf).list_checkpoints(workflow_name="flow")
+    middle = next(one for one in found if one.iteration_count == 1)
+    ran.clear()
+    await _workflow(hf, ran).run(checkpoint_id=middle.checkpoint_id)
+    assert ran == ["b", "c"]
+
+
+_PROGRAM = """
+    import asyncio, sys, time
+    from agent_framework import Executor, WorkflowBuilder, WorkflowContext, handler
+    from holdfast.integrations.agent_framework import HoldfastCheckpointStorage
+
+    storage, hangs = HoldfastCheckpointStorage(sys.argv[1]), sys.argv[2] == "hang"
+
+    class Step(Executor):
+        @handler
+        async def go(self, text: str, ctx: WorkflowContext[str]) -> None:
+            if self.id == "b" and hangs:
+                print("waiting", flush=True)
+                time.sleep(600)
+            print(text + self.id, flush=True)
+            await ctx.send_message(text + self.id)
+
+    async def main():
+        a, b = Step("a"), Step("b")
+        builder = WorkflowBuilder(start_executor=a, name="flow", checkpoint_storage=storage)
+        flow = builder.add_edge(a, b).build()
+        if hangs:
+            await flow.run("x")
+        else:
+            latest = await storage.get_latest(workflow_name="flow")
+            await flow.run(checkpoint_id=latest.checkpoint_id)
+
+    asyncio.run(main())
+"""
+
+
+def _run(store_root, mode):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root), mode],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_workflow_that_was_killed_goes_on_where_it_was(store_root):
+    """A kill -9 in the second step; the next process runs that step, and not the first again."""
+    with _run(store_root, "hang") as first:
+        assert first.stdout.readline() == "xa\n"
+        assert first.stdout.readline() == "waiting\n"
+        os.kill(first.pid, signal.SIGKILL)
+    with _run(store_root, "go on") as second:
+        assert second.stdout.read() == "xab\n"
