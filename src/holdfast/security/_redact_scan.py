@@ -82,7 +82,8 @@ class Found(NamedTuple):
 class Scanner:
     """Finds secrets by rules, and known values wherever they stand. Any thread may use it.
 
-    ``values`` are such values, each with the word that its marks have in the place of a rule.
+    ``values`` are such values, each with the word that its marks have in the place of a rule. The
+    budget is of computing time: on a machine that is busy with other things nothing is left out.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Scanner:
         more: Sequence[Rule] = (),
         values: Mapping[str, str] | None = None,
         seconds_per_mib: float = 1.0,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._rules = standard_rules() if rules is None else rules
         self._more = [(rule, re.compile(rule.regex, re.ASCII)) for rule in more]
