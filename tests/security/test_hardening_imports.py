@@ -172,6 +172,12 @@ def _poison() -> dict[str, bytes]:
             '"messages":[{{"type":"user","content":{0}}}]}}'
         )
         found[f"session-{name}.json"] = gemini.format(bad).encode()
+    return found | _poisoned_names()
+
+
+def _poisoned_names() -> dict[str, bytes]:
+    """The same with names inside of archives, wrong encodings and broken ends."""
+    found: dict[str, bytes] = {}
     for number, name in enumerate(
         [
             "../../x.json",
