@@ -127,7 +127,8 @@ class PluginHost:
             return
         data = {"name": plugin.name, "state": state, "version": plugin.version}
         if self._is_lasting(plugin) and self._documents is not None:
-            self._documents.put(_place(plugin), encode_data(data, Limits()))
+            kept_data = self._session.redacted(data)
+            self._documents.put(_place(plugin), encode_data(kept_data, Limits()))
         else:
             self._session.append("plugin_state", data)
 

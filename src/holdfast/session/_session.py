@@ -304,6 +304,10 @@ class Session(Readable):
         """Whether secrets are replaced in what this session records."""
         return self._redacting is not None
 
+    def redacted(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Data that is to be kept beside the log, as this session would record it."""
+        return data if self._redacting is None else self._redacting.value(data)
+
     @property
     def orphaned(self) -> bool:
         """Whether this object came into this process by a fork."""
