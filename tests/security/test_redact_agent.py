@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import holdfast
 from holdfast.agent._cache import ResultCache
+from holdfast.agent._plugins import PluginHost
 from holdfast.agent._recovery import find_leftovers
 
 TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"
@@ -34,3 +35,23 @@ def test_a_result_with_a_mark_is_not_used_again(tmp_path):
             cache = ResultCache(session, {"fetch"})
             assert cache.find(Cached, {"page": 1}) is None
             assert cache.find(Cached, {"page": 2}) == ("got nothing",)
+
+
+def test_lasting_state_of_plugins_has_no_secrets(tmp_path):
+    """What a plugin keeps beside sessions is redacted like what is in them."""
+
+    class Notes:
+        name, version, scope = "notes", 1, "persistent"
+
+        def get_state(self):
+            return {"token": TOKEN}
+
+        def restore_state(self, state, version):
+            raise AssertionError((state, version))
+
+    with holdfast.open(tmp_path / "store", config=MARK) as hf, hf.session("a") as session:
+        documents = hf.store.documents("agents/helper")
+        PluginHost([Notes()], session, documents).save()
+        kept = b"".join(documents.get(name)[0] for name in documents.names())
+        assert b"[secret:github_pat:" in kept
+        assert TOKEN.encode() not in kept
