@@ -211,17 +211,6 @@ def test_what_was_held_back_is_recorded_at_the_end(hf):
     assert {one.run for one in said} == {"r"}
 
 
-def test_a_full_session_can_be_closed(tmp_path):
-    """What was held back gives way where there is no room for it."""
-    limits = holdfast.Limits(session_bytes_max=4_000)
-    with holdfast.open(tmp_path / "store", config=MARK, limits=limits) as hf:
-        session = hf.session("a")
-        session.user("x" * 2_800)
-        session.delta("v1." + "2" * 700)
-        session.close()
-        assert list(hf.events("a"))[-1].type == "closed"
-
-
 def test_numbers_of_streamed_events_stay_those_that_were_given(hf):
     """One event comes back for each that was given, whatever is recorded beside it."""
     with hf.session("a") as session:
