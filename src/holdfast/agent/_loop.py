@@ -129,7 +129,7 @@ class Loop:
                 async for kind, text in pieces:
                     recorder.take(kind, text)
         finally:
-            recorder.flush()
+            recorder.end()
         return replies[0], recorder.covers
 
     async def _prepare(self) -> Ask:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from holdfast.agent._talk import Talk
 from holdfast.errors import HoldfastError
@@ -30,6 +30,7 @@ class DeltaRecorder:
         self._held: list[str] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._unshown = ""
         self.covers: dict[str, int] = {}
 
     def take(self, kind: str, text: str) -> None:
@@ -44,8 +45,15 @@ class DeltaRecorder:
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(HOLD_S, self._flush_in_time)
 
+    def end(self) -> None:
+        """Nothing more comes: record and show it to the last word."""
+        self.flush()
+        if self._unshown:
+            self._talk.session.record_held(self._talk.run)
+            self._show()
+
     def flush(self) -> None:
-        """Record what is held, then show it."""
+        """Record what is held, then show as much of it as is on record."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -57,8 +65,20 @@ class DeltaRecorder:
         pieces, self._held, self._bytes = self._held, [], 0
         self.covers.setdefault(self._kind, event.seq)
         if self._kind == "text":
+            self._show(pieces)
+
+    def _show(self, pieces: Sequence[str] = ()) -> None:
+        """Redaction keeps the last word from the log while a secret may begin with it."""
+        waiting = self._talk.session.held_back(self._talk.run).get("text", 0)
+        if not waiting and not self._unshown:
             for piece in pieces:
                 self._emit(piece)
+            return
+        said = self._unshown + "".join(pieces)
+        known = len(said) - waiting
+        self._unshown = said[known:]
+        if said[:known]:
+            self._emit(said[:known])
 
     def _flush_in_time(self) -> None:
         self._timer = None

@@ -30,6 +30,10 @@ class Streamed(NamedTuple):
     context: str = ""
     held: str = ""
 
+    def recorded(self) -> Streamed:
+        """The same with nothing held back."""
+        return Streamed((self.context + self.held)[-_CONTEXT_CHARS:])
+
 
 NOTHING_STREAMED = Streamed()
 
@@ -49,7 +53,7 @@ def feed(redactor: Redactor, before: Streamed, piece: str) -> tuple[Streamed, st
 
 
 def finish(redactor: Redactor, before: Streamed) -> tuple[str, list[Finding]]:
-    """What was held back, when nothing more comes."""
+    """What was held back, when nothing more comes, or when it cannot be waited for."""
     spans = redactor.spans(before.context + before.held)
     return _given(redactor, before.context, before.held, spans, len(before.held))[1:]
 

@@ -54,21 +54,44 @@ class Redacting:
         self._streams: dict[_Stream, Streamed] = {}
         self._originals: dict[int, Event] = {}
 
-    def plan(self, drafts: Sequence[Draft]) -> Plan:
-        """What to write for these. Changes nothing; with the mode "block" raises SecretFound."""
-        plan = Plan([], frozenset(), {}, dict(self._streams), [], 0)
+    def plan(self, drafts: Sequence[Draft], first_seq: int) -> Plan:
+        """What to write for these. Changes nothing; with the mode "block" raises SecretFound.
+
+        ``first_seq`` is what the caller took for the seq of the first one when it counted on.
+        """
+        plan = self._empty_plan()
         added: set[int] = set()
         unscanned = 0
-        for draft in drafts:
-            encode_data(draft.data, self._limits)  # what cannot be recorded is refused as it was
+        places: list[int] = []
+        for given in drafts:
+            encode_data(given.data, self._limits)  # what cannot be recorded is refused as it was
+            draft = _moved(given, first_seq, places)
             if draft.type == "delta" and isinstance(draft.data.get("content"), str):
+                places.append(len(plan.drafts))
                 self._plan_piece(plan, draft)
                 continue
             self._end_streams(plan, draft, added)
+            places.append(len(plan.drafts))
             data, found, missed = self._redactor.data(draft.type, draft.data)
             unscanned += missed
             self._put(plan, draft, data, found)
         return plan._replace(added=frozenset(added), unscanned=unscanned)
+
+    def plan_held(self, run: str | None) -> Plan:
+        """What to write of what is held back, when it cannot be waited for. Raises as above."""
+        plan = self._empty_plan()
+        for stream in self._streams:
+            if stream[0] == run:
+                plan.streams[stream] = self._plan_end(plan, stream)
+        return plan._replace(added=frozenset(range(len(plan.drafts))))
+
+    def held_back(self, run: str | None) -> dict[str, int]:
+        """How many characters of each kind of stream are not recorded yet."""
+        found = self._streams.items()
+        return {kind: len(one.held) for (of, kind), one in found if one.held and of == run}
+
+    def _empty_plan(self) -> Plan:
+        return Plan([], frozenset(), {}, dict(self._streams), [], 0)
 
     def done(self, plan: Plan, events: Sequence[Event]) -> Iterator[Notice]:
         """The plan has been written as these events; what there is to tell of it."""
@@ -125,27 +148,44 @@ class Redacting:
         self._redactor.refuse(found)
 
     def _end_streams(self, plan: Plan, draft: Draft, added: set[int]) -> None:
-        """Streams that this event ends: covered by it, or recorded to their last word."""
+        """Streams that this event ends are recorded to their last word: someone may follow them."""
         covered = (draft.run, _KINDS.get(draft.type, "")) if "covers_from" in draft.data else None
         for stream in list(plan.streams):
-            if stream == covered:
+            if stream == covered or draft.type in _ENDS:
+                before = len(plan.drafts)
+                self._plan_end(plan, stream)
+                added.update(range(before, len(plan.drafts)))
                 del plan.streams[stream]
-            elif draft.type in _ENDS:
-                said, found = finish(self._redactor, plan.streams.pop(stream))
-                if said:
-                    added.add(len(plan.drafts))
-                    run, kind = stream
-                    extra = {} if kind == "text" else {"kind": kind}
-                    plan.originals[len(plan.drafts)] = {"content": "", **extra}
-                    plan.drafts.append(Draft("delta", {"content": said, **extra}, run))
-                    plan.found.extend(found)
-                    self._redactor.refuse(found)
+
+    def _plan_end(self, plan: Plan, stream: _Stream) -> Streamed:
+        """What is held back of a stream, as a piece of its own; how far the stream is then."""
+        before = plan.streams[stream]
+        said, found = finish(self._redactor, before)
+        if said:
+            run, kind = stream
+            extra = {} if kind == "text" else {"kind": kind}
+            plan.originals[len(plan.drafts)] = {"content": "", **extra}
+            plan.drafts.append(Draft("delta", {"content": said, **extra}, run))
+            plan.found.extend(found)
+            self._redactor.refuse(found)
+        return before.recorded()
 
     def _forget_pieces(self, first: int) -> None:
         """Pieces that a whole message has replaced need not be remembered."""
         for seq in [seq for seq, one in self._originals.items() if one.type == "delta"]:
             if seq >= first:
                 del self._originals[seq]
+
+
+def _moved(draft: Draft, first_seq: int, places: list[int]) -> Draft:
+    """The draft with ``covers_from`` where the piece really is, if pieces were added before it."""
+    covered = draft.data.get("covers_from")
+    if not isinstance(covered, int) or not first_seq <= covered < first_seq + len(places):
+        return draft
+    really = first_seq + places[covered - first_seq]
+    if really == covered:
+        return draft
+    return draft._replace(data={**draft.data, "covers_from": really})
 
 
 def _with(value: Any, old: str, new: str) -> Any:

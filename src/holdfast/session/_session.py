@@ -32,7 +32,7 @@ from holdfast.storage import Store, forks
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from holdfast.session._redacting import Redacting
+    from holdfast.session._redacting import Plan, Redacting
 
 __all__ = ["Session"]
 
@@ -164,6 +164,30 @@ class Session(Readable):
         if self._always:
             self.flush()
         return recorded
+
+    def held_back(self, run: str | None = None) -> dict[str, int]:
+        """Characters of streamed text that are not on record yet, by kind ("text", "thinking").
+
+        While secrets are replaced, the last word of a stream waits if a secret may begin with it:
+        for the next ``delta``, the message, or the end of the turn.
+        """
+        return {} if self._redacting is None else self._redacting.held_back(run)
+
+    def record_held(self, run: str | None = None) -> None:
+        """Record what is held back of streams as it is, for whoever cannot wait for more.
+
+        If it is the beginning of a secret, only the rest of that secret can be replaced.
+        """
+        with self._lock:
+            self._check_writable()
+            self._settle()
+            plan = None if self._redacting is None else self._redacting.plan_held(run)
+            if plan is None or not plan.drafts:
+                return
+            self._write(plan.drafts, plan)
+        self._outbox.deliver()
+        if self._always:
+            self.flush()
 
     def flush(self) -> None:
         """Return once everything recorded so far is on the medium."""
@@ -378,9 +402,12 @@ class Session(Readable):
     def _write_batch(self, drafts: list[Draft]) -> list[Event]:
         if not drafts:
             return []
-        plan = None if self._redacting is None else self._redacting.plan(drafts)
-        if plan is not None:
-            drafts = plan.drafts
+        if self._redacting is None:
+            return self._write(drafts, None)
+        plan = self._redacting.plan(drafts, self.seq + 1)
+        return self._write(plan.drafts, plan)
+
+    def _write(self, drafts: list[Draft], plan: Plan | None) -> list[Event]:
         preamble: list[Draft] = []
         if not self._opening.begun:
             # Before anything is made on disk: what cannot be recorded leaves no trace.

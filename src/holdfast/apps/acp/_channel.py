@@ -17,13 +17,14 @@ from holdfast.apps.acp._recording import Notes, Taken, clean, mask_servers
 from holdfast.apps.acp._telling import interruption_note
 from holdfast.errors import HoldfastError, InvalidData, TooLarge
 from holdfast.library import Holdfast
-from holdfast.model import Limits
+from holdfast.model import Event, Limits
 from holdfast.replay import needs_interruption
 from holdfast.session import Session
 
-__all__ = ["Channel", "known_agent_id", "long_limits", "open_session", "was_left_open"]
+__all__ = ["Channel", "Said", "known_agent_id", "long_limits", "open_session", "was_left_open"]
 
 Draft = tuple[str, dict[str, Any]]
+Said = tuple[int, int]
 Work = Callable[[], Awaitable[None]]
 
 _GIB = 1024**3
@@ -103,6 +104,9 @@ class Channel:
         self.muted: list[bytes] | None = None
         """Lines for the editor that wait until the replay is through."""
         self.broken: HoldfastError | None = None
+        self.said: Said = (0, 0)
+        """How much of answers and of thoughts has been taken down here."""
+        self._given: Said = (0, 0)
         self._held: list[Draft] = []
         self._barrier = False
         self._queue: asyncio.Queue[Work | None] = asyncio.Queue()
@@ -177,13 +181,23 @@ class Channel:
 
     def hold(self, taken: Taken) -> None:
         """Keep what is to be recorded with the rest of the batch."""
+        for type, data in taken.events:
+            if type == "delta":
+                self._count(len(data["content"]), data.get("kind"))
         self._held += taken.events
         self._barrier = self._barrier or taken.barrier
 
     def say(self, text: str, kind: str, message_id: str | None) -> None:
         """The same for a piece of a message: pieces that came together are recorded as one."""
         before = self._held[-1] if self._held else None
+        self._count(len(text), kind)
         self._held += self.notes.words(text, kind, message_id, before=before)
+
+    def _count(self, chars: int, kind: str | None) -> None:
+        answers, thoughts = self.said
+        self.said = (
+            (answers, thoughts + chars) if kind == "thinking" else (answers + chars, thoughts)
+        )
 
     def note(self, *drafts: Draft) -> None:
         """The same for single events."""
@@ -197,18 +211,35 @@ class Channel:
         held, self._held = self._held, []
         barrier, self._barrier = self._barrier, False
         if held:
+            self._given, counted_from = self.said, self.session.seq + 1
             try:
-                self.session.extend(held)
+                recorded = self.session.extend(held)
             except (InvalidData, TooLarge):
-                self._commit_singly(held)
+                recorded = self._commit_singly(held)
+            self.notes.counted(counted_from, recorded)
         return barrier
 
-    def _commit_singly(self, held: Iterable[Draft]) -> None:
+    def _commit_singly(self, held: Iterable[Draft]) -> list[Event]:
+        recorded: list[Event] = []
         for type, data in held:
             try:
-                self.session.append(type, clean(data))
+                one = self.session.append(type, clean(data))
             except (InvalidData, TooLarge) as error:
-                self.session.append("frame", {"direction": "holdfast", "left_out": str(error)})
+                left_out = {"direction": "holdfast", "left_out": str(error)}
+                one = self.session.append("frame", left_out)
+            recorded.append(one)
+        return recorded
+
+    def on_record(self) -> Said | None:
+        """How much of what was said is on record; None for all that was committed.
+
+        Redaction keeps the last word from the log while a secret may begin with it.
+        """
+        held = self.session.held_back()
+        if not held:
+            return None
+        answers, thoughts = self._given
+        return answers - held.get("text", 0), thoughts - held.get("thinking", 0)
 
     async def settle(self) -> None:
         """Record what is held, and wait for the medium where a barrier is. Raises StoreError."""

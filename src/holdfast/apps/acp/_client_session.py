@@ -12,6 +12,7 @@ from holdfast.apps.acp._attaching import CONVERSATION
 from holdfast.apps.acp._channel import Channel
 from holdfast.apps.acp._client_attaching import Attaching
 from holdfast.apps.acp._client_config import ClientConfig, Provider
+from holdfast.apps.acp._client_handover import Handover
 from holdfast.apps.acp._client_store import Snapshotter
 from holdfast.apps.acp._client_turn import Answer, Turn, Update
 from holdfast.apps.acp._client_view import SessionMetrics, SessionSnapshot, metrics_of
@@ -66,7 +67,7 @@ class AcpSession(Attaching):
         self._prompts: asyncio.Queue[Turn] = asyncio.Queue(config.input_buffer)
         self._worker: asyncio.Task[None] | None = None
         self._turn: Turn | None = None
-        self._fresh: list[Update] = []
+        self._handover = Handover(lambda: self._turn)
         self._ending: list[tuple[Turn, Frame]] = []
         self._asked: list[Frame] = []
         self._serving: set[asyncio.Task[None]] = set()
@@ -172,6 +173,7 @@ class AcpSession(Attaching):
         await self.close()
 
     async def _end_turns(self) -> None:
+        self._handover.stop()
         if self._turn is not None:
             await self._turn.aclose()
             with contextlib.suppress(TimeoutError, HoldfastError):
@@ -286,11 +288,14 @@ class AcpSession(Attaching):
             channel.hear_replay(update)
             return
         channel.hold(channel.notes.agent(frame))
-        self._fresh.append(Update(kind, update))
+        self._handover.put(Update(kind, update), channel.said)
 
     async def _pass_on(self) -> None:
         """What came is recorded; only now it is handed over, answered, or the end of a turn."""
-        fresh, self._fresh = self._fresh, []
+        async with self._handover.lock:
+            await self._record_and_pass_on()
+
+    async def _record_and_pass_on(self) -> None:
         ending, self._ending = self._ending, []
         asked, self._asked = self._asked, []
         channel = self._channel
@@ -298,12 +303,12 @@ class AcpSession(Attaching):
             return
         try:
             await channel.settle()
+            if ending or asked:
+                channel.session.record_held()  # someone waits for what comes after it
         except StoreError as error:
             await self._give_up(channel, error)
             return
-        for update in fresh:
-            if self._turn is not None:
-                await self._turn.put(update)
+        await self._handover.give(channel)
         for turn, answer in ending:
             await self._end(turn, answer)
         for frame in asked:
@@ -364,6 +369,7 @@ class AcpSession(Attaching):
             channel.cut_off(reason)
             with contextlib.suppress(StoreError):
                 await channel.settle()
+        self._handover.give_last()
         if turn is not None:
             await turn.fail(self._failed(AgentGone(reason)))
 

@@ -102,6 +102,13 @@ class Turn:
         if not self._abandoned:
             await self._updates.put(update)
 
+    def put_last(self, update: Update) -> None:
+        """Hand an update over if there is room for it: nothing more is going to come."""
+        if update.kind == "agent_message_chunk":
+            self._words.append(update.text)
+        if not self._abandoned and not self._updates.full():
+            self._updates.put_nowait(update)
+
     async def end(self, stop_reason: str, usage: dict[str, Any] | None = None) -> None:
         """The agent has answered."""
         if not self.ended.done():

@@ -6,7 +6,7 @@ caller, in order, before the frame goes on to the other side.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +28,7 @@ from holdfast.apps.acp._recording_values import (
     tool_output,
     without_secrets,
 )
-from holdfast.model import Limits
+from holdfast.model import Event, Limits
 
 __all__ = ["Notes", "Taken", "clean", "mask_servers"]
 
@@ -118,6 +118,15 @@ class Notes:
     def open_calls(self) -> dict[str, str]:
         """The calls that have not ended, by their ids: what each is, for people."""
         return {call: str(known.get("title") or call) for call, known in self._calls.items()}
+
+    def counted(self, first_seq: int, recorded: Sequence[Event]) -> None:
+        """What was taken down is recorded as these; the first was to have ``first_seq``.
+
+        Redaction may have put an end to a stream before them, so that they came later.
+        """
+        at = self._first - first_seq
+        if self._parts and 0 <= at < len(recorded):
+            self._first = recorded[at].seq
 
     def interrupted(self) -> Taken:
         """The agent died: what it was saying stays as it came, what it was doing is forgotten."""

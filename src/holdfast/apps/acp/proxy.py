@@ -422,12 +422,14 @@ class Proxy:
         """End the turn of a session that is to be closed: the agent may say how it ended."""
         await channel.caught_up(_STOP_S)
         if not channel.prompts:
+            await self.shown()
             return
         self._agent.tell("session/cancel", {"sessionId": channel.agent_id})
         patience = time.monotonic() + _STOP_S
         while channel.prompts and time.monotonic() < patience:  # noqa: ASYNC110 - rare and short
             await asyncio.sleep(_STOP_S / 100)
         if channel.prompts:
+            await self.shown()
             channel.note(("turn_end", {"reason": "cancelled"}))
             self._end_prompts(channel, lambda asked: response(asked, {"stopReason": "cancelled"}))
 
@@ -439,6 +441,7 @@ class Proxy:
         task.add_done_callback(self._tasks.discard)
 
     async def _end(self) -> None:
+        self._outbox.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
