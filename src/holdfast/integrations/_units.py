@@ -45,6 +45,7 @@ class Unit(NamedTuple):
     own: bool
     item: Any
     run: str | None = None
+    at: int = 0
 
 
 class Form(NamedTuple):
@@ -138,7 +139,7 @@ class Units:
             for seq in event.data.get("seqs", ()):
                 self._units.pop(self._firsts.pop(seq, seq), None)
         elif event.type in CONVERSATION:
-            self._add(Unit((event.seq,), own=False, item=event, run=event.run))
+            self._add(Unit((event.seq,), own=False, item=event, run=event.run, at=event.timestamp))
 
     def _amend(self, data: dict[str, Any]) -> None:
         unit = self._units.get(data.get("amends", -1))

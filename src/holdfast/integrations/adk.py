@@ -25,7 +25,7 @@ from pydantic_core import to_jsonable_python
 
 from holdfast.errors import Conflict
 from holdfast.integrations._place import Library, Place, library_of, linked
-from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken
+from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken, voices
 from holdfast.replay import to_dialect
 from holdfast.storage import MUST_NOT_EXIST
 
@@ -49,12 +49,14 @@ class HoldfastSessionService(BaseSessionService):
 
     ``hf`` is a Holdfast, a store URL or path, or None for the default place. An event is on the
     medium when ``append_event`` returns. With ``adopt``, an id under which another framework began
-    a session names that session; without it, sessions are found by app, user and id alone.
+    a session names that session; without it, sessions are found by app, user and id alone. A name
+    as ``adopt`` is that of the agent that goes on: to it, what others answered is its own.
     """
 
-    def __init__(self, hf: Library = None, *, adopt: bool = False) -> None:
+    def __init__(self, hf: Library = None, *, adopt: bool | str = False) -> None:
         self._library = library_of(hf)
-        self._adopt = adopt
+        self._adopt = bool(adopt)
+        self._author = adopt if isinstance(adopt, str) else "model"
         self._kept: dict[tuple[str, str, str], _Kept] = {}
         self._lock = threading.Lock()
 
@@ -182,7 +184,7 @@ class HoldfastSessionService(BaseSessionService):
             user_id=user_id,
             id=session_id,
             state=state.variables | self._scoped(app_name, user_id),
-            events=_events(units),
+            events=_events(units, self._author),
             last_update_time=state.updated_at / 1000,
         )
         if session.events:
@@ -280,29 +282,32 @@ def _chosen(events: list[Event], config: GetSessionConfig) -> list[Event]:
     return events
 
 
-def _events(units: list[Unit]) -> list[Event]:
+def _events(units: list[Unit], author: str) -> list[Event]:
     """What the runner gets: its own events as they came, what others said in its form."""
     made: list[Event] = []
-    for unit in units:
+    for unit in voices(units):
         if unit.own:
             made.append(Event.model_validate(unit.item))
-            continue
-        said = unit.item
-        role = "user" if said.type in ("user", "tool_result") else "assistant"
-        message = {"role": role, "content": blocks_of(said.type, said.data)}
-        for content in to_dialect([message], "gemini") if said.type != "system" else ():
-            author = "user" if said.type == "user" else said.data.get("agent", "model")
-            made.append(
-                Event.model_validate(
-                    {
-                        "id": f"holdfast-{said.seq}",
-                        "author": author,
-                        "content": content,
-                        "timestamp": said.timestamp / 1000,
-                    }
-                )
-            )
+        else:
+            made += _told_by_others(unit, author)
     return made
+
+
+def _told_by_others(unit: Unit, author: str) -> list[Event]:
+    said = unit.item
+    asked = said["role"] == "user" and not _results(said)
+    about = {
+        "id": f"holdfast-{unit.seqs[0]}",
+        "author": "user" if asked else author,
+        "timestamp": unit.at / 1000,
+    }
+    contents = to_dialect([said], "gemini") if said["role"] != "system" else []
+    return [Event.model_validate({**about, "content": content}) for content in contents]
+
+
+def _results(said: dict[str, Any]) -> bool:
+    content = said["content"]
+    return isinstance(content, list) and any(one["type"] == "tool_result" for one in content)
 
 
 def _tell(item: dict[str, Any]) -> Words:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any, cast
 
 from strands.session.session_repository import SessionRepository
@@ -68,17 +69,26 @@ class _Kept:
         return None if not agents or agents[0] == agent_id else agent_id
 
     def messages(self, agent_id: str) -> list[SessionMessage]:
-        """The messages of an agent by number, what others recorded before it first."""
+        """The messages of an agent in their order, with what others recorded among them."""
         run = self.run_of(agent_id)
         units = [unit for unit in self.units.read() if unit.run == run]
-        foreign = [unit.item for unit in units if not unit.own]
-        made = [
-            SessionMessage(cast("Any", message), number)
-            for number, message in enumerate(as_message(foreign))
-        ]
-        own = [SessionMessage.from_dict(unit.item) for unit in units if unit.own]
-        by_number = {message.message_id: message for message in [*made, *own]}
-        return [by_number[number] for number in sorted(by_number)]
+        made: list[SessionMessage] = []
+        last = last_own = -1
+        for own, some in groupby(units, key=lambda unit: unit.own):
+            items = [unit.item for unit in some]
+            if not own:
+                for last, message in enumerate(as_message(items), last + 1):  # noqa: B020
+                    made.append(SessionMessage(cast("Any", message), last))
+                continue
+            for message in map(SessionMessage.from_dict, items):
+                if message.message_id > last_own:
+                    made.append(message)
+                    last_own = message.message_id
+                else:  # put in the place of another, later
+                    later = [one.message_id > message.message_id for one in made]
+                    made.insert(later.index(True), message)
+            last = max(last, last_own)
+        return made
 
 
 class HoldfastSessionRepository(SessionRepository):
@@ -207,8 +217,9 @@ class HoldfastSessionRepository(SessionRepository):
     def messages(self, session_id: str) -> list[Any]:
         """The conversation of a session, whatever recorded it, for ``Agent(messages=…)``."""
         kept = self._read(session_id)
-        foreign = [unit.item for unit in kept.units.read() if unit.run is None and not unit.own]
-        return as_message(foreign)
+        agents = [id for kind, id in kept.states if kind == "agent"]
+        found = _repaired(kept.messages(agents[0] if agents else ""))
+        return [message.to_message() for message in found]
 
     # -- groups of agents --------------------------------------------------------------------
 
@@ -272,7 +283,7 @@ def _check_number(message_id: Any) -> None:
 def _repaired(messages: list[SessionMessage]) -> list[SessionMessage]:
     """Every call directly followed by its result, as the model demands it."""
     made: list[SessionMessage] = []
-    for message, following in zip(messages, [*messages[1:], None], strict=True):
+    for message, following in zip_longest(messages, messages[1:]):
         made.append(message)
         answer = interrupted(message.to_message(), following and following.to_message())
         if answer is None:
