@@ -20,6 +20,7 @@ from sealed_sessions import (
 
 import holdfast
 from holdfast.errors import (
+    Conflict,
     KeyMissing,
     NotFound,
     UsageError,
@@ -186,3 +187,36 @@ def test_redaction_of_a_sealed_session_keeps_it_sealed(hf, folder):
     blobs = within(hf.store).documents("sessions/a").names("blobs/")
     assert len(blobs) == 2
     assert files_with(folder, SECRET, "harmless") == []
+
+
+def test_keys_that_change_under_a_change_are_tried_again(hf, monkeypatch):
+    """Two at once: each is done, or told as failed; nothing is lost."""
+    say(hf, "a")
+    documents = type(within(hf.store).documents("sessions/a"))
+    real, refused = documents.put, []
+
+    def put(self, name, data, **options):
+        if name == "seal.json" and options.get("if_match") and len(refused) < 2:
+            refused.append(name)
+            raise Conflict("someone was quicker")
+        return real(self, name, data, **options)
+
+    monkeypatch.setattr(documents, "put", put)
+    assert len(hf.add_key(OTHER).changed) == 2
+    refused.clear()
+    monkeypatch.setattr("holdfast.library._sealing._TRIES_MAX", 2)
+    assert list(hf.rotate(OTHER).failed) == ["sessions/a"]
+    assert len(told(hf, "a")) > 5
+
+
+def test_what_nobody_opened_before_is_forgotten(hf, monkeypatch):
+    """Of very many rings only so many are kept; one that is in transit is not sealed twice."""
+    monkeypatch.setattr("holdfast.session._sealing._RINGS_MAX", 1)
+    monkeypatch.setattr("holdfast.library._sealed_books._KEPT_MAX", 1)
+    for id in ("a", "b", "c"):
+        with hf.session(id, **QUICK) as s:
+            s.user("hello")
+    assert len(hf.list()) == len(hf.list()) == 3
+    assert hf.decrypt(["a"]).changed == ["sessions/a"]
+    assert hf.decrypt(["a"]).unchanged == ["sessions/a"]
+    assert hf.rotate(data=True).unchanged == ["sessions/a"]

@@ -18,7 +18,7 @@ from holdfast.model import (
 from holdfast.replay import LoadBlob
 from holdfast.storage import Documents
 
-__all__ = ["blob_loader", "resolve_blobs"]
+__all__ = ["blob_loader", "references", "resolve_blobs"]
 
 _MARK = b'"$blob":'
 
@@ -63,3 +63,16 @@ def _payload(reference: dict[str, Any], documents: Documents) -> Any:
         return read_blob(found[0], str(reference.get("media")))
     except (HoldfastError, ValueError):
         return f"[{reference['bytes']} bytes that could not be read]"
+
+
+def references(value: object) -> Iterator[str]:
+    """The names of all payloads that a value refers to."""
+    if is_reference(value):
+        assert isinstance(value, dict)
+        yield value[BLOB_KEY]
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from references(item)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.model import AnyLine, Unseal
     from holdfast.security import Sealer
 
-__all__ = ["gather", "next_generation", "repair_log"]
+__all__ = ["gather", "next_generation", "repair_log", "sealed_lines"]
 
 _CRC_SHAPE = b',"crc":"'
 _TRAILER_BYTES = 18  # from the comma before "crc" to the closing brace
@@ -113,7 +113,7 @@ def _repair_sealed(
     for lost in set(range(last)) - set(bodies):
         bodies[lost] = _note({"lost": lost}, now)
     bodies[last + 1] = _note(data, now)
-    log.replace(gather(_sealed_lines(bodies, sealer)), epoch)
+    log.replace(gather(sealed_lines(iter(sorted(bodies.items())), sealer)), epoch)
     return gaps
 
 
@@ -135,13 +135,14 @@ def _opened_body(line: AnyLine, unseal: Unseal) -> bytes:
     return unseal(line.seq, line.sealed, None)
 
 
-def _sealed_lines(bodies: dict[int, bytes], sealer: Sealer) -> Iterator[bytes]:
+def sealed_lines(bodies: Iterator[tuple[int, bytes]], sealer: Sealer) -> Iterator[bytes]:
+    """The lines of a whole sealed log, of the members of its events."""
     crc, before = 0, BEFORE_ALL
-    for seq in sorted(bodies):
-        sealed = sealer.seal(seq, bodies[seq], before)
+    for seq, body in bodies:
+        sealed = sealer.seal(seq, body, before)
         before = sealed[-SEAL_END:]
-        text, crc = encode_sealed_line(seq, sealed, crc)
-        yield text
+        line, crc = encode_sealed_line(seq, sealed, crc)
+        yield line
 
 
 def _generation_of(body: bytes) -> int:

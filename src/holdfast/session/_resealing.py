@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from holdfast.errors import Damaged
 from holdfast.model import (
     BEFORE_ALL,
-    BLOB_KEY,
     SEAL_END,
     START,
     Event,
@@ -20,18 +19,17 @@ from holdfast.model import (
     cut_body,
     decode_json,
     encode_line,
-    encode_sealed_line,
-    is_reference,
     line_body,
     open_line,
     salvage,
 )
 from holdfast.security import KEY_DOCUMENT, Ring, Sealer, is_sealed_document, new_data_key
-from holdfast.session._repair import gather
+from holdfast.session._blobs import references
+from holdfast.session._repair import gather, sealed_lines
 from holdfast.session._sealing import SealedDocuments, SealingStore, is_kept_open, opener_of
 from holdfast.storage import Documents, Log
 
-__all__ = ["decrypt_key", "encrypt_key", "rekey_key", "sealed_lines"]
+__all__ = ["decrypt_key", "encrypt_key", "rekey_key"]
 
 _LEASE_MS = 60_000
 _BLOBS = "blobs/"
@@ -155,16 +153,6 @@ def _texts(bodies: list[tuple[Event, bytes]]) -> Iterator[tuple[int, bytes]]:
     return ((event.seq, body) for event, body in bodies)
 
 
-def sealed_lines(bodies: Iterator[tuple[int, bytes]], sealer: Sealer) -> Iterator[bytes]:
-    """The lines of a whole sealed log, of the members of its events."""
-    crc, before = 0, BEFORE_ALL
-    for seq, body in bodies:
-        sealed = sealer.seal(seq, body, before)
-        before = sealed[-SEAL_END:]
-        line, crc = encode_sealed_line(seq, sealed, crc)
-        yield line
-
-
 def _plain_lines(bodies: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
     crc = 0
     for seq, body in bodies:
@@ -186,19 +174,6 @@ def _move_payloads(
             done.add(name)
             if found is not None:
                 target.put(_BLOBS + name, found[0])
-
-
-def references(value: object) -> Iterator[str]:
-    """The names of all payloads that a value refers to."""
-    if is_reference(value):
-        assert isinstance(value, dict)
-        yield value[BLOB_KEY]
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from references(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from references(item)
 
 
 def _move_documents(raw: Documents, opened: Documents, *, sealed: bool) -> None:

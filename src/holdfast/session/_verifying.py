@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.errors import Damaged, HoldfastError, KeyMissing, Tampered
 from holdfast.model import (
     BEFORE_ALL,
-    BLOB_KEY,
     SEAL_END,
     START,
     Event,
     Gap,
     LineReader,
     blob_name,
-    is_reference,
     open_line,
     salvage,
 )
+from holdfast.session._blobs import references
 from holdfast.session._prefix import PrefixChain
 from holdfast.session._snapshots import Snapshots
 from holdfast.storage import Documents, Log
@@ -244,7 +243,7 @@ def _batches(reader: LineReader, log: Log, chain: PrefixChain) -> Iterator[list[
 def _missing_blobs(events: list[Event], documents: Documents) -> Iterator[str]:
     for event in events:
         if b'"$blob":' in bytes(event.raw):
-            for name in _references(event.data):
+            for name in references(event.data):
                 if not _is_whole(name, documents):
                     yield name
 
@@ -255,17 +254,6 @@ def _is_whole(name: str, documents: Documents) -> bool:
     except (Tampered, KeyMissing):
         return False
     return found is not None and blob_name(found[0]) == name
-
-
-def _references(value: Any) -> Iterator[str]:
-    if is_reference(value):
-        yield value[BLOB_KEY]
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _references(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _references(item)
 
 
 def _check_snapshots(snapshots: Snapshots, end: int) -> dict[int, bool]:
