@@ -165,3 +165,15 @@ def test_signed_exports(run, trip, tmp_path):
         file.write(b"x")
     assert run("import", path, "--verify-key", public, store=other).code == 4
     assert run("import", "--scan", "--verify-key", public, store=other).code == 2
+
+
+def test_on_a_terminal_it_is_asked_for_what_it_needs(tty, trip, library):
+    """A passphrase without an echo, and whether the session is really to go."""
+    library.fork(trip, new_id="second")
+    shown = tty("encrypt", trip, keys=b"Q\n", HOLDFAST_KEY="passphrase")
+    assert "Passphrase" in shown.out
+    assert "Q" not in shown.out
+    assert library.is_sealed(trip)
+    shown = tty("erase", "second", keys=b"n\n")
+    assert "for good?" in shown.out
+    assert library.exists("second")
