@@ -83,10 +83,10 @@ class CatchUp:
         keys = set(changes.keys)
         if changes.listed:
             moved = self._moved(folders)
-            if any(self._is_strange(key, folders) for key in moved - keys):
+            if any(self._is_strange(key, folders) for key in sorted(moved - keys)):
                 return self._compare_all(rebooted=False)
             keys |= moved
-        found = {key: self._entry(key) for key in keys}
+        found = {key: self._entry(key) for key in sorted(keys)}
         gone = [_id(key) for key, entry in found.items() if entry is None]
         entries = [entry for entry in found.values() if entry is not None]
         return Work(entries, gone, folders, rebooted=False)

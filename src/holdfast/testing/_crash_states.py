@@ -116,12 +116,19 @@ class _Medium:
             self.changes = [change for change in self.changes if change.directory != effect.inode]
             for made in safe:
                 _change(self.entries, made)
+                self._forget_what_led_to(made)
         elif isinstance(effect, EntryChange):
             self.changes.append(effect)
             if effect.added is not None and not effect.is_directory:
                 self.contents.setdefault(effect.added[2], b"")
                 if effect.added[1] in self._settled_names:
                     self.settled.add(effect.added[2])
+
+    def _forget_what_led_to(self, made: EntryChange) -> None:
+        """What was moved away for good is not there any more, whatever is synced later."""
+        if made.removed is not None and made.added is not None:
+            before = (*made.removed, made.added[2])
+            self.changes = [change for change in self.changes if change.added != before]
 
     def entry_choices(self, *, subsets: bool) -> Iterator[Entries]:
         """The names that a crash may leave: the unsafe changes up to any one, or any of them."""

@@ -7,6 +7,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 from holdfast.storage.disk import Disk, Node
@@ -21,6 +22,7 @@ from holdfast.testing._effects import (
     SyncDirectory,
     Write,
 )
+from holdfast.testing._power_loss import sampled_power_loss
 
 __all__ = ["SimDisk"]
 
@@ -82,6 +84,10 @@ class SimDisk(Disk):
     def end_states(self) -> Iterator[CrashState]:
         """The disk as a kill would leave it now, then as power loss might, the worst first."""
         return end_states(self._start, list(self._effects))
+
+    def lose_power(self, chance: Random) -> CrashState:
+        """One of the states that power loss can leave now; the same for the same chance."""
+        return sampled_power_loss(self._start, list(self._effects), chance)
 
     def image(self) -> Image:
         """The disk as programs see it now."""

@@ -1,0 +1,21 @@
+"""What the simulation shares is beside this file; how logs are kept it has from the crash tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "crash")]
+
+
+@pytest.fixture(autouse=True)
+def _untraced():
+    """Measuring coverage would make the many runs of this folder several times slower."""
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    if sys.gettrace() is None:
+        sys.settrace(trace)

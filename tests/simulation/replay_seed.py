@@ -1,0 +1,33 @@
+"""Runs one seed of the simulation and prints what it did: ``python replay_seed.py SEED [BUG]``.
+
+The last word is the digest of every call in order; two runs of one seed print the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "crash")]
+
+
+def main(seed, bug=None):
+    from seeded_bugs import with_bug
+    from simulated_life import Life
+
+    life = Life(int(seed))
+    with with_bug(bug) if bug else nullcontext():
+        try:
+            life.run()
+        finally:
+            world = life.world
+            print(  # noqa: T201 - what it is for
+                f"seed {seed}: {world.steps:,} calls, {world.kills} kills, {world.losses} power"
+                f" losses, {world.faults} faults, trace {life.digest}"
+            )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

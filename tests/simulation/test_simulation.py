@@ -1,0 +1,72 @@
+"""Worlds from seeds: processes that write, read, index, archive and tidy up, and all that fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from campaign_log import FULL, record
+from seeded_bugs import BUGS, with_bug
+from simulated_life import Life
+
+HERE = Path(__file__).parent
+SEEDS = 50_000 if FULL else 120
+FIRST = int(os.environ.get("SIMULATION_SEED", "0"))
+PARTS = 50 if FULL else 6
+TRIES = 60
+
+
+def first_failing(name):
+    """The first seed that shows a mistake, and what it shows; None if none of the first does."""
+    with with_bug(name):
+        for seed in range(TRIES):
+            life = Life(seed)
+            try:
+                life.run()
+            except Exception as error:  # noqa: BLE001 - whatever a mistake leads to is a find
+                return seed, life.digest, repr(error)
+    return None
+
+
+@pytest.mark.req("S2-104")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_seed_keeps_the_contract(part):
+    """Whoever is killed, whatever fails, however the clock jumps: no promise is broken."""
+    seeds = range(FIRST + part, FIRST + SEEDS, PARTS)
+    kills = losses = faults = 0
+    for seed in seeds:
+        world = Life(seed).run().world
+        kills, losses = kills + world.kills, losses + world.losses
+        faults += world.faults
+    assert min(kills, losses, faults) > 0
+    record("simulation", len(seeds))
+
+
+def test_a_seed_is_a_whole_report():
+    """The same seed does the same calls with the same bytes, in this process and in another one."""
+    digests = [Life(seed).run().digest for seed in (3, 3, 4)]
+    assert digests[0] == digests[1] != digests[2]
+    command = [sys.executable, str(HERE / "replay_seed.py"), "3"]
+    for salt in ("1", "2"):  # the order of sets differs between them
+        environment = {**os.environ, "PYTHONHASHSEED": salt}
+        told = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=120
+        )
+        assert told.stdout.split()[-1] == digests[0]
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_mistake_is_found_and_its_seed_repeats_it(name):
+    """A version with a mistake breaks a promise within a few seeds, each time in the same way."""
+    found = first_failing(name)
+    assert found is not None, "no seed shows it"
+    seed, digest, told = found
+    with with_bug(name):
+        again = Life(seed)
+        with pytest.raises(Exception) as failure:  # noqa: PT011 - it must be the same as before
+            again.run()
+    assert (again.digest, repr(failure.value)) == (digest, told)
+    Life(seed).run()  # without the mistake that seed is sound
