@@ -21,6 +21,7 @@ import holdfast
 from holdfast.apps.acp._attaching import Waits
 from holdfast.apps.acp.proxy import Proxy
 from holdfast.apps.wire.pipes import AgentProcess, connect
+from holdfast.library import Holdfast
 
 AGENT = Path(__file__).parent / "agents" / "scripted.py"
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -266,7 +267,8 @@ def proxy(start, store_place, agent_command):
         said = []
 
         async def serve(pipe):
-            with holdfast.open(store_place if place is None else place) as hf:
+            # As the command does it.
+            with Holdfast(store_place if place is None else place, redaction="mark") as hf:
                 launch = partial(AgentProcess.start, command)
                 proxy = Proxy(
                     hf, pipe, launch, command=command, waits=waits, say=said.append, **options

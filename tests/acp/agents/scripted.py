@@ -9,7 +9,9 @@ the replay out of order.
 Words in a prompt: "use tool" calls a tool and asks for permission, "wait" waits to be cancelled,
 "read PATH" and "write PATH" use the client's files, "think" thinks first, "plan" makes a plan,
 "refuse" stops with a refusal, "error" answers an error, "run" uses the client's terminal,
-"stranger" asks for a file in the name of a session that nobody knows.
+"stranger" asks for a file in the name of a session that nobody knows, "say JSON" says each text of
+a list, and reads a file, makes a plan or waits where there is {"read": PATH}, {"plan": true} or
+{"wait": true}.
 Every answer ends with what the agent knows of the conversation, and with what it was told in
 blocks before the last one of the prompt, both as JSON.
 """
@@ -330,6 +332,8 @@ class Scripted:
 
     def act(self, id: str, request: str) -> str:
         """What the prompt asks for besides an answer; how the turn ends."""
+        if request.startswith("say "):
+            return self.say_pieces(id, json.loads(request.removeprefix("say ")))
         if "error" in request:
             raise Refusal(-32603, "the model is gone")
         if "refuse" in request:
@@ -349,8 +353,21 @@ class Scripted:
         self.use_client(id, request)
         return "end_turn"
 
-    def wait(self, id: str) -> str:
-        self.say(id, "Waiting.")
+    def say_pieces(self, id: str, pieces: list[Any]) -> str:
+        for piece in pieces:
+            if piece == {"wait": True}:
+                return self.wait(id, words="")
+            if piece == {"plan": True}:
+                self.update(id, "plan", entries=[])
+            elif isinstance(piece, dict):
+                self.ask("fs/read_text_file", {"sessionId": id, "path": piece["read"]})
+            else:
+                self.say(id, piece)
+        return "end_turn"
+
+    def wait(self, id: str, words: str = "Waiting.") -> str:
+        if words:
+            self.say(id, words)
         while id not in self.cancelled:
             frame = self.read()
             if frame is None:
