@@ -9,6 +9,7 @@ from typing import Any
 from textual import work
 
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
+from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._merging import Merging
 from holdfast.errors import HoldfastError, NotFound
 
@@ -83,7 +84,7 @@ class Actions(Merging):
         def fork(text: str) -> str:
             at = int(text) if text.isdecimal() else None
             made = self.app.library.fork(row.session_id, at)
-            self.app.call_from_thread(self.read, made)
+            hand_over(self, self.read, made)
             return f"forked into {made}"
 
         self._prompt("Fork up to event (empty: all of it)", "", fork)
@@ -172,7 +173,7 @@ class Actions(Merging):
             self.app.talks.release(id)
             self.app.library.delete(id)
             self.app.deleted.append(id)
-            self.app.call_from_thread(self._gone, id)
+            hand_over(self, self._gone, id)
             return "deleted; U brings it back"
 
         def decided(answer: str | None) -> None:
@@ -263,7 +264,7 @@ class Actions(Merging):
             from holdfast.apps.tui._jumping import find_seq
 
             seq = find_seq(self.app.library, id, text)
-            self.app.call_from_thread(self.read, id, seq)
+            hand_over(self, self.read, id, seq)
             return ""
 
         self._prompt("Jump to", "", jump, "120 (event), t7 (turn), 14:30, 2026-05-01, 3d")
@@ -285,8 +286,8 @@ class Actions(Merging):
         try:
             told: Any = act()
         except (HoldfastError, OSError, ValueError) as error:
-            self.app.call_from_thread(self.app.tell_failure, error)
+            hand_over(self, self.tell_failure, error)
             return
         if told:
-            self.app.call_from_thread(self.app.tell, told)
-        self.app.call_from_thread(self.refresh_list)
+            hand_over(self, self.tell, told)
+        hand_over(self, self.refresh_list)

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from holdfast.apps.shown.failure import told
+from holdfast.apps.tui._handing import hand_over, is_there
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._safe import paragraphs
 from holdfast.apps.tui._shelf import Shelf
@@ -170,14 +171,19 @@ class SessionsApp(App[None]):
                     model=model,
                     agent=agent,
                     permission=permission,
-                    warn=lambda text: self.call_from_thread(self.tell, text),
+                    warn=self._warn,
                 )
 
         return make
 
+    def _warn(self, text: str) -> None:
+        """Called in the thread of the answers."""
+        if self._main is not None:
+            hand_over(self._main, self.tell, text)
+
     def _ask(self, request: PermissionRequest) -> Future[Any]:
         answer: Future[Any] = Future()
-        if self._main is None or not self.is_running:
+        if self._main is None or not is_there(self._main):
             answer.set_result(False)
         else:
             self.call_later(self._main.ask_permission, request, answer)
@@ -185,5 +191,9 @@ class SessionsApp(App[None]):
 
     def _heard(self, session_id: str, what: str, detail: Any) -> None:
         """Called in the thread of the answers; what it leads to happens on the app's loop."""
-        if self._main is not None and self.is_running and what != "piece":
-            self.call_later(self._main.heard, session_id, what, detail)
+        if self.is_running and what != "piece":
+            self.call_later(self._pass_on, session_id, what, detail)
+
+    def _pass_on(self, session_id: str, what: str, detail: Any) -> None:
+        if self._main is not None and is_there(self._main):
+            self._main.heard(session_id, what, detail)

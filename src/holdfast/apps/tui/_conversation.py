@@ -15,6 +15,7 @@ from textual.strip import Strip
 from textual.worker import get_current_worker
 
 from holdfast.apps.tui._entry_lines import Block, Look, block_of, is_foldable
+from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._window import PAGE, Chunk, Reader, chunk_of
 from holdfast.errors import HoldfastError
@@ -132,12 +133,12 @@ class Conversation(LineView):
             chunk = reader.last() if at is None else reader.around(at)
             newest = reader.newest_seq() if at is not None and chunk is not None else None
         except HoldfastError as error:
-            self.app.call_from_thread(self._fail, reader, error)
+            hand_over(self, self._fail, reader, error)
             return
         at_end = newest is None or (chunk is not None and chunk.stop > newest)
         blocks = self._drawn(chunk)
         if not worker.is_cancelled:
-            self.app.call_from_thread(self._opened_chunk, reader, chunk, blocks, at_end, at)
+            hand_over(self, self._opened_chunk, reader, chunk, blocks, at_end, at)
 
     def _opened_chunk(
         self,
@@ -216,10 +217,10 @@ class Conversation(LineView):
         try:
             chunk = reader.before(seq) if earlier else reader.after(seq)
         except HoldfastError as error:
-            self.app.call_from_thread(self._fail, reader, error)
+            hand_over(self, self._fail, reader, error)
             return
         blocks = self._drawn(chunk)
-        self.app.call_from_thread(self._fetched, reader, chunk, blocks, earlier)
+        hand_over(self, self._fetched, reader, chunk, blocks, earlier)
 
     def _fetched(
         self,
@@ -262,7 +263,7 @@ class Conversation(LineView):
             new = []
         parts = _grown(tail, new) if new else []
         drawn = [(chunk, self._redrawn(chunk)) for chunk in parts]
-        self.app.call_from_thread(self._grow, tail, new, drawn)
+        hand_over(self, self._grow, tail, new, drawn)
 
     def _redrawn(self, chunk: Chunk) -> list[Block]:
         """The chunk's blocks; those that have not changed are as they were."""
@@ -375,7 +376,7 @@ class Conversation(LineView):
     @work(thread=True, exclusive=True, group="draw")
     def _draw_beside(self, chunks: list[Chunk], then: Callable[[], None]) -> None:
         drawn = [self._drawn(chunk) for chunk in chunks]
-        self.app.call_from_thread(self._redrew, chunks, drawn, then)
+        hand_over(self, self._redrew, chunks, drawn, then)
 
     def _redrew(
         self, chunks: list[Chunk], drawn: list[list[Block]], then: Callable[[], None]

@@ -10,6 +10,7 @@ from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from holdfast.apps.shown.words import counted
+from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._main_parts import MainParts
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._session_list import SessionList
@@ -50,18 +51,18 @@ class Listing(MainParts):
         try:
             if not asked.needs_all:
                 rows, after = self._shelf.first(asked)
-                self.app.call_from_thread(self._put, asked, rows, after, keep)
+                hand_over(self, self._put, asked, rows, after, keep)
                 total = self._shelf.total()
-                self.app.call_from_thread(self._tell_total, total)
+                hand_over(self, self._tell_total, total)
                 return
             first = True
             for batch in self._shelf.everything(asked):
                 if worker.is_cancelled:
                     return
-                self.app.call_from_thread(self._put_batch, asked, batch, first)
+                hand_over(self, self._put_batch, asked, batch, first)
                 first = first and not batch.rows
         except HoldfastError as error:
-            self.app.call_from_thread(self.app.tell_failure, error)
+            hand_over(self, self.tell_failure, error)
 
     def _put(
         self,
@@ -105,9 +106,9 @@ class Listing(MainParts):
             rows, after = self._shelf.following(asked, after)
         except HoldfastError as error:
             self._fetching = self._wants_all = False
-            self.app.call_from_thread(self.app.tell_failure, error)
+            hand_over(self, self.tell_failure, error)
             return
-        self.app.call_from_thread(self._add, asked, rows, after)
+        hand_over(self, self._add, asked, rows, after)
 
     def _add(self, asked: Asked, rows: list[SessionMetadata], after: Any) -> None:
         self._fetching = False
@@ -139,8 +140,8 @@ class Listing(MainParts):
             total = self._shelf.total()
         except HoldfastError:
             return  # the next time may go better; the list stays as it was
-        self.app.call_from_thread(self._tell_total, total)
-        self.app.call_from_thread(self._renewed, asked, rows, after)
+        hand_over(self, self._tell_total, total)
+        hand_over(self, self._renewed, asked, rows, after)
 
     def _renewed(self, asked: Asked, head: list[SessionMetadata], after: Any) -> None:
         rows = self.sessions.rows
@@ -178,8 +179,7 @@ class Listing(MainParts):
             many = counted(max(self._total, count), "session")
         parts = ["Holdfast", many, f"by {ORDERS[self._asked.order].name}"]
         parts += [self._progress, self.app.where] if self._progress else [self.app.where]
-        for top in self.query("#top").results(Static):  # none if the app is being left
-            top.update(content("  ·  ".join(parts)))
+        self.query_one("#top", Static).update(content("  ·  ".join(parts)))
 
     def _nothing(self) -> str:
         """Why there are no rows, if there are none."""

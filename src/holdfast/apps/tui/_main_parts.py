@@ -50,6 +50,14 @@ class MainParts(Screen[None]):
         """Whether the conversation is what the user looks at."""
         return self.has_class("-reading")
 
+    def tell(self, text: str) -> None:
+        """Say what was done."""
+        self.app.tell(text)
+
+    def tell_failure(self, error: object) -> None:
+        """Say what went wrong, and what to do about it."""
+        self.app.tell_failure(error)
+
     @abstractmethod
     def read(self, session_id: str, at: int | None = None) -> None:
         """Show a session's conversation, at its end or around an event."""

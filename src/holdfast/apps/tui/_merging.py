@@ -10,6 +10,7 @@ from textual.worker import get_current_worker
 from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import counted
 from holdfast.apps.tui._dialogs import Buttons, Choose, Pick
+from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._main_parts import MainParts
 from holdfast.errors import UsageError
 
@@ -50,7 +51,7 @@ class Merging(MainParts):
             ask=self._decide if policy == "ask" else None,
         )
         report = self.app.library.merge_report(made)
-        self.app.call_from_thread(self.read, made)
+        hand_over(self, self.read, made)
         conflicts = len(report.conflicts) if report is not None else 0
         brought = report.merged_turns if report is not None else 0
         return f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}"
@@ -73,7 +74,7 @@ class Merging(MainParts):
     def _wait_for(self, dialog: Choose | Pick | Buttons) -> str | None:
         answer: Future[str | None] = Future()
         worker = get_current_worker()
-        self.app.call_from_thread(self.app.push_screen, dialog, answer.set_result)
+        hand_over(self, lambda: self.app.push_screen(dialog, answer.set_result))
         while not wait([answer], _LOOK_S).done:
             if worker.is_cancelled:  # the app is being left
                 return None

@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
+from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._key_bar import KeyBar
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import content
@@ -77,21 +78,19 @@ class PageScreen(Screen[T]):
         try:
             lines = self.make(width)
         except HoldfastError as error:
-            self.app.call_from_thread(self._failed, error)
+            hand_over(self, self._failed, error)
             return
         if not worker.is_cancelled:
-            self.app.call_from_thread(self._show, lines)
+            hand_over(self, self._show, lines)
 
     def _show(self, lines: list[Strip]) -> None:
-        if self.is_attached:
-            self.page.loading = False
-            self.page.show(lines)
-            self.page.focus()
+        self.page.loading = False
+        self.page.show(lines)
+        self.page.focus()
 
     def _failed(self, error: HoldfastError) -> None:
-        if self.is_attached:
-            self.page.loading = False
-            self.query_one("#title", Static).update(content(f"{self._title}: {error}"))
+        self.page.loading = False
+        self.query_one("#title", Static).update(content(f"{self._title}: {error}"))
 
     def retitle(self, text: str) -> None:
         """Another title from now on."""

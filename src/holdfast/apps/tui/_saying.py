@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from textual import on
+from textual import on, work
 from textual.widgets import Input, Static
+from textual.worker import get_current_worker
 
 from holdfast.apps.shown.words import counted, short
 from holdfast.apps.tui._dialogs import Buttons
+from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._main_parts import MainParts
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._say_line import SayLine
+from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 from holdfast.session import new_session_id
 
@@ -29,6 +33,7 @@ _ANSWERS = (
     ("n", "No", "no"),
 )
 _ARGUMENT_CHARS = 2_000
+_LOOK_S = 0.1
 
 
 class Saying(MainParts):
@@ -109,15 +114,26 @@ class Saying(MainParts):
         self.sessions.refresh()
         self.tell_status()
 
+    @work(thread=True, exclusive=True, group="first")
     def _await_first(self, session_id: str) -> None:
         """A new session can be read as soon as something is in it."""
-        if self.app.talking_on != session_id or self.conversation.session_id is not None:
-            return
-        if self.app.library.exists(session_id):
+        worker = get_current_worker()
+        while not worker.is_cancelled:
+            is_running = self.app.talks.is_running(session_id)
+            try:
+                is_kept = self.app.library.exists(session_id)
+            except HoldfastError:
+                is_kept = False  # the answer tells what is wrong with the store
+            if is_kept:
+                hand_over(self, self._first_came, session_id)
+            if is_kept or not is_running:
+                return
+            time.sleep(_LOOK_S)
+
+    def _first_came(self, session_id: str) -> None:
+        if self.app.talking_on == session_id and self.conversation.session_id is None:
             self.conversation.read(session_id)
-            self.refresh_list()
-        else:
-            self.set_timer(0.1, lambda: self._await_first(session_id))
+        self.refresh_list()
 
     def _called(self, session_id: str) -> str:
         row = self.app.tracking.known.get(session_id)

@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from holdfast.apps.shown.words import ago, counted
+from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._key_bar import KeyBar
 from holdfast.apps.tui._line import Line
 from holdfast.apps.tui._lines import LineView
@@ -147,16 +148,14 @@ class SearchScreen(Screen[tuple[str, int] | None]):
         try:
             hits = self._library.search(query, limit=_HITS_MAX)
         except HoldfastError as error:
-            self.app.call_from_thread(self._show, [], str(error))
+            hand_over(self, self._show, [], str(error))
             return
         if not worker.is_cancelled:
             told = counted(len(hits), "hit") + (" and more" if len(hits) == _HITS_MAX else "")
-            self.app.call_from_thread(self._show, hits, told)
+            hand_over(self, self._show, hits, told)
 
     def _show(self, hits: list[Hit], told: str) -> None:
         self._is_asking = False
-        if not (self.query("#found") and self.query(Hits)):
-            return  # the screen is being left, and the search was slower
         self.query_one("#found", Static).update(content(told))
         self.query_one(Hits).put(hits)
         if self._takes_first:

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 from holdfast.apps.shown.transcript import readable, transcript
 from holdfast.apps.shown.words import counted, day_time, short
+from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import cut, lay_out, one_line
 from holdfast.apps.tui._window import Reader
@@ -138,9 +139,9 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         try:
             made = self.library.restore(self._session_id, at)
         except HoldfastError as error:
-            self.app.call_from_thread(self._failed, error)
+            hand_over(self, self._failed, error)
             return
-        self.app.call_from_thread(self.dismiss, (made, None))
+        hand_over(self, self.dismiss, (made, None))
 
 
 def _told(state: State) -> list[RenderableType]:
