@@ -178,7 +178,7 @@ def test_a_bundle_is_not_for_a_screen(library, trip, monkeypatch):
 
     app = App()
     app.out = Screen(_Terminal())
-    given = dict.fromkeys(("output", "force", "at", "zone", "cwd", "model", "seal"))
+    given = dict.fromkeys(("output", "force", "at", "zone", "cwd", "model", "seal", "sign"))
     with pytest.raises(UsageError, match="not for a screen"):
         _export(app, trip, "bundle", given)
 
