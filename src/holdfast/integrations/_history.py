@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.errors import UsageError
 from holdfast.integrations._place import Library, Place
 from holdfast.integrations._units import Form, Unit, Units, Words, voices
 
-__all__ = ["History"]
+__all__ = ["History", "missing"]
 
 
 class History:
@@ -49,3 +50,15 @@ class History:
             with self.place.writing() as session:
                 session.extend(words)
                 session.barrier()
+
+
+def missing(known: Sequence[Any], given: Sequence[Any], session_id: str) -> list[Any]:
+    """What of a conversation that is brought over is not on record yet.
+
+    Nothing if all of it is, also where the conversation went on since. Raises UsageError if what is
+    on record is another conversation.
+    """
+    shared = min(len(known), len(given))
+    if list(known[:shared]) != list(given[:shared]):
+        raise UsageError(f"session {session_id} holds another conversation than is brought over")
+    return list(given[shared:])

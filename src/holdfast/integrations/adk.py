@@ -29,7 +29,7 @@ from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, sp
 from holdfast.replay import to_dialect
 from holdfast.storage import MUST_NOT_EXIST
 
-__all__ = ["HoldfastSessionService"]
+__all__ = ["HoldfastSessionService", "bring_over"]
 
 _TOOL = "adk"
 _ATTEMPTS = 50
@@ -232,6 +232,34 @@ class HoldfastSessionService(BaseSessionService):
                     raise
             else:
                 return
+
+
+async def bring_over(
+    source: BaseSessionService, app_name: str, hf: Library = None, *, user_id: str | None = None
+) -> int:
+    """Record the sessions of an app that another service holds, with their state.
+
+    How many events were recorded. Done again, it records only what is new there.
+    """
+    target, count = HoldfastSessionService(hf), 0
+    for listed in (await source.list_sessions(app_name=app_name, user_id=user_id)).sessions:
+        named = {"app_name": app_name, "user_id": listed.user_id}
+        session = await source.get_session(**named, session_id=listed.id)
+        if session is None:
+            continue
+        known = await target.get_session(**named, session_id=listed.id)
+        if known is None:
+            said = {name for event in session.events for name in event.actions.state_delta}
+            first = {name: value for name, value in session.state.items() if name not in said}
+            known = await target.create_session(**named, state=first, session_id=listed.id)
+        recorded = {event.id for event in known.events}
+        for event in session.events:
+            if event.id not in recorded:
+                await target.append_event(known, event)
+                count += 1
+        # What several sessions share is as it is now, not as the last of their events left it.
+        target._share(app_name, listed.user_id, _split(_plain(session.state)))  # noqa: SLF001
+    return count
 
 
 _DOCUMENT = "state.json"

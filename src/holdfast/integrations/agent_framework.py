@@ -22,11 +22,16 @@ from agent_framework._workflows._checkpoint_encoding import (
 from agent_framework.exceptions import WorkflowCheckpointException
 
 from holdfast.integrations._agent_framework_messages import FORM, as_item, message_of
-from holdfast.integrations._history import History
+from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._states import States
 
-__all__ = ["HoldfastCheckpointStorage", "HoldfastHistoryProvider", "HoldfastSessionStore"]
+__all__ = [
+    "HoldfastCheckpointStorage",
+    "HoldfastHistoryProvider",
+    "HoldfastSessionStore",
+    "bring_over",
+]
 
 _TOOL = "agent-framework"
 _WORKFLOWS = "agent-framework-workflow"
@@ -188,6 +193,19 @@ class HoldfastCheckpointStorage:
                 place = Place(self._library, _WORKFLOWS, workflow_name, scope="workflow")
                 known = self._workflows[workflow_name] = States(place, _WORKFLOWS)
             return known
+
+
+async def bring_over(source: HistoryProvider, session_id: str, hf: Library = None) -> int:
+    """Record the messages that another history provider holds of a session; how many.
+
+    Done again, it records only what is new there.
+    """
+    target = HoldfastHistoryProvider(hf)
+    known = [as_item(message) for message in await target.get_messages(session_id)]
+    messages = await source.get_messages(session_id)
+    new = missing(known, [as_item(message) for message in messages], session_id)
+    await target.save_messages(session_id, messages[len(messages) - len(new) :])
+    return len(new)
 
 
 def _check_id(session_id: str) -> None:

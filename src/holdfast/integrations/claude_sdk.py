@@ -10,6 +10,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
+from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken
 from holdfast.model import Event
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from claude_agent_sdk import (
         SessionKey,
         SessionListSubkeysKey,
+        SessionStore,
         SessionStoreEntry,
         SessionStoreListEntry,
         SessionSummaryEntry,
     )
 
-__all__ = ["HoldfastSessionStore"]
+__all__ = ["HoldfastSessionStore", "bring_over"]
 
 _TOOL = "claude-sdk"
 
@@ -154,6 +156,27 @@ class HoldfastSessionStore:
             kept.place.close()
             if self._library.exists(kept.place.id):
                 self._library.delete(kept.place.id)
+
+
+async def bring_over(source: SessionStore, project_key: str, hf: Library = None) -> int:
+    """Record the transcripts of a project that another store holds; how many entries.
+
+    Done again, it records only what is new there.
+    """
+    target, count = HoldfastSessionStore(hf), 0
+    for session in await source.list_sessions(project_key):
+        main: SessionListSubkeysKey = {
+            "project_key": project_key,
+            "session_id": session["session_id"],
+        }
+        keys: list[SessionKey] = [cast("SessionKey", main)]
+        keys += [{**main, "subpath": path} for path in await source.list_subkeys(main)]
+        for key in keys:
+            entries = await source.load(key) or []
+            new = missing(await target.load(key) or [], entries, session["session_id"])
+            await target.append(key, new)
+            count += len(new)
+    return count
 
 
 def _drafts(entry: dict[str, Any], subpath: str | None) -> list[Event]:

@@ -13,14 +13,14 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import message_to_dict
 
 from holdfast.errors import UsageError
-from holdfast.integrations._history import History
+from holdfast.integrations._history import History, missing
 from holdfast.integrations._langchain_messages import FORM, as_item, messages_of
 from holdfast.integrations._place import Library
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-__all__ = ["HoldfastChatMessageHistory"]
+__all__ = ["HoldfastChatMessageHistory", "bring_over"]
 
 
 class HoldfastChatMessageHistory(BaseChatMessageHistory):
@@ -62,6 +62,18 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
     def close(self) -> None:
         """Give the session back to other processes now, rather than after a rest."""
         self._history.place.close()
+
+
+def bring_over(source: BaseChatMessageHistory, session_id: str, hf: Library = None) -> int:
+    """Record what another history holds; how many messages.
+
+    Done again, it records only what is new there.
+    """
+    target = HoldfastChatMessageHistory(session_id, hf)
+    messages = missing(target.messages, source.messages, session_id)
+    target.add_messages(messages)
+    target.close()
+    return len(messages)
 
 
 def _items(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:

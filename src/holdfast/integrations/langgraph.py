@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.base import (
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from holdfast.session import Session
 
-__all__ = ["HoldfastSaver"]
+__all__ = ["HoldfastSaver", "bring_over"]
 
 
 class HoldfastSaver(BaseCheckpointSaver[int]):
@@ -196,6 +198,13 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
                     for id in set(checkpoints) - _needed(thread, ns)
                 ]
             self._remove(thread, removed)
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The version after this one, also after those of savers whose versions are texts."""
+        if isinstance(current, str):
+            number = int(current.partition(".")[0]) + 1
+            return f"{number:032}"
+        return super().get_next_version(current, channel)
 
     # -- the same without blocking the event loop -----------------------------------------------
 
@@ -383,6 +392,32 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         thread.catch_up()
         thread.take(session.extend(words))
         thread.catch_up()
+
+
+def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:
+    """Record the checkpoints that another saver holds, with their writes; how many.
+
+    Done again, it records only what is new there.
+    """
+    target, count = HoldfastSaver(hf), 0
+    found = sorted(source.list(None), key=lambda one: str(one.checkpoint["id"]))
+    versions: dict[tuple[str, str, str | None], ChannelVersions] = {}
+    for one in found:
+        thread_id, ns, id = _names(one.config)
+        parent = _names(one.parent_config)[2] if one.parent_config else None
+        now = versions[thread_id, ns, id] = one.checkpoint["channel_versions"]
+        if target.get_tuple(one.config) is not None:
+            continue
+        before = versions.get((thread_id, ns, parent), {})
+        new = {name: version for name, version in now.items() if before.get(name) != version}
+        config = _config(thread_id, ns, parent or "")
+        if parent is None:
+            config["configurable"].pop("checkpoint_id")
+        target.put(config, one.checkpoint, one.metadata, new)
+        for task, writes in groupby(one.pending_writes or (), key=itemgetter(0)):
+            target.put_writes(one.config, [(name, value) for _, name, value in writes], task)
+        count += 1
+    return count
 
 
 _OWN = frozenset({"session_start", "opened", "closed", "link", "interrupted", "snapshot"})

@@ -13,11 +13,11 @@ from llama_index.core.llms import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from pydantic import PrivateAttr
 
-from holdfast.integrations._history import History
+from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library, library_of, linked
 from holdfast.integrations._units import Form, Unit, Words, blocks_of, spoken
 
-__all__ = ["HoldfastChatStore"]
+__all__ = ["HoldfastChatStore", "bring_over"]
 
 _TOOL = "llama-index"
 _ROLES = {"chatbot": "assistant", "model": "assistant", "developer": "system"}
@@ -99,6 +99,19 @@ class HoldfastChatStore(BaseChatStore):
             if known is None:
                 known = self._histories[key] = History(_FORM, self._hf, _TOOL, key)
             return known
+
+
+def bring_over(source: BaseChatStore, hf: Library = None) -> int:
+    """Record what another chat store holds, all its keys; how many messages.
+
+    Done again, it records only what is new there.
+    """
+    target, count = HoldfastChatStore(hf), 0
+    for key in source.get_keys():
+        messages = missing(target.get_messages(key), source.get_messages(key), key)
+        target.set_messages(key, [*target.get_messages(key), *messages])
+        count += len(messages)
+    return count
 
 
 def _item(message: ChatMessage) -> dict[str, Any]:

@@ -14,15 +14,16 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
+from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place
 from holdfast.integrations._units import Form, Unit, Units, Words, neutral_of, spoken
 from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
     from agents import RunContextWrapper, SessionSettings, TResponseInputItem
-    from agents.memory import OpenAIResponsesCompactionArgs
+    from agents.memory import OpenAIResponsesCompactionArgs, Session
 
-__all__ = ["HoldfastSession"]
+__all__ = ["HoldfastSession", "bring_over"]
 
 Items: TypeAlias = "list[TResponseInputItem]"
 Compact: TypeAlias = (
@@ -133,6 +134,18 @@ class HoldfastSession:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+async def bring_over(source: Session, hf: Library = None) -> int:
+    """Record what another session of the SDK holds, such as a SQLiteSession; how many items.
+
+    Done again, it records only what is new there.
+    """
+    target = HoldfastSession(source.session_id, hf)
+    items = missing(await target.get_items(), await source.get_items(), source.session_id)
+    await target.add_items(items)
+    target.close()
+    return len(items)
 
 
 def _as_map(item: Any) -> dict[str, Any]:

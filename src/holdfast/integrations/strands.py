@@ -8,6 +8,7 @@ within it, and the state of agents is kept with them.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any, cast
@@ -25,7 +26,7 @@ from holdfast.model import Event
 if TYPE_CHECKING:
     from strands.multiagent.base import MultiAgentBase
 
-__all__ = ["HoldfastSessionRepository"]
+__all__ = ["HoldfastSessionRepository", "bring_over"]
 
 _TOOL = "strands"
 
@@ -269,6 +270,36 @@ class HoldfastSessionRepository(SessionRepository):
             session.extend(events)
             session.barrier()
         kept.catch_up()
+
+
+def bring_over(
+    source: SessionRepository,
+    session_id: str,
+    hf: Library = None,
+    *,
+    agent_ids: Sequence[str] = ("default",),
+) -> int:
+    """Record a session that another repository holds, such as a FileSessionManager.
+
+    How many messages of these agents were recorded. Done again, it records only what is new there.
+    """
+    target, count = HoldfastSessionRepository(hf), 0
+    session = source.read_session(session_id)
+    if session is None:
+        raise SessionException(f"Session {session_id} does not exist")
+    if target.read_session(session_id) is None:
+        target.create_session(session)
+    for agent_id in agent_ids:
+        agent = source.read_agent(session_id, agent_id)
+        if agent is None:
+            raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
+        target.create_agent(session_id, agent)
+        known = {one.message_id for one in target.list_messages(session_id, agent_id)}
+        for message in source.list_messages(session_id, agent_id):
+            if message.message_id not in known:
+                target.create_message(session_id, agent_id, message)
+                count += 1
+    return count
 
 
 def _frame(**told: Any) -> Event:
