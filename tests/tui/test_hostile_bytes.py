@@ -62,7 +62,7 @@ _HIDDEN = [
     *map(chr, range(0x200B, 0x2010)),
     *map(chr, range(0x2028, 0x202F)),
     *map(chr, range(0x2060, 0x2070)),
-    *map(chr, (0xE0001, 0xE0041, 0xE007F, 0x1D173)),
+    *map(chr, (0x13430, 0x1343F, 0xE0001, 0xE0041, 0xE007F, 0x1D173)),
 ]
 _SURROGATES = ["\ud800", "\udfff", "\udc9b", "\udc1b"]
 

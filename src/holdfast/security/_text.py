@@ -14,7 +14,9 @@ __all__ = ["escape_json", "neutralise", "neutralise_line"]
 _PICTURES = 0x2400  # ␀ and its neighbours: a picture for each control character, in their order
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
-# Everything invisible that is not a C0 control: what it is, and why it is not shown as it is.
+# Everything invisible that is not a C0 control: what it is, and why it is not shown as it is. These
+# are all format characters (Cf) but the signs that stand before a number or a word and have a shape
+# (Arabic, Syriac, Kaithi: Prepended_Concatenation_Mark): they hide nothing and turn nothing around.
 _INVISIBLE = (
     (0x0080, 0x009F),  # C1 controls: some terminals obey them like ESC sequences
     (0x00AD, 0x00AD),  # soft hyphen
@@ -32,6 +34,7 @@ _INVISIBLE = (
     (0xFEFF, 0xFEFF),  # zero-width no-break space
     (0xFFA0, 0xFFA0),  # halfwidth Hangul filler
     (0xFFF0, 0xFFFB),  # interlinear annotations
+    (0x13430, 0x1343F),  # joiners of Egyptian hieroglyphs: they move and cover their neighbours
     (0x1BCA0, 0x1BCA3),  # shorthand format controls
     (0x1D173, 0x1D17A),  # musical format controls
     (0xE0000, 0xE0FFF),  # tags and further selectors: whole sentences can be hidden in them
