@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -181,6 +182,58 @@ async def test_every_answer_has_the_safe_headers():
     assert headers["x-content-type-options"] == "nosniff"
 
 
+async def test_a_page_that_may_come_can_read_the_answer():
+    """CORS: asked before, told yes with the token's header; no other page is, and no cookie."""
+    app = guarded(echo, origins=["https://app.example"])
+    asked = [("host", OWN), ("access-control-request-method", "PATCH")]
+    asked.append(("access-control-request-headers", "authorization"))
+    may = [("origin", "https://app.example")]
+    status, told, _ = await ask(app, "OPTIONS", headers=[*asked, *may])
+    assert (status, told["access-control-allow-origin"]) == (204, "https://app.example")
+    assert "PATCH" in told["access-control-allow-methods"]
+    assert "authorization" in told["access-control-allow-headers"]
+    assert "access-control-allow-credentials" not in told
+    status, told, _ = await ask(app, headers=[("host", OWN), *may])
+    assert (status, told["access-control-allow-origin"]) == (200, "https://app.example")
+    assert told["vary"] == "origin"
+    for origin in ("https://evil.example", "null", f"http://{OWN}"):
+        for method in ("GET", "OPTIONS"):
+            _, told, _ = await ask(app, method, headers=[*asked, ("origin", origin)])
+            assert not [name for name in told if name.startswith("access-control")]
+    _, told, _ = await ask(app, "OPTIONS", headers=[("host", "evil.example"), *asked[1:], *may])
+    assert "access-control-allow-origin" not in told
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for():
+    """408 after a while without a byte; what follows a whole body may take its time."""
+
+    async def slow(coming):
+        if not coming:
+            await asyncio.sleep(0.2)
+            return {"type": "http.disconnect"}
+        return coming.pop(0)
+
+    async def answered(app, coming):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+        await app(scope, lambda: slow(coming), send)
+        return sent[0]["status"]
+
+    async def waiting(scope, receive, send):
+        assert (await receive())["type"] == "http.request"
+        assert (await receive())["type"] == "http.disconnect"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    part = {"type": "http.request", "body": b"x"}
+    assert await answered(BodyLimit(echo, 9, part_s=0.02), [{**part, "more_body": True}]) == 408
+    assert await answered(BodyLimit(echo, 9, part_s=0.02), []) == 408
+    assert await answered(BodyLimit(waiting, 9, part_s=0.02), [part]) == 200
+
+
 @pytest.mark.parametrize("claimed", [(), (("content-length", "1"),)])
 async def test_a_body_is_counted_while_it_comes(claimed):
     """A body that is longer than it says, or says nothing, is refused all the same."""
@@ -308,7 +361,12 @@ SERVER = textwrap.dedent("""
         await stop.wait()
         await send({"type": "http.response.body", "body": b" and ended"})
 
-    run(app, ready=lambda url: print(url, flush=True), stopping=lambda: stop and stop.set())
+    run(
+        app,
+        ready=lambda url: print(url, flush=True),
+        stopping=lambda: stop and stop.set(),
+        head_s=float(sys.argv[1]),
+    )
     print("left in good order", flush=True)
 """)
 
@@ -316,7 +374,9 @@ SERVER = textwrap.dedent("""
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_server_ends_in_good_order(number):
     """A signal ends the long answer, then the app, then run returns; the exit is clean."""
-    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, "20"], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout.readline() == "lifespan.startup\n"
         url = process.stdout.readline().strip()
@@ -330,6 +390,31 @@ def test_a_server_ends_in_good_order(number):
         process.wait()
     assert rest == "lifespan.shutdown\nleft in good order\n"
     assert process.returncode == 0
+
+
+def test_a_request_that_does_not_come_is_not_waited_for():
+    """Neither the first nor the rest of one; an answer that takes longer is not cut."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, "0.3"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        process.stdout.readline()
+        host, _, port = process.stdout.readline().strip().rpartition("/")[2].partition(":")
+        sockets = [socket.create_connection((host, int(port)), PATIENCE_S) for _ in range(3)]
+        silent, half, answered = sockets
+        half.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        answered.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert silent.recv(10) == b""
+        assert half.recv(10) == b""
+        os.kill(process.pid, signal.SIGTERM)  # which ends the long answer
+        heard = b"".join(iter(lambda: answered.recv(4096), b""))
+        process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    for one in sockets:
+        one.close()
+    assert b" and ended" in heard
 
 
 def test_a_port_that_is_taken_is_a_sentence():

@@ -7,7 +7,6 @@ import http.client
 import json
 import logging
 import threading
-import time
 from urllib.parse import quote
 
 import pytest
@@ -208,18 +207,40 @@ def test_a_revoked_token_ends_what_it_opened(server, space, talk):
         assert closed.value.rcvd.code == 1008
 
 
+def test_who_may_write_lifts_no_legal_hold(server, space, client, talk):
+    """Neither by an event, nor among several, nor over a WebSocket; and makes none."""
+    client.post("/v1/sessions", json={"id": "held"})
+    client.put("/v1/sessions/held/hold", json={"reason": "case 7"})
+    lifting = {"type": "metadata", "data": {"legal_hold": None}}
+    token = server.token(space, "write")
+    with server.client(token=token) as writer:
+        assert writer.put("/v1/sessions/held/hold", json={}).status_code == 403
+        refused = [
+            writer.post("/v1/sessions/held/events", json=lifting),
+            writer.post("/v1/sessions/held/batch", json={"events": [{"type": "note"}, lifting]}),
+            writer.delete("/v1/sessions/held"),
+        ]
+    assert [answer.status_code for answer in refused] == [403, 403, 403]
+    with server.input(token, "?session_id=held") as socket:
+        talk.hear(socket)
+        talk.say(socket, {"type": "append", "event": "metadata", "data": lifting["data"]})
+        assert talk.hear(socket)["code"] == "scope"
+    assert client.get("/v1/sessions/held").json()["held"]
+
+
 def test_messages_count_as_requests(serving, space, talk):
     """A flood on one connection is told to wait, and the connection goes on."""
     server = serving(kit=None)
     token = server.token(space)
     with server.input(token) as socket:
         talk.hear(socket)
-        server.service._buckets = Buckets(20, 2)
+        now = [0.0]
+        server.service._buckets = Buckets(1, 2, clock=lambda: now[0])
         for _ in range(4):
             talk.say(socket, {"type": "append", "event": "note"})
         codes = [talk.hear(socket).get("code") for _ in range(4)]
         assert codes == [None, None, "too_many", "too_many"]
-        time.sleep(0.3)
+        now[0] = 1
         talk.say(socket, {"type": "append", "event": "note"})
         assert talk.hear(socket)["seq"]
 

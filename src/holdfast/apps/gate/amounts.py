@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections import OrderedDict
@@ -14,17 +15,22 @@ from holdfast.apps.gate.refusing import header, refuse
 __all__ = ["BodyLimit", "Buckets", "RateLimit", "address_of"]
 
 _CLIENTS_MAX = 10_000
+_PART_S = 30.0
 
 
 class BodyLimit:
     """Refuses bodies of more than ``bytes_max`` with 413, whatever length they claim to have.
 
-    ``bytes_max`` may be a function of the ASGI scope, where paths differ.
+    ``bytes_max`` may be a function of the ASGI scope, where paths differ. A body of which nothing
+    more comes for ``part_s`` seconds is refused with 408: waiting costs a client nothing.
     """
 
-    def __init__(self, app: ASGIApp, bytes_max: int | Callable[[Scope], int]) -> None:
+    def __init__(
+        self, app: ASGIApp, bytes_max: int | Callable[[Scope], int], *, part_s: float = _PART_S
+    ) -> None:
         self._app = app
         self._bytes_max = bytes_max
+        self._part_s = part_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or connection, as ASGI has it."""
@@ -32,7 +38,8 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         given = self._bytes_max
-        counted = _Counted(scope, receive, send, given if isinstance(given, int) else given(scope))
+        bytes_max = given if isinstance(given, int) else given(scope)
+        counted = _Counted(scope, receive, send, bytes_max, self._part_s)
         if counted.claims_too_much():
             await counted.refuse()
             return
@@ -50,14 +57,19 @@ class _TooMuch(Exception):
 
 
 class _Counted:
-    """One request whose body is counted; once it is too long its application is not heard."""
+    """One request whose body is counted; once it is refused its application is not heard."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, bytes_max: int) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, bytes_max: int, part_s: float
+    ) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
         self._bytes_max = bytes_max
+        self._part_s = part_s
         self._bytes = 0
+        self._whole = False
+        self._late = False
         self._answered = False
         self.is_over = False
 
@@ -69,7 +81,14 @@ class _Counted:
         return not is_number or int(claimed) > self._bytes_max
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        try:
+            # After the body only the end of the connection comes, and that may take its time.
+            async with asyncio.timeout(None if self._whole else self._part_s):
+                message = await self._receive()
+        except TimeoutError:
+            self.is_over = self._late = True
+            raise _TooMuch from None
+        self._whole = not message.get("more_body", False)
         self._bytes += len(message.get("body", b""))
         if self._bytes > self._bytes_max:
             self.is_over = True
@@ -84,6 +103,13 @@ class _Counted:
 
     async def refuse(self) -> None:
         if self._answered:  # half an answer is on its way; it stays what it is
+            return
+        if self._late:
+            await refuse(
+                self._scope, self._receive, self._send, 408, "too_slow",
+                f"nothing of the body came for {self._part_s:g} seconds", "Send it again.",
+                {"connection": "close"},
+            )  # fmt: skip
             return
         await refuse(
             self._scope, self._receive, self._send, 413, "too_large",

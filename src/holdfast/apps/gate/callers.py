@@ -11,7 +11,8 @@ import hmac
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.apps.gate.refusing import header, refuse
 
@@ -22,6 +23,16 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """The methods that change nothing."""
 _GUARDED = ("http", "websocket")
+_SHOWN_HEADERS = "location, retry-after"
+# Who is asked is known by a token in a header, which no page sends by accident: no cookies.
+_PREFLIGHT = (
+    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, accept, idempotency-key, last-event-id",
+    ),
+    (b"access-control-max-age", b"600"),
+)
 
 
 def same_secret(given: str, known: str) -> bool:
@@ -58,6 +69,8 @@ class OriginCheck:
     ``origins`` are others that may come, such as ``https://app.example``. With ``need_origin`` an
     unsafe request has to say where it comes from: for an app whose users are known by a cookie.
     Browsers always say it; programs need not, and are known by a token.
+
+    The pages of ``origins`` may read the answers too, and are told so before they ask (CORS).
     """
 
     def __init__(
@@ -70,6 +83,10 @@ class OriginCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or connection, as ASGI has it."""
         is_upgrade = scope["type"] == "websocket"
+        origin = header(scope, b"origin") if scope["type"] == "http" else None
+        if origin is not None and origin.lower() in self._origins:
+            await self._app_of_another_page(scope, receive, send, origin)
+            return
         if (is_upgrade or _is_unsafe(scope)) and not self._may_come(scope):
             await refuse(
                 scope, receive, send, 403, "origin", "another page may not do this here",
@@ -77,6 +94,28 @@ class OriginCheck:
             )  # fmt: skip
             return
         await self._app(scope, receive, send)
+
+    async def _app_of_another_page(
+        self, scope: Scope, receive: Receive, send: Send, origin: str
+    ) -> None:
+        """What a page that may come asks for; the browser shows it the answer if it says so."""
+
+        async def send_shown(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message["headers"])
+                headers["access-control-allow-origin"] = origin
+                headers["access-control-expose-headers"] = _SHOWN_HEADERS
+                headers.add_vary_header("origin")
+                message["headers"] = headers.raw
+            await send(message)
+
+        wanted = header(scope, b"access-control-request-method")
+        if scope["method"] != "OPTIONS" or wanted is None:
+            await self._app(scope, receive, send_shown)
+            return
+        start = {"type": "http.response.start", "status": 204, "headers": list(_PREFLIGHT)}
+        await send_shown(start)
+        await send_shown({"type": "http.response.body"})
 
     def _may_come(self, scope: Scope) -> bool:
         origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")

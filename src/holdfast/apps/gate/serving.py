@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -18,6 +19,7 @@ __all__ = ["listen", "run"]
 
 _GRACE_SECONDS = 10
 _MESSAGE_BYTES_MAX = 1 << 20
+_HEAD_S = 20.0
 
 
 def run(
@@ -29,17 +31,21 @@ def run(
     stopping: Callable[[], None] = lambda: None,
     grace_seconds: int = _GRACE_SECONDS,
     message_bytes_max: int = _MESSAGE_BYTES_MAX,
+    head_s: float = _HEAD_S,
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP; return when the last request was answered.
 
     ``ready`` is told the address once clients can come; port 0 is any that is free. When the
     process is asked to end nobody new is let in, and ``stopping`` is called on the event loop, to
     end what would go on for long; what still runs after ``grace_seconds`` is cancelled. Then the
-    application's lifespan ends. A second signal does not wait. Raises Unavailable if the port is
-    taken.
+    application's lifespan ends. A second signal does not wait. A connection on which no request
+    is complete ``head_s`` seconds after it was expected is closed. Raises Unavailable if the port
+    is taken.
     """
     with listen(host, port) as listening:
-        server = _Server(_config(app, grace_seconds, message_bytes_max))
+        config = _config(app, grace_seconds, message_bytes_max)
+        server = _Server(config)
+        server.head_s = head_s
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         server.told_ready = lambda: ready(_address(listening))
         server.told_stopping = stopping
@@ -87,11 +93,57 @@ def _config(app: ASGIApp, grace_seconds: int, message_bytes_max: int) -> uvicorn
     )
 
 
+class _Heads:
+    """Before uvicorn's protocol: closes a connection whose next request does not come to its point.
+
+    uvicorn waits for ever for the first request, and for the rest of one that has begun: a few
+    hundred clients that say a letter now and then would keep everybody else out.
+    """
+
+    head_s: float = _HEAD_S
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    cycle: Any
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)  # type: ignore[misc]
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)  # type: ignore[misc]
+        if self.cycle is None or self.cycle.response_complete:
+            self._expect()
+        else:
+            self._forget()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def _expect(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(self.head_s, self._give_up)
+
+    def _forget(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        self._late = None
+        now: object = self.transport.get_protocol()
+        is_mine = now is self  # a WebSocket has one of its own
+        if is_mine and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
     """One that leaves ``run`` in good order: uvicorn's own ends the process by the signal."""
 
     told_ready: Callable[[], None]
     told_stopping: Callable[[], None]
+    head_s: float
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -105,6 +157,8 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        base = self.config.http_protocol_class
+        self.config.http_protocol_class = type("Heads", (_Heads, base), {"head_s": self.head_s})
         await super().startup(sockets)
         self.told_ready()
 

@@ -131,6 +131,8 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     statuses = _ALWAYS | (_GUARDED if endpoint.scope else set())
     if "{id}" in endpoint.path or endpoint.scope == "write" or endpoint.query.__name__ == "Search":
         statuses |= _ON_SESSION
+    if endpoint.body is not None or endpoint.takes_bytes:
+        statuses |= {"408"}
     if endpoint.body is not None:
         statuses |= {"415"}
     if endpoint.answer is Answered:

@@ -171,7 +171,14 @@ def _append(call: Call, wishes: list[Append]) -> Appended:
 
 
 def record(session: Session, wishes: list[Append], key: str | None) -> list[Event]:
-    """Record events together. Raises Refused for a key that was used for another one."""
+    """Record events together. Raises Refused for a key that was used for another one.
+
+    A legal hold is not among them: whoever may write could lift it so.
+    """
+    if any(wish.type == "metadata" and "legal_hold" in wish.data for wish in wishes):
+        raise Refused(
+            403, "scope", "a legal hold is no event of a client", "Use PUT /v1/sessions/{id}/hold."
+        )
     events = [
         Event.make(wish.type, wish.data, run=wish.run, key=_key_of(wish, key, at, len(wishes)))
         for at, wish in enumerate(wishes)
