@@ -67,7 +67,7 @@ def test_without_redaction_nothing_is_held_back(tmp_path):
 def test_who_follows_a_stream_gets_its_last_word(hf):
     """Also if a whole message takes the place of the pieces."""
     seen = []
-    stop = hf.subscribe(lambda id, what: seen.append((id, what)))
+    stop = hf.subscribe(lambda name, what: seen.append((name, what)))
     with hf.session("a") as session:
         first = session.delta("this is v1.2").seq
         session.assistant("this is v1.2", covers_from=first)
@@ -96,3 +96,14 @@ def test_a_message_covers_its_own_pieces_when_others_were_added_before_them(hf):
     assert [event.data["content"] for event in covered if event.type == "delta"] == ["again "]
     kept = [event for event in events if event.seq < whole.data["covers_from"]]
     assert "".join(e.data["content"] for e in kept if e.type == "delta") == "cut off at v1.2"
+
+
+def test_a_last_word_belongs_to_its_message(hf):
+    """It is recorded with what the pieces before it say of themselves."""
+    about = {"messageId": "m1", "agent": "helper"}
+    with hf.session("a") as session:
+        session.delta("so v1.2", **about, raw={"text": "so v1.2"})
+        session.delta("hm x9", kind="thinking")
+        session.append("turn_end", {"reason": "completed"})
+        last = [event.data for event in session.events() if event.type == "delta"][-2:]
+    assert last == [{"content": "v1.2", **about}, {"content": "x9", "kind": "thinking"}]

@@ -27,8 +27,17 @@ _Stream = tuple[str | None, str]
 _ENDS = frozenset(
     ["user", "assistant", "turn_start", "turn_end", "interrupted", "closed", "suspended"]
 )
+# What a piece says of the message that it is of.
+_OF_MESSAGE = frozenset(["kind", "messageId", "agent"])
 _SAME = "\ue000same\ue000"
 _KINDS = {"assistant": "text", "thinking": "thinking"}
+
+
+class _Flow(NamedTuple):
+    """How far a stream has come, and what its last piece said besides words."""
+
+    state: Streamed = NOTHING_STREAMED
+    members: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 class Plan(NamedTuple):
@@ -39,7 +48,7 @@ class Plan(NamedTuple):
     """Places in ``drafts`` that nobody asked for: ends of streams."""
     originals: dict[int, dict[str, Any]]
     """By place in ``drafts``: data that is not written as it was."""
-    streams: dict[_Stream, Streamed]
+    streams: dict[_Stream, _Flow]
     found: list[Finding]
     unscanned: int
 
@@ -51,7 +60,7 @@ class Redacting:
         self._session_id = session_id
         self._redactor = redactor
         self._limits = limits
-        self._streams: dict[_Stream, Streamed] = {}
+        self._streams: dict[_Stream, _Flow] = {}
         self._originals: dict[int, Event] = {}
 
     def plan(self, drafts: Sequence[Draft], first_seq: int) -> Plan:
@@ -88,7 +97,8 @@ class Redacting:
     def held_back(self, run: str | None) -> dict[str, int]:
         """How many characters of each kind of stream are not recorded yet."""
         found = self._streams.items()
-        return {kind: len(one.held) for (of, kind), one in found if one.held and of == run}
+        lengths = {kind: len(flow.state.held) for (of, kind), flow in found if of == run}
+        return {kind: length for kind, length in lengths.items() if length}
 
     def _empty_plan(self) -> Plan:
         return Plan([], frozenset(), {}, dict(self._streams), [], 0)
@@ -129,12 +139,14 @@ class Redacting:
     def _plan_piece(self, plan: Plan, draft: Draft) -> None:
         piece = draft.data["content"]
         stream = (draft.run, str(draft.data.get("kind", "text")))
-        before = plan.streams.get(stream, NOTHING_STREAMED)
-        plan.streams[stream], said, found = feed(self._redactor, before, piece)
+        before = plan.streams.get(stream, _Flow()).state
+        state, said, found = feed(self._redactor, before, piece)
         # A frame that is kept beside its words has the same words in it.
         rest = {name: item for name, item in draft.data.items() if name != "content"}
         others = self._redactor.data("delta", _with(rest, piece, _SAME)).data
         data = {**_with(others, _SAME, said), "content": said} if rest else {"content": said}
+        members = {name: item for name, item in others.items() if name in _OF_MESSAGE}
+        plan.streams[stream] = _Flow(state, members)
         if data == draft.data:
             data = draft.data
         self._put(plan, draft, data, found)
@@ -157,18 +169,16 @@ class Redacting:
                 added.update(range(before, len(plan.drafts)))
                 del plan.streams[stream]
 
-    def _plan_end(self, plan: Plan, stream: _Stream) -> Streamed:
+    def _plan_end(self, plan: Plan, stream: _Stream) -> _Flow:
         """What is held back of a stream, as a piece of its own; how far the stream is then."""
-        before = plan.streams[stream]
-        said, found = finish(self._redactor, before)
+        state, members = plan.streams[stream]
+        said, found = finish(self._redactor, state)
         if said:
-            run, kind = stream
-            extra = {} if kind == "text" else {"kind": kind}
-            plan.originals[len(plan.drafts)] = {"content": "", **extra}
-            plan.drafts.append(Draft("delta", {"content": said, **extra}, run))
+            plan.originals[len(plan.drafts)] = {"content": "", **members}
+            plan.drafts.append(Draft("delta", {"content": said, **members}, stream[0]))
             plan.found.extend(found)
             self._redactor.refuse(found)
-        return before.recorded()
+        return _Flow(state.recorded(), members)
 
     def _forget_pieces(self, first: int) -> None:
         """Pieces that a whole message has replaced need not be remembered."""
