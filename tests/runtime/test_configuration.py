@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -249,10 +250,11 @@ def test_a_working_directory_that_is_gone(project, monkeypatch, tmp_path):
 @pytest.mark.parametrize("name", KEYS)
 def test_every_setting_has_its_variable(project, monkeypatch, name):
     """Each setting can be given by the environment."""
+    tables = [{"id": "ours", "regex": "ours-[0-9]+"}] if "rules" in name else [{"keep": 300}]
     value, expected = {
         int: ("300", 300),
         bool: ("false", False),
-        list: ('[{"keep": 300}]', [{"keep": 300}]),
+        list: (json.dumps(tables), tables),
         dict: ('{"a-model": {"input": 3, "output": 9}}', {"a-model": {"input": 3, "output": 9}}),
         str: (KEYS[name].choices or ("300",))[:1] * 2,
     }[KEYS[name].kind]
