@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -167,7 +168,7 @@ def address(past, store_root):
     token = process.stderr.readline().rpartition(" ")[2].strip()
     yield where, token
     process.terminate()
-    assert process.wait(PATIENCE_S) in (0, -15)
+    assert process.wait(PATIENCE_S) == 0
     process.stderr.close()
 
 
@@ -216,25 +217,57 @@ def test_who_is_let_in_by_http(address):
     assert status(**right, Host="elsewhere.example") == 421
 
 
-async def test_the_guard_passes_on_what_is_no_request(past):
-    """The start and the end of a server are not for the guard."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_good_order(past, store_root, number):
+    """The lifespan ends, the store is closed, and the exit is clean."""
+    past.close()
+    program = (
+        "import sys; from holdfast.apps.mcp.serving import serve_http;"
+        "serve_http(sys.argv[1], port=0, writes=False, token='t',"
+        " ready=lambda *told: print(*told, flush=True)); print('closed')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(store_root)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        where, token = process.stdout.readline().split()
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=PATIENCE_S)
+    assert where.startswith("http://127.0.0.1:")
+    assert (token, rest, process.returncode) == ("t", "closed\n", 0)
+
+
+async def test_a_body_of_any_length_is_not_read(past):
+    """Beyond the limit it is refused, also with the token."""
+    from starlette.testclient import TestClient
+
     app = http_app(past, writes=False, token="t")
-    seen = []
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        told = {"authorization": "Bearer t", "content-type": "application/json"}
+        assert client.post("/mcp", content=b" " * (17 << 20), headers=told).status_code == 413
+        assert client.post("/mcp", headers={"authorization": "Bearer x"}).status_code == 401
 
-    async def inner(scope, receive, send):
-        seen.append(scope["type"])
 
-    app._app = inner
-    await app({"type": "lifespan"}, None, None)
-    sent = []
+def test_serving_in_this_process(monkeypatch, past, store_root):
+    """A token is made if none is given; on pipes the SDK serves, with the rights asked for."""
+    past.close()
+    told = {}
 
-    async def send(message):
-        sent.append(message)
+    def run(app, *, ready, **options):
+        told.update(options)
+        ready("http://127.0.0.1:7")
 
-    await app({"type": "http", "headers": [(b"authorization", b"Bearer no")]}, None, send)
-    await app({"type": "http", "headers": [(b"authorization", b"Bearer t")]}, None, send)
-    assert seen == ["lifespan", "http"]
-    assert sent[0]["status"] == 401
+    monkeypatch.setattr(serving, "run", run)
+    store = ["--store", str(store_root), "mcp"]
+    done = CliRunner().invoke(cli, [*store, "--http", "--port", "7"])
+    assert done.exit_code == 0
+    assert (told["host"], told["port"], told["message_bytes_max"]) == ("127.0.0.1", 7, None)
+    where, token = (line.rpartition(" ")[2] for line in done.stderr.strip().splitlines())
+    assert where == "http://127.0.0.1:7/mcp"
+    assert len(token) >= 40
+    served = []
+    monkeypatch.setattr(serving.SessionServer, "run", lambda _, way: served.append(way))
+    assert CliRunner().invoke(cli, [*store, "--write"]).exit_code == 0
+    assert served == ["stdio"]
 
 
 def test_a_port_that_is_taken_is_told(store_root):

@@ -30,7 +30,7 @@ def run(
     ready: Callable[[str], None] = lambda _: None,
     stopping: Callable[[], None] = lambda: None,
     grace_seconds: int = _GRACE_SECONDS,
-    message_bytes_max: int = _MESSAGE_BYTES_MAX,
+    message_bytes_max: int | None = _MESSAGE_BYTES_MAX,
     head_s: float = _HEAD_S,
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP; return when the last request was answered.
@@ -38,7 +38,8 @@ def run(
     ``ready`` is told the address once clients can come; port 0 is any that is free. When the
     process is asked to end nobody new is let in, and ``stopping`` is called on the event loop, to
     end what would go on for long; what still runs after ``grace_seconds`` is cancelled. Then the
-    application's lifespan ends. A second signal does not wait. A connection on which no request
+    application's lifespan ends. A second signal does not wait. With ``message_bytes_max`` None
+    there are no WebSockets. A connection on which no request
     is complete ``head_s`` seconds after it was expected is closed. Raises Unavailable if the port
     is taken.
     """
@@ -79,7 +80,7 @@ def _address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _config(app: ASGIApp, grace_seconds: int, message_bytes_max: int) -> uvicorn.Config:
+def _config(app: ASGIApp, grace_seconds: int, message_bytes_max: int | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         access_log=False,  # addresses may hold a one-time token
@@ -88,8 +89,8 @@ def _config(app: ASGIApp, grace_seconds: int, message_bytes_max: int) -> uvicorn
         proxy_headers=False,  # anyone could say who they are
         server_header=False,
         timeout_graceful_shutdown=grace_seconds,
-        ws="websockets-sansio",
-        ws_max_size=message_bytes_max,
+        ws="none" if message_bytes_max is None else "websockets-sansio",
+        ws_max_size=message_bytes_max or 0,
     )
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import hmac
 import secrets
 from collections.abc import Callable
-from typing import Any
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.apps.gate.callers import same_secret
+from holdfast.apps.gate.guarding import guarded
+from holdfast.apps.gate.refusing import header, refuse
+from holdfast.apps.gate.serving import run
 from holdfast.apps.mcp.server import SessionServer
-from holdfast.errors import Unavailable
 from holdfast.library import Holdfast
 
 __all__ = ["PATH", "http_app", "serve_http", "serve_stdio"]
 
 PATH = "/mcp"
 _HOST = "127.0.0.1"
+_BODY_BYTES_MAX = 16 << 20
+_GRACE_SECONDS = 3
 
 
 def serve_stdio(place: str | None, *, writes: bool) -> None:
@@ -36,51 +41,39 @@ def serve_http(
     ``ready`` is told the address and the token, which is made if none is given. Raises Unavailable
     if the port is taken.
     """
-    import socket
-
-    import uvicorn
-
-    token = token or secrets.token_urlsafe(32)
-    with Holdfast(place, redaction="mark") as hf, socket.socket() as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((_HOST, port))
-            listening.listen()  # whoever is told the address may come at once
-        except OSError as error:
-            raise Unavailable(
-                f"port {port} cannot be used: {error.strerror}", remedy="Choose another --port."
-            ) from error
-        config = uvicorn.Config(http_app(hf, writes=writes, token=token), log_level="warning")
-        ready(f"http://{_HOST}:{listening.getsockname()[1]}{PATH}", token)
-        uvicorn.Server(config).run(sockets=[listening])
+    known = token or secrets.token_urlsafe(32)
+    with Holdfast(place, redaction="mark") as hf:
+        run(
+            http_app(hf, writes=writes, token=known),
+            host=_HOST,
+            port=port,
+            ready=lambda address: ready(f"{address}{PATH}", known),
+            grace_seconds=_GRACE_SECONDS,
+            message_bytes_max=None,
+        )
 
 
-def http_app(hf: Holdfast, *, writes: bool, token: str) -> Any:
+def http_app(hf: Holdfast, *, writes: bool, token: str) -> ASGIApp:
     """The ASGI application; requests without the token, or of a web page elsewhere, are refused."""
     app = SessionServer(hf, writes=writes).streamable_http_app(
         streamable_http_path=PATH, host=_HOST, json_response=True, stateless_http=True
     )
-    return _Guard(app, token)
+    return guarded(_TokenCheck(app, token), body_bytes_max=_BODY_BYTES_MAX)
 
 
-class _Guard:
+class _TokenCheck:
     """Lets only those in who know the token: other users of a machine can reach its ports too."""
 
-    def __init__(self, app: Any, token: str) -> None:
+    def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
-        self._wanted = f"Bearer {token}".encode()
+        self._wanted = f"Bearer {token}"
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._wanted):
-                await _refuse(send)
-                return
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_asking = scope["type"] != "lifespan"
+        if is_asking and not same_secret(header(scope, b"authorization") or "", self._wanted):
+            await refuse(
+                scope, receive, send, 401, "token", "a bearer token is needed",
+                "The server said it when it started.", {"www-authenticate": "Bearer"},
+            )  # fmt: skip
+            return
         await self._app(scope, receive, send)
-
-
-async def _refuse(send: Any) -> None:
-    body = b'{"error": "a bearer token is needed; the server said it when it started"}'
-    headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
