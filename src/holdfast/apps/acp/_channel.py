@@ -183,21 +183,16 @@ class Channel:
         """Keep what is to be recorded with the rest of the batch."""
         for type, data in taken.events:
             if type == "delta":
-                self._count(len(data["content"]), data.get("kind"))
+                thought = data.get("kind") == "thinking"
+                self.said = _more(self.said, data["content"], thought=thought)
         self._held += taken.events
         self._barrier = self._barrier or taken.barrier
 
     def say(self, text: str, kind: str, message_id: str | None) -> None:
         """The same for a piece of a message: pieces that came together are recorded as one."""
         before = self._held[-1] if self._held else None
-        self._count(len(text), kind)
+        self.said = _more(self.said, text, thought=kind == "thinking")
         self._held += self.notes.words(text, kind, message_id, before=before)
-
-    def _count(self, chars: int, kind: str | None) -> None:
-        answers, thoughts = self.said
-        self.said = (
-            (answers, thoughts + chars) if kind == "thinking" else (answers + chars, thoughts)
-        )
 
     def note(self, *drafts: Draft) -> None:
         """The same for single events."""
@@ -307,3 +302,8 @@ class Channel:
         self._barrier = True
         self.prompts.clear()
         return list(calls)
+
+
+def _more(said: Said, text: str, *, thought: bool) -> Said:
+    answers, thoughts = said
+    return (answers, thoughts + len(text)) if thought else (answers + len(text), thoughts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
 
 from holdfast.apps.acp._channel import Channel, Said
 from holdfast.apps.wire.frames import Frame, encode
@@ -20,13 +19,10 @@ Failed = Callable[[Channel, HoldfastError], Awaitable[None]]
 _PAUSE_S = 1.0
 
 
-class _Line(NamedTuple):
-    """A line for the editor, and how much its session had said with it."""
-
-    about: Channel | None
-    line: bytes
-    said: Said
-    is_waited_for: bool
+# The session that a line is about, the line, how much the session had said with it, and whether
+# someone waits for it. One for each frame, so it has to cost little.
+_Line = tuple[Channel | None, bytes, Said, bool]
+_NOTHING: Said = (0, 0)
 
 
 class Outbox:
@@ -59,11 +55,11 @@ class Outbox:
 
         A frame with an id asks or answers: someone waits for it.
         """
-        said = (0, 0) if channel is None else channel.said
+        said = _NOTHING if channel is None else channel.said
         if isinstance(line, bytes):
-            self._lines.append(_Line(channel, line, said, False))
+            self._lines.append((channel, line, said, False))
         else:
-            self._lines.append(_Line(channel, encode(line), said, "id" in line))
+            self._lines.append((channel, encode(line), said, "id" in line))
 
     async def settle(self) -> None:
         """Record what came, wait for the medium where a barrier is, and only then show it.
@@ -98,7 +94,7 @@ class Outbox:
                 await self._failed(channel, error)
         self._look([*self._behind, *touched])
         if self._behind:
-            urgent = [one.about for one in waiting if one.is_waited_for and not self._is_due(one)]
+            urgent = [about for about, _, said, due in waiting if due and self._waits(about, said)]
             await self._record(channel for channel in urgent if channel is not None)
         await self._show(waiting)
 
@@ -110,9 +106,10 @@ class Outbox:
             if channel.broken is None and (known := channel.on_record()) is not None
         }
 
-    def _is_due(self, one: _Line) -> bool:
-        known = None if one.about is None else self._behind.get(one.about)
-        return known is None or (one.said[0] <= known[0] and one.said[1] <= known[1])
+    def _waits(self, about: Channel | None, said: Said) -> bool:
+        """Whether some of these words of a session are not on record."""
+        known = None if about is None else self._behind.get(about)
+        return known is not None and (said[0] > known[0] or said[1] > known[1])
 
     async def _record(self, channels: Iterable[Channel]) -> None:
         """Record the last words of these sessions as they are."""
@@ -146,15 +143,16 @@ class Outbox:
 
     async def _show(self, waiting: list[_Line]) -> None:
         lines: list[bytes] = []
+        behind = self._behind
         for one in waiting:
-            about = one.about
+            about, line, said, _ = one
             if about is None:
-                lines.append(one.line)
+                lines.append(line)
             elif about.broken is None:
-                if self._behind and not self._is_due(one):
+                if behind and self._waits(about, said):
                     self._late.append(one)
                 else:
-                    (lines if about.muted is None else about.muted).append(one.line)
+                    (lines if about.muted is None else about.muted).append(line)
         self._wait_for_pause()
         if lines:
             self._editor.write(b"".join(lines))
