@@ -10,45 +10,15 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 import uvicorn
-from pydantic_ai.models.function import DeltaToolCall, FunctionModel
+from tests.scripts import make_kit
 from websockets.sync.client import connect
 
-from holdfast.agent._kit import Kit
 from holdfast.apps.gate.amounts import Buckets
 from holdfast.apps.http._service import Service
 from holdfast.apps.http.server import http_app
 from holdfast.library import Holdfast
 
 PATIENCE_S = 30
-
-
-def scripted(*steps):
-    """A model whose answers are texts, lists of calls ``(tool, args)``, or events to wait for."""
-    count = 0
-
-    async def stream(messages, info):
-        nonlocal count
-        step = steps[min(count, len(steps) - 1)]
-        count += 1
-        if isinstance(step, threading.Event):
-            yield "so far "
-            while not step.is_set():  # noqa: ASYNC110 - set by another thread
-                await asyncio.sleep(0.01)
-            step = "all"
-        if isinstance(step, str):
-            for word in step.split(" "):
-                yield f"{word} "
-            return
-        for number, (name, args) in enumerate(step):
-            call = f"call-{count}-{number}"
-            yield {number: DeltaToolCall(name=name, json_args=json.dumps(args), tool_call_id=call)}
-
-    return FunctionModel(stream_function=stream, model_name="scripted")
-
-
-def make_kit(*steps):
-    """What agents on such a model are made of."""
-    return Kit(make_model=lambda: scripted(*(steps or ("hi",))), about="a script")
 
 
 class Server:

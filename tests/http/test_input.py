@@ -185,17 +185,20 @@ def test_a_turn_can_be_cancelled(serving, space, talk):
 
 
 def test_tools_are_approved_by_message(serving, space, talk, tmp_path):
-    """As over HTTP."""
+    """As over HTTP; for the session if that is said, and then it is not asked again."""
     (tmp_path / space).mkdir()
-    server = serving([("list_directory", {"path": "."})], "done", root=str(tmp_path))
+    looking = [("list_directory", {"path": "."})]
+    server = serving(looking, looking, "done", root=str(tmp_path))
     with server.input(server.token(space)) as socket:
         talk.hear(socket)
         talk.say(socket, "look")
         asked = talk.hear(socket, "agent.tool_request_approval")
         talk.say(socket, {"type": "tool_approve", "tool_id": "none", "approved": True})
         assert talk.hear(socket, "error")["code"] == "not_found"
-        talk.say(socket, {"type": "tool_approve", "tool_id": asked["tool_id"], "approved": True})
-        assert talk.hear(socket, "agent.response")["output"] == "done "
+        approval = {"tool_id": asked["tool_id"], "approved": True, "scope": "session"}
+        talk.say(socket, {"type": "tool_approve", **approval})
+        told = talk.hear(socket, "agent.response", "agent.tool_request_approval")
+        assert told.get("output") == "done "
 
 
 def test_a_server_that_stops_says_so(serving, space, talk):

@@ -9,45 +9,14 @@ import json
 import socket
 
 import pytest
-from pydantic_ai.models.function import DeltaToolCall, FunctionModel
+from tests.scripts import make_kit
 
-from holdfast.agent._kit import Kit
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
 from holdfast.apps.ipc._current import Current
 from holdfast.apps.wire.pipes import Pipe, Writer
 from holdfast.library import Holdfast
 
 PATIENCE_S = 30
-
-
-def scripted(*steps):
-    """A model whose answers are texts, lists of calls ``(tool, args)``, errors or events."""
-    count = 0
-
-    async def stream(messages, info):
-        nonlocal count
-        step = steps[min(count, len(steps) - 1)]
-        count += 1
-        if isinstance(step, asyncio.Event):
-            yield "so far "
-            await step.wait()
-            step = "all"
-        if isinstance(step, Exception):
-            raise step
-        if isinstance(step, str):
-            for word in step.split(" "):
-                yield f"{word} "
-            return
-        for number, (name, args) in enumerate(step):
-            call = f"call-{count}-{number}"
-            yield {number: DeltaToolCall(name=name, json_args=json.dumps(args), tool_call_id=call)}
-
-    return FunctionModel(stream_function=stream, model_name="scripted")
-
-
-def make_kit(*steps):
-    """What agents on such a model are made of."""
-    return Kit(make_model=lambda: scripted(*(steps or ("hi",))), about="a script")
 
 
 def as_line(message):

@@ -54,6 +54,8 @@ def values(each):
 
 def _of_kind(kind, each):
     match kind:
+        case "string" if "enum" in each:
+            return st.sampled_from(each["enum"])
         case "string" if "pattern" in each:
             return st.from_regex(each["pattern"])
         case "string":

@@ -116,6 +116,19 @@ async def test_a_tool_is_approved_or_not(hf, connect, approved):
     assert outcome.data.get("is_error", False) is not approved
 
 
+@pytest.mark.parametrize("scope", ["session", "always"])
+async def test_an_approval_may_count_for_longer(hf, connect, scope):
+    """The tool is asked for once; the next call of it runs, and the answer comes."""
+    client = await connect(LOOKING, LOOKING, "done")
+    await client.say(type="query", query="look twice")
+    asked = await client.hear("tool_request_approval")
+    await client.say(type="tool_approve", tool_id=asked["tool_id"], approved=True, scope=scope)
+    last = await client.hear("tool_request_approval", "query_result")
+    assert last["type"] == "query_result"
+    results = hf.events(last["session_id"], types=["tool_result"])
+    assert [event.data.get("is_error", False) for event in results] == [False, False]
+
+
 @pytest.mark.req("S2-42")
 def test_approving_what_does_not_wait(ask):
     """The answer is no, with the reason."""

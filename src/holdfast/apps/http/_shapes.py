@@ -240,9 +240,10 @@ class Turn(_Given, frozen=True, kw_only=True):
 
 
 class Approval(_Given, frozen=True, kw_only=True):
-    """Whether a tool may run."""
+    """Whether a tool may run, and for how long that counts."""
 
     approved: bool
+    scope: Literal["once", "session", "always"] = "once"
 
 
 # -- answered ------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from holdfast.apps.http._problems import Refused, problem, problem_fields
 from holdfast.apps.http._shapes import Append, Turn
 from holdfast.apps.http._turns import Message, Running
 from holdfast.apps.http.tokens import Token
+from holdfast.apps.talk.asking import Scope
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import check_id
@@ -52,6 +53,7 @@ class _Said(msgspec.Struct, frozen=True):
     run: str | None = None
     tool_id: str = ""
     approved: bool = False
+    scope: Scope = "once"
 
 
 _read = msgspec.json.Decoder(_Said).decode
@@ -163,7 +165,7 @@ class _Input:
             await self._append(said)
         elif said.type == "tool_approve":
             turns, place = self._service.turns, (self._token.space, self._id)
-            turns.approve(*place, said.tool_id, approved=said.approved)
+            turns.approve(*place, said.tool_id, approved=said.approved, scope=said.scope)
         elif said.type == "cancel":
             stopped = await self._service.turns.cancel(self._token.space, self._id)
             await self._send("session.cancelled", {"session_id": self._id, "stopped": stopped})

@@ -35,8 +35,8 @@ async def begin_turn(call: Call) -> Response:
 
 async def approve(call: Call) -> Response:
     """An answer to the question whether a tool may run."""
-    tool = call.request.path_params["call"]
-    call.service.turns.approve(call.space, call.id, tool, approved=call.body.approved)
+    tool, said = call.request.path_params["call"], call.body
+    call.service.turns.approve(call.space, call.id, tool, approved=said.approved, scope=said.scope)
     return Response(None, 204)
 
 

@@ -18,6 +18,7 @@ from holdfast.apps.http._desk import LEASE_MS, Desk, Spaces
 from holdfast.apps.http._problems import Refused, problem_fields
 from holdfast.apps.http._shapes import Answered, Turn
 from holdfast.apps.http._threads import Threads
+from holdfast.apps.talk.asking import Questions, Scope
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.session import Session
@@ -47,7 +48,7 @@ class Running:
         self.is_put_off = False
         self.answered: Answered | None = None
         self.error: HoldfastError | Refused | None = None
-        self.questions: dict[str, asyncio.Future[bool]] = {}
+        self.questions = Questions()
         self._queues: list[asyncio.Queue[Message | None]] = []
         self._ended = False
 
@@ -125,13 +126,13 @@ class Turns:
         running.task = asyncio.ensure_future(self._turn(running, wish, key, self._kit))
         return running
 
-    def approve(self, space: str, id: str, call: str, *, approved: bool) -> None:
+    def approve(
+        self, space: str, id: str, call: str, *, approved: bool, scope: Scope = "once"
+    ) -> None:
         """Let a tool run, or not. Raises Refused if none waits under that id."""
         running = self._running.get((space, id))
-        question = None if running is None else running.questions.pop(call, None)
-        if question is None or question.done():
+        if running is None or not running.questions.answer(call, approved=approved, scope=scope):
             raise Refused(404, "not_found", "no tool of that id waits here")
-        question.set_result(approved)
 
     async def cancel(self, space: str, id: str) -> bool:
         """Stop the turn of a session; whether there was one."""
@@ -220,27 +221,10 @@ class Turns:
         return partial(self._permission, running)
 
     async def _permission(self, running: Running, request: PermissionRequest) -> Decision:
-        from holdfast.agent import Decision
-        from holdfast.agent._results import plain_result
+        async def tell(asked: dict[str, Any]) -> None:
+            running.tell("tool_request_approval", asked)
 
-        question: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        running.questions[request.call_id] = question
-        asked = {
-            "session_id": request.session_id,
-            "tool_id": request.call_id,
-            "tool_name": request.tool,
-            "description": request.description,
-            "params": plain_result(request.args),
-        }
-        running.tell("tool_request_approval", asked)
-        try:
-            async with asyncio.timeout(_APPROVAL_S):
-                allow = await question
-        except TimeoutError:
-            return Decision(allow=False, reason="nobody answered in time")
-        finally:
-            running.questions.pop(request.call_id, None)
-        return Decision(allow=allow, reason=None if allow else "the user did not approve it")
+        return await running.questions.ask(request, tell, wait_s=_APPROVAL_S)
 
 
 def _fail(running: Running, error: HoldfastError | Refused) -> None:

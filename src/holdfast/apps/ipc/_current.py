@@ -26,6 +26,7 @@ from holdfast.apps.ipc._messages import (
     failure,
     session_info,
 )
+from holdfast.apps.talk.asking import Questions
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, check_id
@@ -61,7 +62,7 @@ class Current:
         self._agent: Agent | None = None
         self._demo = False
         self._turn: asyncio.Task[Answer] | None = None
-        self._questions: dict[str, asyncio.Future[bool]] = {}
+        self._questions = Questions()
         self._say: Say | None = None
         self._is_alone = False
 
@@ -175,22 +176,18 @@ class Current:
 
     async def approve(self, wish: ToolApprove) -> Answer:
         """Let a tool run, or not; whether it was waiting for that."""
-        question = self._questions.pop(wish.tool_id, None)
-        if question is None or question.done():
+        if not self._questions.answer(wish.tool_id, approved=wish.approved, scope=wish.scope):
             missing = NotFound(
                 f"no tool waits under the id {wish.tool_id[:128]!a}",
                 remedy="Use the tool_id of tool_request_approval.",
             )
             return {"tool_id": wish.tool_id, **failure(missing)}
-        question.set_result(wish.approved)
         return {"tool_id": wish.tool_id, "success": True}
 
     def deny_tools(self) -> None:
         """From now on nobody can approve a tool: what waits is refused, and what would wait."""
         self._is_alone = True
-        for question in self._questions.values():
-            if not question.done():
-                question.set_result(False)
+        self._questions.deny_all()
 
     async def close(self) -> None:
         """Stop what is under way, and give the session back."""
@@ -282,22 +279,8 @@ class Current:
 
     async def _permission(self, request: PermissionRequest) -> Decision:
         from holdfast.agent import Decision
-        from holdfast.agent._results import plain_result
 
-        if self._say is None or self._is_alone:
+        say = self._say
+        if say is None or self._is_alone:
             return Decision(allow=False, reason="nobody is there to be asked")
-        question: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._questions[request.call_id] = question
-        asked = {
-            "session_id": request.session_id,
-            "tool_id": request.call_id,
-            "tool_name": request.tool,
-            "description": request.description,
-            "params": plain_result(request.args),
-        }
-        try:
-            await self._say("tool_request_approval", asked)
-            allow = await question
-        finally:
-            self._questions.pop(request.call_id, None)
-        return Decision(allow=allow, reason=None if allow else "the user did not approve it")
+        return await self._questions.ask(request, lambda asked: say("tool_request_approval", asked))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.apps.talk.asking import Scope
 from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, RpcError
 from holdfast.apps.wire.times import utc
 from holdfast.errors import HoldfastError, InvalidId, NotFound, UsageError
@@ -62,10 +63,11 @@ class Cancel(Wish, frozen=True):
 
 
 class ToolApprove(Wish, frozen=True):
-    """The answer to the question whether a tool may be used."""
+    """The answer to the question whether a tool may be used, and for how long it counts."""
 
     tool_id: str
     approved: bool
+    scope: Scope = "once"
 
 
 class SessionCreate(Wish, frozen=True):
