@@ -23,7 +23,10 @@ from holdfast.model import SessionMetadata
 
 COUNT = 5_000
 SIZE = (200, 300)
-PLACES = 420  # no screen here is wider or higher
+DIALOG = (90, 170)  # a dialog is no wider, and what lies behind it is drawn with it
+WIDE = 640  # for what has one line; then few lines hold all of the strings
+PLACES = 650  # no screen here is wider or higher
+_ON_A_LINE = 32
 
 # What a terminal would obey; the figures in it are such as the app itself never writes.
 _CONTROLS = [*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0))]
@@ -169,7 +172,7 @@ def crowd(hf, monkeypatch):
             title=text,
             tags=[texts[-number - 1]],
             auto_tags=[texts[number // 2]],
-            model="".join(texts[number * 20 % COUNT :][:20]),
+            model="".join(texts[number * _ON_A_LINE % COUNT :][:_ON_A_LINE]),
             status="waiting",
             updated_at=COUNT - number,
         )
@@ -190,9 +193,9 @@ async def test_the_list(sit, written):
 @pytest.mark.usefixtures("crowd")
 async def test_the_line_of_status(sit, written):
     """The model of each session, as the cursor comes to it."""
-    async with sit(size=(400, 8)) as seat:
+    async with sit(size=(WIDE, 6)) as seat:
         await seat.sees("h0001")
-        for _ in range(COUNT // 20):
+        for _ in range(COUNT // _ON_A_LINE):
             seat.app.screen.sessions.action_move(1)
             seat.app.screen.tell_status()
             await seat.pilot.pause()
@@ -262,11 +265,11 @@ async def test_search(sit, hf, written, monkeypatch):
     ]
     answers = [hits]
     monkeypatch.setattr(hf, "search", lambda *_, **__: answers.pop() if answers else [])
-    async with sit(size=SIZE) as seat:
+    async with sit(size=(WIDE, 100)) as seat:
         await seat.press("f", "x")
         await seat.sees("h0001")
         await leaf_through(seat, seat.app.screen.query_one("Hits"))
-        for few in batched(strings(surrogates=True), 20):
+        for few in batched(strings(surrogates=True), _ON_A_LINE):
             seat.app.screen.query_one("#query").value = "".join(few)
             await seat.pilot.pause()
         written.check()
@@ -324,7 +327,7 @@ def _stats(few):
 
 async def test_dialogs_permissions_and_messages(sit, hf, trip, written):
     """Questions, details, choices, names of files, arguments of tools, and what is told."""
-    async with sit(size=SIZE) as seat:
+    async with sit(size=DIALOG) as seat:
         app = seat.app
         for few in batched(strings(surrogates=True), 500):
             text = " ".join(few)
@@ -350,11 +353,11 @@ async def test_dialogs_permissions_and_messages(sit, hf, trip, written):
 
 async def test_what_was_typed_before(sit, trip, written):
     """Lines of the history, which are a file, in the line to talk in."""
-    async with sit(size=SIZE, session_id=trip) as seat:
+    async with sit(size=(WIDE, 12), session_id=trip) as seat:
         await seat.press("c")
         line = seat.app.screen.query_one("#say")
         await seat.until(lambda: line._history is not None)
-        line._lines = ["".join(few) for few in batched(strings(surrogates=True), 20)]
+        line._lines = ["".join(few) for few in batched(strings(surrogates=True), 2 * _ON_A_LINE)]
         line._at = len(line._lines)
         for _ in line._lines:
             line.action_recall(-1)
