@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, sessions_argument, store_option
-from holdfast.apps.cli._resealing import tell
+from holdfast.apps.cli._resealing import rewrite, some_or_all
 
 __all__ = ["command"]
 
@@ -22,22 +21,12 @@ Examples:
   holdfast encrypt --all --json
 """,
 )
-@sessions_argument(required=False)
-@click.option("--all", "everything", is_flag=True, help="Everything in the store.")
-@json_option
-@store_option
-@click.pass_context
-def command(ctx: click.Context, ids: tuple[str, ...], *, everything: bool, as_json: bool) -> int:
+@some_or_all
+def command(ctx: click.Context, ids: tuple[str, ...], **given: Any) -> int:
     """Seal sessions with all they have: log, payloads, snapshots; with --all also trash and agents.
 
     The key is the one that `key` names in your configuration (see `holdfast keys --help`). The log
     is written anew and the old bytes are destroyed. Broken off at any moment, every session opens,
     and the same command goes on. Forks are sessions of their own: seal them too.
     """
-    if everything == bool(ids):
-        ctx.fail("name the sessions, or say --all")
-    app: App = ctx.obj
-    chosen = None if everything else [choose(app.library, id) for id in ids]
-    with app.err.meter("rewriting") as progress:
-        done = app.library.encrypt(chosen, progress=progress)
-    return tell(app, done, "sealed", as_json=as_json)
+    return rewrite(ctx, "encrypt", "sealed", ids, given)
