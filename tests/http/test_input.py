@@ -140,7 +140,8 @@ def test_an_append_with_a_key_counts_once(server, space, talk):
         {"type": "user_input", "input": 5},
         {"type": "whatever"},
         {"type": 5},
-        {"type": "subscribe", "components": ["x"] * 101},
+        {"type": "subscribe", "components": [f"x{number}" for number in range(101)]},
+        {"type": "subscribe", "components": ["x" * 201]},
         b"bytes",
     ],
 )

@@ -7,12 +7,14 @@ import http.client
 import json
 import logging
 import threading
+import time
 from urllib.parse import quote
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from holdfast.apps.gate.amounts import Buckets
+from holdfast.apps.http import _service, _socket, _turns
 from holdfast.apps.http._table import ENDPOINTS
 from holdfast.apps.http.tokens import TokenBook, widest_scope
 from holdfast.errors import Damaged, InvalidId, NotFound, UsageError
@@ -200,11 +202,72 @@ def test_a_revoked_token_ends_what_it_opened(server, space, talk):
             server.service.tokens.revoke(token.split("_")[1])
             *_, last = events
         assert last[:2] == ("stream.end", {"reason": "token"})
+        for each in (socket, silent):  # also those that say nothing
+            assert talk.hear(each, "error")["code"] == "token"
+            with pytest.raises(ConnectionClosed) as closed:
+                each.recv(timeout=30)
+            assert closed.value.rcvd.code == 1008
+
+
+def test_a_revoked_token_says_nothing_more(server, space, talk, monkeypatch):
+    """Also between two looks at it a message is not obeyed."""
+    monkeypatch.setattr(_socket, "_LOOK_S", 60)
+    token = server.token(space)
+    with server.input(token) as socket:
+        talk.hear(socket)
+        server.service.tokens.revoke(token.split("_")[1])
         talk.say(socket, {"type": "append", "event": "note"})
-        assert talk.hear(socket, "error")["code"] == "token"
-        with pytest.raises(ConnectionClosed) as closed:
-            socket.recv(timeout=30)
-        assert closed.value.rcvd.code == 1008
+        assert talk.hear(socket)["code"] == "token"
+
+
+def test_a_revoked_token_hears_no_more_of_a_turn(serving, space, talk):
+    """The stream ends with the reason; the turn itself goes on, and is recorded."""
+    gate = threading.Event()
+    server = serving(gate)
+    token = server.token(space)
+    headers = {"accept": "text/event-stream"}
+    with server.client(token=token) as client, server.client(space) as other:
+        id = client.post("/v1/sessions", json={}).json()["session_id"]
+        path = f"/v1/sessions/{id}"
+        asked = {"json": {"prompt": "tell me"}, "headers": headers}
+        with client.stream("POST", f"{path}/turns", **asked) as stream:
+            events = talk.events(stream)
+            assert next(events)[0] == "piece"
+            server.service.tokens.revoke(token.split("_")[1])
+            gate.set()
+            [last] = events
+        assert (last[0], last[1]["code"]) == ("error", "token")
+        until = time.monotonic() + 30
+        while other.get(path).json()["status"] != "idle" and time.monotonic() < until:
+            time.sleep(0.02)
+        assert "so far all" in other.get(f"{path}/messages").text
+
+
+def test_one_space_takes_not_all_places(serving, space, talk, monkeypatch):
+    """Of streams and of turns each space may have a part; others still come in."""
+    monkeypatch.setattr(_service, "_STREAMS_OF_SPACE_MAX", 1)
+    monkeypatch.setattr(_turns, "_TURNS_OF_SPACE_MAX", 1)
+    gate = threading.Event()
+    server = serving(gate)
+    token = server.token(space)
+    with server.client(token=token) as client, server.input(token) as socket:
+        talk.hear(socket)
+        talk.say(socket, "tell me")
+        talk.hear(socket, "agent.piece")
+        id = client.post("/v1/sessions", json={}).json()["session_id"]
+        refused = [
+            client.get(f"/v1/sessions/{id}/follow"),
+            client.post(f"/v1/sessions/{id}/turns", json={"prompt": "me too"}),
+        ]
+        with pytest.raises(InvalidStatus):
+            server.input(token)
+        with server.input(server.token(f"{space}-other")) as other:
+            talk.hear(other)
+            talk.say(other, "tell me")
+            assert talk.hear(other, "agent.piece")
+        gate.set()
+    assert [answer.json()["code"] for answer in refused] == ["busy", "busy"]
+    assert [answer.status_code for answer in refused] == [503, 503]
 
 
 def test_who_may_write_lifts_no_legal_hold(server, space, client, talk):

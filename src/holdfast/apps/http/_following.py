@@ -39,7 +39,7 @@ async def follow(call: Call) -> Response:
     """A stream of the events of a session. Raises NotFound, Refused."""
     start = _start(call)
     id = call.id
-    call.service.check_streams()
+    call.service.check_streams(call.space)
     await call.service.threads.run(_check_there, call.hf, id)
     if call.request.method == "HEAD":
         return Response(None, 200, media_type=EVENT_STREAM)
@@ -67,7 +67,7 @@ def _token(call: Call) -> Token:
 
 
 async def _stream(service: Service, token: Token, id: str, start: int) -> AsyncIterator[bytes]:
-    with service.counted_stream():
+    with service.counted_stream(token.space):
         yield b"retry: 1000\n\n"
         async with contextlib.aclosing(Following(service, token, id, start).events()) as events:
             async for event in events:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 
 from starlette.requests import HTTPConnection
@@ -21,6 +22,7 @@ from holdfast.library import Holdfast
 __all__ = ["Service"]
 
 _STREAMS_MAX = 2000
+_STREAMS_OF_SPACE_MAX = 1000
 _SUBPROTOCOL = "bearer."
 
 
@@ -46,7 +48,7 @@ class Service:
         self.stopping = asyncio.Event()
         self._buckets = Buckets(rate, max(int(rate * 4), 1))
         self._failures = Buckets(1, 30)
-        self._streams = 0
+        self._streams: Counter[str] = Counter()
         self._stop: asyncio.Task[None] | None = None
 
     def check_open(self) -> None:
@@ -85,19 +87,22 @@ class Service:
         ask = self.tokens.is_good
         return ask(token.id) if self.tokens.is_fresh else await self.threads.run(ask, token.id)
 
-    def check_streams(self) -> None:
-        """Raise Refused when too many follow."""
-        if self._streams >= _STREAMS_MAX:
+    def check_streams(self, space: str) -> None:
+        """Raise Refused when too many follow, in all or in one space: none takes all places."""
+        of_space = self._streams[space]
+        if of_space >= _STREAMS_OF_SPACE_MAX or self._streams.total() >= _STREAMS_MAX:
             raise Refused(503, "busy", "too many clients are following", "Try again later.")
 
     @contextlib.contextmanager
-    def counted_stream(self) -> Iterator[None]:
+    def counted_stream(self, space: str) -> Iterator[None]:
         """Count what goes on for long."""
-        self._streams += 1
+        self._streams[space] += 1
         try:
             yield
         finally:
-            self._streams -= 1
+            self._streams[space] -= 1
+            if not self._streams[space]:
+                del self._streams[space]
 
     def begin_stop(self) -> None:
         """Put turns off and end streams; called when the process is asked to end."""

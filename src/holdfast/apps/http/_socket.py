@@ -35,6 +35,8 @@ __all__ = ["serve_input"]
 _PROTOCOL = "holdfast"
 _MADE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}\Z", re.ASCII)
 _COMPONENTS_MAX = 100
+_NAME_CHARS_MAX = 200
+_LOOK_S = 1.0
 _RESTARTING = 1012
 _REFUSED = 1008
 _NO_MORE = "the token counts no more"
@@ -64,8 +66,8 @@ async def serve_input(service: Service, socket: WebSocket) -> None:
     token: Token | None = None
     try:
         service.check_open()
-        service.check_streams()
         token = await service.admit(socket)
+        service.check_streams(token.space)
         id = await _session_id(service, socket, token)
     except (HoldfastError, Refused) as error:
         await socket.send_denial_response(problem(error))
@@ -73,7 +75,7 @@ async def serve_input(service: Service, socket: WebSocket) -> None:
     offered = socket.scope.get("subprotocols", ())
     await socket.accept(_PROTOCOL if _PROTOCOL in offered else None)
     _audit.event("input_connect", socket, token, session=id)
-    with service.counted_stream():
+    with service.counted_stream(token.space):
         await _Input(service, socket, token, id).run()
     _audit.event("input_end", socket, token, session=id)
 
@@ -108,18 +110,32 @@ class _Input:
         """Greet, then answer messages until the client is gone or the server stops."""
         stopping = asyncio.ensure_future(self._service.stopping.wait())
         reading = asyncio.ensure_future(self._read_all())
+        refused = asyncio.ensure_future(self._until_revoked())
         try:
-            await asyncio.wait([stopping, reading], return_when=asyncio.FIRST_COMPLETED)
+            ends = [stopping, reading, refused]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                    await self._send("server.stopping", {"session_id": self._id})
-                    await self._socket.close(_RESTARTING)
+                    await self._say_why(is_stopping=stopping.done())
         finally:
-            for task in (stopping, reading, *self._tasks):
+            for task in (stopping, reading, refused, *self._tasks):
                 task.cancel()
-            await asyncio.gather(stopping, *self._tasks, return_exceptions=True)
+            await asyncio.gather(stopping, refused, *self._tasks, return_exceptions=True)
             with contextlib.suppress(asyncio.CancelledError):
                 await reading  # a mistake of ours is not passed over
+
+    async def _until_revoked(self) -> None:
+        """Also a client that only listens hears no more than its token allows."""
+        while await self._service.is_still_good(self._token):  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(_LOOK_S)
+
+    async def _say_why(self, *, is_stopping: bool) -> None:
+        if is_stopping:
+            await self._send("server.stopping", {"session_id": self._id})
+            await self._socket.close(_RESTARTING)
+            return
+        await self._send("error", _problem(Refused(401, "token", _NO_MORE)))
+        await self._socket.close(_REFUSED)
 
     async def _read_all(self) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
@@ -132,8 +148,7 @@ class _Input:
                 if message["type"] == "websocket.disconnect":
                     return
                 if not await self._service.is_still_good(self._token):
-                    await self._send("error", _problem(Refused(401, "token", _NO_MORE)))
-                    await self._socket.close(_REFUSED)
+                    await self._say_why(is_stopping=False)
                     return
                 await self._take(message)
 
@@ -177,9 +192,10 @@ class _Input:
 
     async def _subscribe(self, components: list[str]) -> None:
         """Send what is recorded from now on, of these types; ``*`` is all of them."""
-        if len(components) > _COMPONENTS_MAX:
-            raise Refused(413, "too_large", f"at most {_COMPONENTS_MAX} components")
-        self._components |= frozenset(components)
+        wanted = self._components | frozenset(components)
+        if len(wanted) > _COMPONENTS_MAX or any(len(one) > _NAME_CHARS_MAX for one in components):
+            raise Refused(413, "too_large", f"at most {_COMPONENTS_MAX} types of events")
+        self._components = wanted
         if not self._is_following and self._components:
             self._is_following = True
             async with self._service.spaces.use(self._token.space, self._service.threads) as hf:

@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.apps.http._call import Call, as_json
 from holdfast.apps.http._endpoints import JSON
 from holdfast.apps.http._following import EVENT_STREAM, sse
-from holdfast.apps.http._problems import Refused, problem
+from holdfast.apps.http._problems import Refused, problem, problem_fields
 from holdfast.apps.http._turns import Message
 
 __all__ = ["approve", "begin_turn", "cancel"]
@@ -25,7 +25,7 @@ async def begin_turn(call: Call) -> Response:
     running = call.service.turns.begin(call.space, id, call.body, key=call.key)
     heard = running.listen()
     if EVENT_STREAM in call.request.headers.get("accept", ""):
-        return StreamingResponse(_told(heard), 200, media_type=EVENT_STREAM)
+        return StreamingResponse(_told(call, heard), 200, media_type=EVENT_STREAM)
     async for _ in heard:
         pass
     if running.error is not None:
@@ -47,6 +47,12 @@ async def cancel(call: Call) -> Response:
     return Response(None, 204)
 
 
-async def _told(heard: AsyncIterator[Message]) -> AsyncIterator[bytes]:
+async def _told(call: Call, heard: AsyncIterator[Message]) -> AsyncIterator[bytes]:
+    """Each message, for as long as the token counts; the turn itself goes on."""
+    assert call.token is not None
     async for name, data in heard:
+        if not await call.service.is_still_good(call.token):
+            status, code, detail, _, _ = problem_fields(Refused(401, "token", "it counts no more"))
+            yield sse("error", as_json({"status": status, "code": code, "detail": detail}))
+            return
         yield sse(name, as_json(data))

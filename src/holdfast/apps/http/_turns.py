@@ -35,6 +35,7 @@ Message = tuple[str, dict[str, Any]]
 _LOGGER = logging.getLogger("holdfast.http")
 _APPROVAL_S = 300.0
 _TURNS_MAX = 64
+_TURNS_OF_SPACE_MAX = 32
 _STOPPING = "the server was stopped in mid-turn"
 
 
@@ -119,7 +120,9 @@ class Turns:
             raise Refused(
                 409, "busy", "a turn of this session is going on", "Follow it, or cancel it first."
             )
-        if self._stopped or len(self._running) >= self._turns_max:
+        of_space = sum(other == space for other, _ in self._running)
+        is_full = len(self._running) >= self._turns_max or of_space >= _TURNS_OF_SPACE_MAX
+        if self._stopped or is_full:
             raise Refused(503, "busy", "the server takes no more turns now", "Try again later.")
         running = Running(space, id)
         self._running[space, id] = running
