@@ -107,7 +107,7 @@ def test_lists_use_table_indexes():
         Filter(since=1, until=2),
     ):
         query, values = selection(wanted, (5, "x"))
-        plan = index.connection.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
+        plan = index.connection.execute(f"EXPLAIN QUERY PLAN {query}", (*values, 9)).fetchall()
         told = " ".join(str(line[-1]) for line in plan)
         assert "TEMP B-TREE" not in told
         assert "SCAN s" not in told.replace("SCAN s USING INDEX", "")

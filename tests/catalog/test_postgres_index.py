@@ -14,6 +14,7 @@ from postgres_sessions import QUICK, found, ids, say
 import holdfast
 from holdfast.catalog import Filter, _postgres_search
 from holdfast.catalog._folding import fold
+from holdfast.catalog._orders import SORTS
 from holdfast.catalog._postgres_words import match_of, vector_of
 from holdfast.catalog._query import read_query
 
@@ -174,7 +175,11 @@ def test_every_scope_is_that_of_sqlite(pair, scope):
         {"archived": True},
         {"model": "x"},
         {"parent": "S01"},
-        {"since": -1e18, "until": 1e18},
+        {"since": -4e15, "until": 4e15},
+        *({"sort": f"{name}:{way}"} for name in SORTS for way in ("asc", "desc")),
+        {"sort": "title", "tags": ["ops"], "text": "s1"},
+        {"sort": "size", "agent_id": "bot", "status": "idle"},
+        *({"text": text} for text in ("ÜNI", "100%", "_under", "\\", "s0 bot", "日本", "no such")),
     ],
 )
 def test_every_page_is_that_of_sqlite(pair, wanted):

@@ -304,3 +304,16 @@ def test_policies_come_from_the_settings(store_root):
             s.tag("scratch")
         hf.prune()
         assert ids(hf) == ["a"]
+
+
+def test_the_trash_tells_titles(hf):
+    """What was deleted is told by its title, as far as that was written down."""
+    with hf.session("a", title="The trip to Lisbon") as session:
+        session.user("hello")
+    hf.delete("a")
+    [one] = hf.trash()
+    assert (one.session_id, one.title) == ("a", "The trip to Lisbon")
+    assert one.size_bytes > 0
+    note = hf.store.documents(one.key)
+    note.put("deleted.json", b'{"id":"a","at":5}')  # as earlier versions wrote it
+    assert [(one.title, one.deleted_at) for one in hf.trash()] == [(None, 5)]

@@ -408,3 +408,41 @@ def test_purging_an_agent_leaves_its_instructions_readable(hf):
     assert hf.store.documents("agents/bot").get("custom_instructions.md")[0] == b"be kind"
     hf.purge_agent("bot", instructions=True)
     assert within(hf.store).documents("agents/bot").names() == []
+
+
+def test_sealed_sessions_stand_where_they_belong_in_every_order(folder):
+    """Open and sealed ones in one list, page by page, narrowed by text or not."""
+    from holdfast.catalog._orders import SORTS, arranged, read_order
+
+    with holdfast.open(folder) as hf:
+        for number in range(4):
+            with hf.session(f"open-{number}", title=f"Tür {number}", **QUICK) as session:
+                session.user("x" * (50 - 10 * number))
+    with holdfast.open(folder, seal=True, key=KEY) as hf:
+        for number in range(4):
+            with hf.session(f"shut-{number}", title=f"Tür {number} {SECRET}", **QUICK) as session:
+                for _ in range(number):
+                    session.user("x" * 25)
+        everyone = [hf.info(id) for id in hf.session_ids()]
+        for name in (*SORTS, *(f"{name}:asc" for name in SORTS), "title:desc"):
+            order = read_order(name)
+            expected = [row.session_id for row in arranged(everyone, order)]
+            for text in (None, "TUR"):
+                found, after = [], None
+                while True:
+                    page = hf.list(3, sort=name, text=text, after=after)
+                    found += [row.session_id for row in page]
+                    after = page.next
+                    if after is None:
+                        break
+                assert found == expected, (name, text)
+
+
+def test_the_trash_tells_no_title_of_a_sealed_session(hf, folder):
+    """What lies beside its log in the trash is not sealed with it."""
+    with hf.session("a", title=f"about {SECRET}", **QUICK) as session:
+        session.user("hello")
+    hf.delete("a")
+    assert [(one.session_id, one.title) for one in hf.trash()] == [("a", None)]
+    hf.close()
+    assert files_with(folder, SECRET) == []

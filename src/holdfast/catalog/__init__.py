@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._hits import Asked, Hit, scan_logs, search_index
     from holdfast.catalog._index import make_page, shown
     from holdfast.catalog._look import look
+    from holdfast.catalog._orders import NEWEST, Order, arranged, read_order, words_in
     from holdfast.catalog._retention import (
         Decision,
         Plan,
@@ -64,16 +65,22 @@ _LAZY = {
     "Spared": "_retention",
     "live_limit": "_retention",
     "look": "_look",
+    "NEWEST": "_orders",
+    "Order": "_orders",
+    "arranged": "_orders",
     "make_page": "_index",
     "plan": "_retention",
     "protection": "_retention",
     "read_cursor": "_filter",
+    "read_order": "_orders",
     "read_policies": "_retention",
     "shown": "_index",
+    "words_in": "_orders",
 }
 
 __all__ = [
     "EVERYTHING",
+    "NEWEST",
     "ROLES",
     "Asked",
     "Catalog",
@@ -82,6 +89,7 @@ __all__ = [
     "Filter",
     "Health",
     "Hit",
+    "Order",
     "Page",
     "Plan",
     "Policy",
@@ -89,16 +97,19 @@ __all__ = [
     "Reindexed",
     "Snippet",
     "Spared",
+    "arranged",
     "live_limit",
     "look",
     "make_page",
     "plan",
     "protection",
     "read_cursor",
+    "read_order",
     "read_policies",
     "scan_logs",
     "search_index",
     "shown",
+    "words_in",
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,6 +23,7 @@ from holdfast.catalog._index import (
     shown,
 )
 from holdfast.catalog._opening import open_in_memory, open_index, open_lent
+from holdfast.catalog._orders import NEWEST, Order
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import SessionMetadata
 from holdfast.storage import Store, forks
@@ -36,6 +37,7 @@ __all__ = ["Catalog", "Health", "Reindexed"]
 
 T = TypeVar("T")
 _TRIES_MAX = 3
+_PAGE = 1000
 # So long a catalogue whose file could not be used goes on with the one in memory.
 _PATIENCE_S = 10.0
 # So long one that may not be in the store's database is elsewhere.
@@ -94,15 +96,31 @@ class Catalog:
 
     # -- asking --------------------------------------------------------------------------------
 
-    def page(self, wanted: Filter, limit: int | None = None, after: str | None = None) -> Page:
-        """The sessions that fit, newest first. Raises UsageError for a cursor that is none."""
-        place = None if after is None else read_cursor(after)
+    def page(
+        self,
+        wanted: Filter,
+        limit: int | None = None,
+        after: str | None = None,
+        order: Order = NEWEST,
+    ) -> Page:
+        """The sessions that fit, in order. Raises UsageError for a cursor that is none."""
+        place = None if after is None else read_cursor(after, order)
         if self.auto_tags:
-            return self.answer(lambda index: index.page(wanted, limit, place))
+            return self.answer(lambda index: index.page(wanted, limit, place, order))
         own = msgspec.structs.replace(wanted, auto_tags=False)
-        page = self.answer(lambda index: index.page(own, limit, place))
+        page = self.answer(lambda index: index.page(own, limit, place, order))
         page[:] = map(_without_auto_tags, page)
         return page
+
+    def pages(self, wanted: Filter) -> Iterator[SessionMetadata]:
+        """All that fit, newest first, a page at a time: rows that do not fit are not looked at."""
+        after = None
+        while True:
+            page = self.page(wanted, _PAGE, after)
+            yield from page
+            after = page.next
+            if after is None:
+                return
 
     def ids(self, prefix: str = "") -> list[str]:
         """The ids that begin with ``prefix``, case aside."""

@@ -7,17 +7,15 @@ from zlib import crc32
 
 import msgspec
 
+from holdfast.catalog._orders import NEWEST, SORTS, Order, Place, place_in, text_of
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 
 __all__ = ["EVERYTHING", "Filter", "Page", "Place", "read_cursor", "write_cursor"]
 
-Place = tuple[int, str]
-"""Where a session stands in a list: (updated_at, id), newest first."""
-
 _CHECK_BYTES = 4
-_decode_place = msgspec.json.Decoder(Place).decode
-_CURSOR_CHARS_MAX = 400
+_CURSOR_CHARS_MAX = 1200
+_decode = msgspec.json.Decoder(list[int | str]).decode
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +31,10 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     parent: str | None = None
     cwd: str | None = None
     archived: bool | None = None
+    text: tuple[str, ...] = ()
+    """Folded words that must all be in its title, id, tags, agent or model."""
     auto_tags: bool = True
-    """Whether automatic tags count for ``tags``."""
+    """Whether automatic tags count for ``tags`` and ``text``."""
 
     def admits(self, row: SessionMetadata) -> bool:
         """Whether a session is asked for."""
@@ -48,7 +48,12 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             and self.parent in (None, row.parent)
             and self.cwd in (None, row.cwd)
             and self.archived in (None, row.archived)
+            and (not self.text or self._has_words(row))
         )
+
+    def _has_words(self, row: SessionMetadata) -> bool:
+        text = text_of(row, auto_tags=self.auto_tags)
+        return all(word in text for word in self.text)
 
     def _tags_of(self, row: SessionMetadata) -> tuple[str, ...]:
         return (*row.tags, *row.auto_tags) if self.auto_tags else row.tags
@@ -59,36 +64,52 @@ EVERYTHING = Filter()
 
 
 class Page(list[SessionMetadata]):
-    """Some sessions, newest first."""
+    """Some sessions, in the order that was asked for: newest first if none was."""
 
     has_more = False
     """Whether others follow."""
+    order: Order = NEWEST
+    end: Place | None = None
+    """Where the last one stands, if that is not what it tells of itself."""
 
     @property
     def next(self) -> str | None:
         """The cursor of the sessions that follow; None at the end."""
         if not self or not self.has_more:
             return None
-        return write_cursor((self[-1].updated_at, self[-1].session_id))
+        return write_cursor(self.end or place_in(self.order, self[-1]), self.order)
 
 
-def write_cursor(place: Place) -> str:
+def write_cursor(place: Place, order: Order = NEWEST) -> str:
     """The place of the last session of a page, as a text to hand back."""
-    data = msgspec.json.encode(place)
+    data = msgspec.json.encode(place if order == NEWEST else (*place, str(order)))
     return base64.urlsafe_b64encode(crc32(data).to_bytes(_CHECK_BYTES, "big") + data).decode()
 
 
-def read_cursor(cursor: str) -> Place:
-    """The place that a cursor names. Raises UsageError for what is no cursor."""
+def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
+    """The place that a cursor names. Raises UsageError for what is no cursor of this order."""
     try:
         data = base64.b64decode(cursor[:_CURSOR_CHARS_MAX].encode(), b"-_", validate=True)
         check, rest = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
         if crc32(rest).to_bytes(_CHECK_BYTES, "big") == check:
-            place: Place = _decode_place(rest)
-            return place
+            return _place(_decode(rest), order)
     except (ValueError, AttributeError, TypeError):
         pass
     raise UsageError(
-        "this is no cursor of a list of sessions",
-        remedy="Give what `next` of the page before said, or nothing to begin with the newest.",
+        "this is no cursor of such a list of sessions",
+        remedy="Give what `next` of the page before said, with the same order, or nothing to begin"
+        " with the first.",
     )
+
+
+def _place(parts: list[int | str], order: Order) -> Place:
+    key, id, *named = parts
+    kind = type(SORTS[order.name](_NOBODY))
+    if named != ([] if order == NEWEST else [str(order)]) or type(key) is not kind:
+        raise ValueError(parts)
+    if not isinstance(id, str):
+        raise TypeError(id)
+    return key, id
+
+
+_NOBODY = SessionMetadata(session_id="")

@@ -48,6 +48,9 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """Of the session."""
 
 
+_ALL = -1  # of the rows: no limit
+
+
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What is looked for, and where. Times are of the event, in Unix milliseconds."""
 
@@ -86,6 +89,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         if self.session_id is None and self.sessions == Filter():
             return None, []
         chosen, values = selection(self.sessions, None)
+        values.append(_ALL)
         rows = f"SELECT row FROM sessions WHERE id IN (SELECT id FROM ({chosen}))"  # noqa: S608
         if self.session_id is not None:
             rows += " AND id = ?"

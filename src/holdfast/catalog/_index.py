@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.catalog._filter import Filter, Page, Place
+from holdfast.catalog._orders import NEWEST, Order
 from holdfast.model import START, Event, Position, SessionMetadata
 from holdfast.storage.disk import is_running
 
@@ -146,8 +148,10 @@ class Index(ABC):
         """
 
     @abstractmethod
-    def page(self, wanted: Filter, limit: int | None, after: Place | None) -> Page:
-        """Sessions, newest first. Without a limit every row is verified."""
+    def page(
+        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
+    ) -> Page:
+        """Sessions, in order. Without a limit every row is verified."""
 
     @abstractmethod
     def ids(self, prefix: str) -> list[str]:
@@ -162,8 +166,18 @@ class Index(ABC):
         """The events that fit, best first; each is verified against its log."""
 
     @abstractmethod
-    def tallies(self) -> Iterable[tuple[SessionMetadata, bytes]]:
-        """Every session with its tally, in no order. Every row is verified."""
+    def tallies(self, block: int | None = None) -> Iterable[tuple[SessionMetadata, bytes]]:
+        """Every session with its tally, or those of a block, in no order. All are verified."""
+
+    def figures(
+        self, variant: str, make: Callable[[int], bytes]
+    ) -> AbstractContextManager[Iterable[tuple[int, bytes]] | None]:
+        """Every block of sessions with what ``make`` once said of it; None where none are kept.
+
+        What was written since is not told as long as the context lasts. ``variant`` tells one way
+        of making from another.
+        """
+        return nullcontext()
 
     def check_unmoved(self) -> None:  # noqa: B027 - nobody else has what is in a file or in memory
         """Raise IndexMoved if others made the index anew since its mark was asked for."""
@@ -193,8 +207,9 @@ def shown(row: Row, host: str) -> SessionMetadata:
     return meta
 
 
-def make_page(rows: Sequence[SessionMetadata], limit: int | None) -> Page:
+def make_page(rows: Sequence[SessionMetadata], limit: int | None, order: Order = NEWEST) -> Page:
     """One page of rows, of which there may be one more than fit on it."""
     page = Page(rows if limit is None else rows[:limit])
     page.has_more = len(rows) > len(page)
+    page.order = order
     return page

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.catalog._filter import Filter, Page, Place
 from holdfast.catalog._index import Index, Kept, Update, make_page, shown
+from holdfast.catalog._orders import NEWEST, Order, arranged
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
@@ -56,15 +57,12 @@ class PlainIndex(Index):
         self._mark = self._mark if mark is None else mark
         return []
 
-    def page(self, wanted: Filter, limit: int | None, after: Place | None) -> Page:
+    def page(
+        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
+    ) -> Page:
         """By looking at every entry."""
         found = [shown(kept.row, self._host) for kept in self._rows.values()]
-        rows = sorted(
-            filter(wanted.admits, found), key=lambda m: (m.updated_at, m.session_id), reverse=True
-        )
-        if after is not None:
-            rows = [meta for meta in rows if (meta.updated_at, meta.session_id) < after]
-        return make_page(rows, limit)
+        return make_page(arranged(filter(wanted.admits, found), order, after), limit, order)
 
     def ids(self, prefix: str) -> list[str]:
         """By looking at every id."""
@@ -80,7 +78,7 @@ class PlainIndex(Index):
 
         return scan_logs(store, self.page(asked.sessions, None, None), asked)
 
-    def tallies(self) -> Iterable[tuple[SessionMetadata, bytes]]:
+    def tallies(self, block: int | None = None) -> Iterable[tuple[SessionMetadata, bytes]]:
         """Of every entry."""
         return [(kept.row.meta, kept.tally) for kept in self._rows.values()]
 

@@ -27,6 +27,7 @@ from holdfast.catalog._index import (
     make_page,
     shown,
 )
+from holdfast.catalog._orders import NEWEST, Order
 from holdfast.catalog._postgres_rows import Change, fold_crc, make_ready, put, remove, version_of
 from holdfast.catalog._postgres_search import Statement, search_tables, select_sessions
 from holdfast.catalog._postgres_tables import TooNewTables, drop_tables, empty_tables, prepare
@@ -141,17 +142,23 @@ class PostgresIndex(Index):
             self._words |= unknown
         return conflicts
 
-    def page(self, wanted: Filter, limit: int | None, after: Place | None) -> Page:
+    def page(
+        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
+    ) -> Page:
         """By the best table index; in several steps where only a look at processes can tell."""
         if limit is None:
-            return make_page(list(self._matching(wanted, after, _ROWS_AT_ONCE)), None)
+            found = [meta for _, meta in self._matching(wanted, after, _ROWS_AT_ONCE, order)]
+            return make_page(found, None, order)
         rows = limit + 1 if wanted.status is None else max(limit + 1, _STATUS_ROWS)
-        found: list[SessionMetadata] = []
-        for meta in self._matching(wanted, after, rows):
-            found.append(meta)
-            if len(found) > limit:
+        placed: list[tuple[Place, SessionMetadata]] = []
+        for one in self._matching(wanted, after, rows, order):
+            placed.append(one)
+            if len(placed) > limit:
                 break
-        return make_page(found, limit)
+        page = make_page([meta for _, meta in placed], limit, order)
+        # Where a session stands by its cost is what another machine may have computed.
+        page.end = placed[len(page) - 1][0] if page else None
+        return page
 
     def ids(self, prefix: str) -> list[str]:
         """By the folded ids."""
@@ -171,8 +178,8 @@ class PostgresIndex(Index):
         """By tsvector, and by the table of words for parts of words."""
         return search_tables(self._fetch, self._metas, store, asked)
 
-    def tallies(self) -> Iterator[tuple[SessionMetadata, bytes]]:
-        """In steps of many rows."""
+    def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
+        """In steps of many rows; there are no blocks."""
         last = ""
         while True:
             rows = self._fetch(
@@ -209,22 +216,24 @@ class PostgresIndex(Index):
     # -- reading -------------------------------------------------------------------------------
 
     def _matching(
-        self, wanted: Filter, after: Place | None, rows: int
-    ) -> Iterator[SessionMetadata]:
-        """The sessions that fit, read in steps of so many rows."""
+        self, wanted: Filter, after: Place | None, rows: int, order: Order
+    ) -> Iterator[tuple[Place, SessionMetadata]]:
+        """The sessions that fit and their places, read in steps of so many rows."""
+        columns = f"{_LISTED}, s.{order.name} AS place"
         while True:
             statement = Statement()
-            query = select_sessions(wanted, after, statement, _LISTED)
+            query = select_sessions(wanted, after, statement, columns, order)
             found = self._fetch(f"{query} LIMIT {rows}", *statement.values)
             metas = [shown(_read_whole(row), self._host) for row in found]
             tallies = self._tallies_to_price(found, metas)
-            for meta in metas:
+            for row, meta in zip(found, metas, strict=True):
                 if wanted.admits(meta):
                     tally = tallies.get(meta.session_id)
-                    yield meta if tally is None else self._repriced(meta, tally)
+                    place = row["place"], row["id"]
+                    yield place, meta if tally is None else self._repriced(meta, tally)
             if len(found) < rows:
                 return
-            after = (found[-1]["updated"], found[-1]["id"])
+            after = (found[-1]["place"], found[-1]["id"])
 
     def _metas(self, ids: Sequence[str]) -> dict[str, SessionMetadata]:
         rows = self._fetch(

@@ -15,6 +15,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.catalog._index import Update
+from holdfast.catalog._orders import SORTS, text_of
 from holdfast.catalog._postgres_words import Vector, vector_of
 from holdfast.catalog._words import Changes, Heard, Listener
 from holdfast.model import SessionMetadata, fold_id
@@ -35,12 +36,13 @@ _members = msgspec.structs.asdict
 
 _COLUMNS = (
     "id, folded, updated, agent, model, parent, cwd, status, archived, settled, etag, folder,"
-    " priced, data, crc, trace, trace_crc"
+    " priced, data, crc, trace, trace_crc, created, title, messages, tokens, cost, size, text"
 )
 _ARRAYS = (
     "$1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[],"
     " $8::text[], $9::boolean[], $10::boolean[], $11::text[], $12::text[], $13::text[],"
-    " $14::bytea[], $15::bigint[], $16::bytea[], $17::bigint[]"
+    " $14::bytea[], $15::bigint[], $16::bytea[], $17::bigint[], $18::bigint[], $19::text[],"
+    " $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::text[]"
 )
 _INSERT = (
     f"INSERT INTO catalog_sessions ({_COLUMNS}) SELECT * FROM unnest({_ARRAYS})"  # noqa: S608
@@ -161,6 +163,8 @@ def _columns(update: Update, priced: str) -> tuple[Any, ...]:
         crc32(data),
         traced,
         crc32(traced),
+        *(SORTS[name](meta) for name in ("created", "title", "messages", "tokens", "cost", "size")),
+        text_of(meta),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.catalog._filter import Filter, Place
 from holdfast.catalog._hits import Asked, Hit, make_hit
+from holdfast.catalog._orders import NEWEST, Order
 from holdfast.catalog._postgres_rows import clamped, key_of
 from holdfast.catalog._postgres_words import GIANT, match_of
 from holdfast.catalog._query import Query, read_query
@@ -23,6 +25,7 @@ _PAGE_ROWS = 500
 _EXPANSIONS_MAX = 1000
 _EXPANSIONS_CHARS_MAX = 100_000
 _PREFIX = "sessions/"
+_LIKE = re.compile(r"[\\%_]")
 
 Fetch = Callable[..., list[Any]]
 """The rows of a statement with its values."""
@@ -52,15 +55,21 @@ class Statement:
         return f" WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
 
 
-def select_sessions(wanted: Filter, after: Place | None, statement: Statement, columns: str) -> str:
-    """The question for at least the sessions that fit, newest first.
+def select_sessions(
+    wanted: Filter,
+    after: Place | None,
+    statement: Statement,
+    columns: str,
+    order: Order = NEWEST,
+) -> str:
+    """The question for at least the sessions that fit, in order.
 
     Whether a writer lives is not known to the database: that is for the caller to look at.
     """
     tags = sorted(wanted.tags)
-    source, order = "catalog_sessions s", "s"
+    source, timed = "catalog_sessions s", "s"
     if tags:
-        source, order = "catalog_labels l JOIN catalog_sessions s ON s.id = l.id", "l"
+        source, timed = "catalog_labels l JOIN catalog_sessions s ON s.id = l.id", "l"
         statement.demand("l.tag = {}", key_of(tags[0]))
         if not wanted.auto_tags:
             statement.demand("NOT l.auto")
@@ -71,6 +80,30 @@ def select_sessions(wanted: Filter, after: Place | None, statement: Statement, c
             f" WHERE o.tag = {{}} AND o.updated = s.updated AND o.id = s.id{own})",
             key_of(tag),
         )
+    _demand_columns(wanted, statement)
+    for word in wanted.text:
+        statement.demand("s.text LIKE {}", f"%{_LIKE.sub(_escaped, word)}%")
+    if wanted.since is not None:
+        statement.demand(f"{timed}.updated >= {{}}", clamped(wanted.since))
+    if wanted.until is not None:
+        statement.demand(f"{timed}.updated <= {{}}", clamped(wanted.until))
+    table = timed if order.name == "updated" else "s"
+    if after is not None:
+        key = _stored(after[0]) if isinstance(after[0], str) else clamped(after[0])
+        sign = "<" if order.descending else ">"
+        statement.demand(
+            f"({table}.{order.name}, {table}.id) {sign} ({{}}, {{}})", key, _stored(after[1])
+        )
+    way = "DESC" if order.descending else "ASC"
+    arranged = f"{table}.{order.name} {way}, {table}.id {way}"
+    return f"SELECT {columns} FROM {source}{statement.where} ORDER BY {arranged}"  # noqa: S608
+
+
+def _escaped(sign: re.Match[str]) -> str:
+    return f"\\{sign[0]}"
+
+
+def _demand_columns(wanted: Filter, statement: Statement) -> None:
     for column, value in (
         ("agent", wanted.agent_id),
         ("model", wanted.model),
@@ -80,16 +113,6 @@ def select_sessions(wanted: Filter, after: Place | None, statement: Statement, c
         if value is not None:
             statement.demand(f"s.{column} = {{}}", key_of(value))
     _demand_state(wanted, statement)
-    if wanted.since is not None:
-        statement.demand(f"{order}.updated >= {{}}", clamped(wanted.since))
-    if wanted.until is not None:
-        statement.demand(f"{order}.updated <= {{}}", clamped(wanted.until))
-    if after is not None:
-        statement.demand(
-            f"({order}.updated, {order}.id) < ({{}}, {{}})", clamped(after[0]), _stored(after[1])
-        )
-    newest_first = f"{order}.updated DESC, {order}.id DESC"
-    return f"SELECT {columns} FROM {source}{statement.where} ORDER BY {newest_first}"  # noqa: S608
 
 
 def _demand_state(wanted: Filter, statement: Statement) -> None:

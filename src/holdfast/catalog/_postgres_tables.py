@@ -85,7 +85,26 @@ CREATE INDEX catalog_said_words ON catalog_said USING gin (words);
 CREATE TABLE catalog_words (word text COLLATE "C" PRIMARY KEY);
 """
 
-MIGRATIONS = (_FIRST,)
+_SECOND = """
+TRUNCATE catalog_sessions, catalog_labels, catalog_folds, catalog_said, catalog_words;
+UPDATE catalog_state SET generation = gen_random_uuid(), mark = '';
+ALTER TABLE catalog_sessions
+    ADD created bigint NOT NULL,
+    ADD title text COLLATE "C" NOT NULL,
+    ADD messages bigint NOT NULL,
+    ADD tokens bigint NOT NULL,
+    ADD cost bigint NOT NULL,
+    ADD size bigint NOT NULL,
+    ADD text text COLLATE "C" NOT NULL;
+CREATE INDEX catalog_by_created ON catalog_sessions (created, id);
+CREATE INDEX catalog_by_title ON catalog_sessions (title, id);
+CREATE INDEX catalog_by_messages ON catalog_sessions (messages, id);
+CREATE INDEX catalog_by_tokens ON catalog_sessions (tokens, id);
+CREATE INDEX catalog_by_cost ON catalog_sessions (cost, id);
+CREATE INDEX catalog_by_size ON catalog_sessions (size, id);
+"""
+
+MIGRATIONS = (_FIRST, _SECOND)
 """Each brings the tables from one version to the next; a step that was released never changes.
 
 A step after which a row says something else must empty the tables and set another generation.
@@ -192,9 +211,13 @@ async def _index_parts(connection: Connection, schema: str) -> bool:
     quoted = home.replace('"', '""')
     with contextlib.suppress(Exception):
         async with connection.transaction():
-            await connection.execute(
-                f"CREATE INDEX IF NOT EXISTS {_INSIDE} ON catalog_words"
-                f' USING gin (word "{quoted}".gin_trgm_ops)'
-            )
+            for name, table, column in (
+                ("catalog_by_text", "sessions", "text"),
+                (_INSIDE, "words", "word"),
+            ):
+                await connection.execute(
+                    f"CREATE INDEX IF NOT EXISTS {name} ON catalog_{table}"
+                    f' USING gin ({column} "{quoted}".gin_trgm_ops)'
+                )
             return True
     return False

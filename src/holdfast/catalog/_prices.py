@@ -54,7 +54,7 @@ class Price(msgspec.Struct, frozen=True):
         return dollars / _MILLION
 
 
-class Bill(msgspec.Struct):
+class Bill(msgspec.Struct, array_like=True):
     """A cost, and what is missing from it."""
 
     cost: float = 0.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.catalog._sqlite_figures import FIGURES_TABLE
+
 if TYPE_CHECKING:
     from holdfast.storage._sqlite import Connection
 
@@ -11,7 +13,7 @@ __all__ = ["create_schema", "drop_schema", "has_schema"]
 
 # Raise it with every change of a table or of what a row holds: an index of another version is made
 # anew.
-_VERSION = 4
+_VERSION = 5
 _APPLICATION = 0x486F6C64  # "Hold"
 
 _TABLES = (
@@ -30,6 +32,13 @@ _TABLES = (
         status TEXT NOT NULL,
         archived INTEGER NOT NULL,
         settled INTEGER NOT NULL,
+        created INTEGER NOT NULL,
+        title BLOB NOT NULL,
+        messages INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        cost INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        text BLOB NOT NULL,
         data BLOB NOT NULL,
         crc INTEGER NOT NULL,
         trace BLOB NOT NULL,
@@ -46,6 +55,19 @@ _TABLES = (
     "CREATE INDEX by_cwd ON sessions (cwd, updated, id)",
     "CREATE INDEX by_status ON sessions (status, updated, id)",
     "CREATE INDEX by_folded ON sessions (folded)",
+    "CREATE INDEX by_created ON sessions (created, id)",
+    "CREATE INDEX by_title ON sessions (title, id)",
+    "CREATE INDEX by_messages ON sessions (messages, id)",
+    "CREATE INDEX by_tokens ON sessions (tokens, id)",
+    "CREATE INDEX by_cost ON sessions (cost, id)",
+    "CREATE INDEX by_size ON sessions (size, id)",
+    # All that a list can be narrowed and sorted by, so that looking at everything reads little.
+    """
+    CREATE INDEX by_text ON sessions (
+        updated, id, text, created, title, messages, tokens, cost, size, agent, model, parent, cwd,
+        status, archived
+    )
+    """,
     """
     CREATE TABLE labels (
         tag BLOB NOT NULL, updated INTEGER NOT NULL, id TEXT NOT NULL, row INTEGER NOT NULL,
@@ -58,6 +80,7 @@ _TABLES = (
         row INTEGER PRIMARY KEY, state BLOB NOT NULL, tally BLOB NOT NULL, crc INTEGER NOT NULL
     )
     """,
+    FIGURES_TABLE,
 )
 
 

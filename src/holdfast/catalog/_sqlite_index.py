@@ -8,7 +8,8 @@ written, or the index says that it is damaged.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+import random
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -18,18 +19,21 @@ import msgspec
 
 from holdfast.catalog._filter import EVERYTHING, Filter, Page, Place
 from holdfast.catalog._index import Index, IndexDamaged, Kept, Row, Trace, Update, make_page, shown
+from holdfast.catalog._orders import NEWEST, SORTS, Order, arranged
 from holdfast.catalog._schema import create_schema, drop_schema, has_schema
 from holdfast.catalog._selection import selection
+from holdfast.catalog._sqlite_figures import block_rows, keep_figures, kept_figures
 from holdfast.catalog._sqlite_writing import (
+    COLUMNS,
     Total,
     Writing,
-    clamped,
+    column_values,
     fold_crc,
     key_of,
     reprice,
     version_of,
 )
-from holdfast.catalog._sums import check_blocks, check_place, check_said, sum_blocks
+from holdfast.catalog._sums import check_blocks, check_place, check_said, check_titles, sum_blocks
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
@@ -43,9 +47,10 @@ __all__ = ["SqliteIndex", "read_row", "read_rows"]
 
 _STATUS_ROWS = 200
 _CHECKED_MAX = 1000
+_TEXTS_MAX = 2000
 _COLUMNS = "s.id, s.data, s.crc, s.trace, s.trace_crc"
 
-_NEWEST = f"{selection(EVERYTHING, None)[0]} LIMIT ?"
+_NEWEST = selection(EVERYTHING, None)[0]
 
 _encode = msgspec.json.Encoder().encode
 _decode_meta = msgspec.json.Decoder(SessionMetadata).decode
@@ -125,20 +130,18 @@ class SqliteIndex(Index):
                 self._set_mark(mark)
         return conflicts
 
-    def page(self, wanted: Filter, limit: int | None, after: Place | None) -> Page:
+    def page(
+        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
+    ) -> Page:
         """By the best table index for a limit, else by looking at every row."""
         if limit is None:
-            return make_page(self._chosen(wanted, after), None)
-        if wanted is not EVERYTHING or not self._checked:
-            self._check_orders(wanted)
-        if wanted.status is not None:
-            return make_page(self._by_status(wanted, limit, after), limit)
-        if wanted is EVERYTHING and after is None:
+            return make_page(self._chosen(wanted, after, order), None, order)
+        if wanted is not EVERYTHING or order is not NEWEST or not self._checked:
+            self._check_orders(wanted, order)
+        if wanted is EVERYTHING and after is None and order is NEWEST:
             rows = self.connection.execute(_NEWEST, (limit + 1,)).fetchall()
-        else:
-            query, values = selection(wanted, after, self._rarest_first(wanted.tags))
-            rows = self.connection.execute(f"{query} LIMIT ?", (*values, limit + 1)).fetchall()
-        return make_page(self._read_page(rows, wanted), limit)
+            return make_page(self._read_page(rows, wanted, order), limit)
+        return make_page(self._matching(wanted, limit, after, order), limit, order)
 
     def ids(self, prefix: str) -> list[str]:
         """By the folded ids."""
@@ -163,14 +166,30 @@ class SqliteIndex(Index):
             self._check_orders(asked.sessions)
         return search_index(self.connection, store, asked, self._memory, self._expander)
 
-    def tallies(self) -> Iterator[tuple[SessionMetadata, bytes]]:
+    def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
         """From both tables."""
         query = "SELECT s.id, s.data, s.crc, f.tally FROM sessions s LEFT JOIN folds f USING (row)"
-        for id, data, crc, tally in self.connection.execute(query):
+        within: tuple[int, ...] = ()
+        if block is not None:
+            query, within = f"{query} WHERE s.row >= ? AND s.row < ?", block_rows(block)
+        for id, data, crc, tally in self.connection.execute(query, within):
             meta = read_row(id, data, crc).meta
             if not isinstance(tally, bytes):
                 raise IndexDamaged(f"what is kept of session {id}")
             yield meta, tally
+
+    @contextmanager
+    def figures(
+        self, variant: str, make: Callable[[int], bytes]
+    ) -> Iterator[Iterable[tuple[int, bytes]]]:
+        """From a table of their own; what is missing is made first."""
+        keep_figures(self.connection, variant, make)
+        self.connection.execute("BEGIN")
+        try:
+            yield kept_figures(self.connection, variant, make)
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
 
     def _set_mark(self, mark: str) -> None:
         self._set_fact("mark", f"{self._price_mark()}\n{mark}".encode())
@@ -220,9 +239,13 @@ class SqliteIndex(Index):
 
     # -- verifying what leads to rows -----------------------------------------------------------
 
-    def _check_orders(self, wanted: Filter) -> None:
+    def _check_orders(self, wanted: Filter, order: Order = NEWEST) -> None:
         """See to it that no session is hidden, once for every order that lists are read in."""
         orders: list[tuple[str, bytes | str | None]] = [("time", None)]
+        if order.name != "updated":
+            orders.append((order.name, None))
+        if wanted.text or (order.name != "updated" and wanted != EVERYTHING):
+            orders.append(("text", None))
         orders += [("tag", key_of(tag)) for tag in wanted.tags]
         given = (
             ("agent", wanted.agent_id),
@@ -233,11 +256,35 @@ class SqliteIndex(Index):
         orders += [(name, key_of(value)) for name, value in given if value is not None]
         if wanted.status is not None:
             orders += [("status", status) for status in {wanted.status, "running"}]
-        for order in orders:
-            if order not in self._checked:
-                check_place(self.connection, *order)
+        for one in orders:
+            if one not in self._checked:
+                self._check(*one)
                 if len(self._checked) < _CHECKED_MAX:
-                    self._checked.add(order)
+                    self._checked.add(one)
+
+    def _check(self, order: str, value: bytes | str | None) -> None:
+        if order == "title":
+            check_titles(self.connection)
+            return
+        check_place(self.connection, order, value)
+        if order == "text":
+            self._check_texts()
+
+    def _check_texts(self) -> None:
+        """Compare what is narrowed by with the rows that it is of; of many with some."""
+        some = ""
+        if self.count() > _TEXTS_MAX:
+            query = "SELECT min(updated), max(updated) FROM sessions"
+            some = f" WHERE updated >= {random.randint(*self.connection.execute(query).fetchone())}"  # noqa: S311
+        columns = ", ".join(f"t.{name}" for name in COLUMNS)
+        query = (
+            f"SELECT {columns}, s.id, s.data, s.crc FROM"  # noqa: S608 - our own words
+            f" (SELECT row, {', '.join(COLUMNS)} FROM sessions INDEXED BY by_text{some}"
+            " ORDER BY updated, id LIMIT ?) t CROSS JOIN sessions s ON s.row = t.row"
+        )
+        for *found, id, data, crc in self.connection.execute(query, (_TEXTS_MAX,)):
+            if tuple(found) != column_values(read_row(id, data, crc).meta):
+                raise IndexDamaged("what lists are narrowed by")
 
     def _check_words(self) -> None:
         """The same for the tables of the search."""
@@ -251,15 +298,17 @@ class SqliteIndex(Index):
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _read_page(self, rows: list[Any], wanted: Filter) -> list[SessionMetadata]:
+    def _read_page(
+        self, rows: list[Any], wanted: Filter, order: Order = NEWEST
+    ) -> list[SessionMetadata]:
         """The sessions of these rows, all verified and decoded with one call each."""
         if not rows:
             return []
-        updated, ids, data, crcs, settled = zip(*rows, strict=True)
+        keys, ids, data, crcs, settled = zip(*rows, strict=True)
         found = read_rows(ids, data, crcs)
-        if tuple(map(_updated_of, found)) != updated:
-            self._check_places(found, updated, ids)
-        if sorted(updated, reverse=True) != [*updated]:
+        if order.name != "updated" or tuple(map(_updated_of, found)) != keys:
+            self._check_places(found, keys, order)
+        if sorted(keys, reverse=order.descending) != [*keys]:
             raise IndexDamaged("the order of sessions")
         if not all(settled):
             found = [
@@ -268,9 +317,13 @@ class SqliteIndex(Index):
             ]
         return found if wanted is EVERYTHING else list(filter(wanted.admits, found))
 
-    def _check_places(self, found: list[SessionMetadata], updated: Any, ids: Any) -> None:
-        """The same, for times that do not fit a column."""
-        if [_place(meta) for meta in found] != list(zip(updated, ids, strict=True)):
+    def _check_places(self, found: list[SessionMetadata], keys: Any, order: Order) -> None:
+        """The same, for what does not fit a column as it is."""
+        key_in = SORTS[order.name]
+        expected = [key_in(meta) for meta in found]
+        if order.name == "title":
+            expected = [key_of(str(key)) for key in expected]  # type: ignore[misc]
+        if expected != [*keys]:
             raise IndexDamaged("the order of sessions")
 
     def _shown(self, meta: SessionMetadata) -> SessionMetadata:
@@ -278,16 +331,21 @@ class SqliteIndex(Index):
         row = self.connection.execute(query, (meta.session_id,)).fetchone()
         return meta if row is None else shown(_read_whole(*row), self._host)
 
-    def _by_status(self, wanted: Filter, limit: int, after: Place | None) -> list[SessionMetadata]:
-        """Row by row, as only a look at processes tells which fit."""
-        query, values = selection(wanted, after, self._rarest_first(wanted.tags))
+    def _matching(
+        self, wanted: Filter, limit: int, after: Place | None, order: Order
+    ) -> list[SessionMetadata]:
+        """In several steps where only a look at what is found tells whether it fits."""
+        tags = self._rarest_first(wanted.tags)
+        step = limit + 1 if wanted.status is None else max(limit + 1, _STATUS_ROWS)
         found: list[SessionMetadata] = []
-        rows = self.connection.execute(query, values).fetchall()
-        for start in range(0, len(rows), _STATUS_ROWS):
-            found += self._read_page(rows[start : start + _STATUS_ROWS], wanted)
-            if len(found) > limit:
-                break
-        return found[: limit + 1]
+        while True:
+            query, values = selection(wanted, after, tags, order)
+            rows = self.connection.execute(query, (*values, step)).fetchall()
+            found += self._read_page(rows, wanted, order)
+            if len(found) > limit or len(rows) < step:
+                return found[: limit + 1]
+            key = rows[-1][0]
+            after = (key.decode() if isinstance(key, bytes) else key, rows[-1][1])
 
     def _rarest_first(self, tags: Collection[str]) -> list[str]:
         """Few rows are then looked at for the other tags."""
@@ -309,12 +367,9 @@ class SqliteIndex(Index):
         if total != self._total():
             raise IndexDamaged("the number of sessions")
 
-    def _chosen(self, wanted: Filter, after: Place | None) -> list[SessionMetadata]:
+    def _chosen(self, wanted: Filter, after: Place | None, order: Order) -> list[SessionMetadata]:
         found = [meta for row in self._all() if wanted.admits(meta := shown(row, self._host))]
-        found.sort(key=_place, reverse=True)
-        if after is None:
-            return found
-        return [meta for meta in found if _place(meta) < after]
+        return arranged(found, order, after)
 
     def _total(self) -> Total:
         return msgspec.json.decode(self._fact("sum"), type=Total)
@@ -372,7 +427,3 @@ def _read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row
 
 def _fact_crc(name: str, data: bytes) -> int:
     return crc32(data, crc32(name.encode()))
-
-
-def _place(meta: SessionMetadata) -> Place:
-    return clamped(meta.updated_at), meta.session_id

@@ -9,7 +9,16 @@ from zlib import crc32
 import msgspec
 
 from holdfast.catalog._index import IndexDamaged
-from holdfast.catalog._sums import add_to_sums, place_of, sum_blocks, weight
+from holdfast.catalog._orders import SORTS, text_of
+from holdfast.catalog._sqlite_figures import forget_figures
+from holdfast.catalog._sums import (
+    NUMBERS,
+    add_to_sums,
+    place_of,
+    sum_blocks,
+    title_weight,
+    weight,
+)
 from holdfast.errors import InvalidData
 from holdfast.model import SessionMetadata, fold_id
 
@@ -18,10 +27,33 @@ if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
     from holdfast.storage._sqlite import Connection
 
-__all__ = ["Total", "Writing", "clamped", "fold_crc", "key_of", "reprice", "stored", "version_of"]
+__all__ = [
+    "COLUMNS",
+    "Total",
+    "Writing",
+    "clamped",
+    "column_values",
+    "fold_crc",
+    "key_of",
+    "reprice",
+    "stored",
+    "version_of",
+]
 
 _INT64_MAX = (1 << 63) - 1
-_ORDERS = ("agent", "model", "parent", "cwd", "status")
+_EQUALS = ("agent", "model", "parent", "cwd", "status")
+_PLACED = 1 + len(_EQUALS) + len(NUMBERS) + 1
+_BY_TIME, _BY_TEXT, _BY_TITLE = map(place_of, ("time", "text", "title"))
+_BY_NUMBERS = tuple(map(place_of, NUMBERS))
+COLUMNS = ("updated", *_EQUALS, *NUMBERS, "title", "archived", "text")
+"""What is sorted and narrowed by, as ``column_values`` gives it."""
+_ALL = (*COLUMNS, "folder", "settled", "data", "crc", "trace", "trace_crc")
+_INSERT = (
+    f"INSERT INTO sessions (id, folded, {', '.join(_ALL)})"  # noqa: S608 - names of ours
+    f" VALUES ({', '.join('?' * (2 + len(_ALL)))})"
+)
+_UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _ALL)} WHERE row = ?"  # noqa: S608
+_PLACES_OF = f"SELECT {', '.join(COLUMNS[:_PLACED])} FROM sessions WHERE row = ?"  # noqa: S608
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(SessionMetadata).decode
@@ -46,6 +78,7 @@ class Writing:
         self.total = total
         self._connection = connection
         self._places: Counter[int] = Counter()
+        self._rows: set[int] = set()
         self._has_words = False
 
     def put(self, update: Update) -> bool:
@@ -61,13 +94,7 @@ class Writing:
             return False
         data, trace = stored(meta), _encode(row.trace)
         columns = (
-            clamped(meta.updated_at),
-            key_of(meta.agent_id),
-            key_of(meta.model),
-            key_of(meta.parent),
-            key_of(meta.cwd),
-            meta.status,
-            meta.archived,
+            *column_values(meta),
             row.trace.folder,
             row.trace.is_settled,
             data,
@@ -76,26 +103,16 @@ class Writing:
             crc32(trace),
         )
         if number is None:
-            added = execute(
-                "INSERT INTO sessions (id, folded, updated, agent, model, parent, cwd, status,"
-                " archived, folder, settled, data, crc, trace, trace_crc)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (meta.session_id, fold_id(meta.session_id), *columns),
-            )
+            added = execute(_INSERT, (meta.session_id, fold_id(meta.session_id), *columns))
             number = added.lastrowid or 0
             self.total.count += 1
         else:
             self._count_places(number, -1)
-            execute(
-                "UPDATE sessions SET updated = ?, agent = ?, model = ?, parent = ?, cwd = ?,"
-                " status = ?, archived = ?, folder = ?, settled = ?, data = ?, crc = ?, trace = ?,"
-                " trace_crc = ? WHERE row = ?",
-                (*columns, number),
-            )
+            execute(_UPDATE, (*columns, number))
             execute("DELETE FROM labels WHERE row = ?", (number,))
         self.total.crc ^= version ^ version_of(crc32(data), crc32(trace))
         tags = [key_of(tag) or b"" for tag in {*meta.tags, *meta.auto_tags}]
-        self._add_places(number, columns[: 1 + len(_ORDERS)], tags, 1)
+        self._add_places(number, columns[:_PLACED], tags, 1)
         self._put_rest(number, update, tags)
         return True
 
@@ -118,6 +135,7 @@ class Writing:
 
     def finish(self) -> None:
         """Bring all sums up to what was written."""
+        forget_figures(self._connection, self._rows)
         add_to_sums(self._connection, self._places)
         self._places.clear()
         if self._has_words:
@@ -144,20 +162,25 @@ class Writing:
             self._has_words = True
 
     def _count_places(self, number: int, sign: int) -> None:
-        query = "SELECT updated, agent, model, parent, cwd, status FROM sessions WHERE row = ?"
-        columns = self._connection.execute(query, (number,)).fetchone()
+        columns = self._connection.execute(_PLACES_OF, (number,)).fetchone()
         query = "SELECT tag FROM labels WHERE row = ?"
         tags = [tag for (tag,) in self._connection.execute(query, (number,))]
         self._add_places(number, columns, tags, sign)
 
     def _add_places(self, number: int, columns: Any, tags: list[bytes], sign: int) -> None:
-        updated, *values = columns
+        self._rows.add(number)
+        updated = columns[0]
         share = sign * weight(number, updated)
         places = self._places
-        places[place_of("time")] += share
-        for order, value in zip(_ORDERS, values, strict=True):
+        places[_BY_TIME] += share
+        places[_BY_TEXT] += share
+        for order, value in zip(_EQUALS, columns[1:], strict=False):
             if value is not None:
                 places[place_of(order, value)] += share
+        *numbers, title = columns[1 + len(_EQUALS) :]
+        for place, value in zip(_BY_NUMBERS, numbers, strict=True):
+            places[place] += sign * weight(number, value)
+        places[_BY_TITLE] += sign * title_weight(number, title)
         for tag in tags:
             places[place_of("tag", tag)] += share
 
@@ -173,6 +196,7 @@ def reprice(connection: Connection, total: Total, prices: Prices | None) -> None
         " JOIN folds f ON f.row = s.row WHERE length(f.tally)"
     )
     changes = []
+    moved = 0
     for row, data, crc, trace_crc, tally in connection.execute(query):
         if not isinstance(data, bytes) or crc32(data) != crc:
             raise IndexDamaged("the row of a session")
@@ -182,10 +206,38 @@ def reprice(connection: Connection, total: Total, prices: Prices | None) -> None
         except InvalidData:
             continue  # of another version: it is read anew when its log goes on
         if cost != meta.cost:
-            new = stored(msgspec.structs.replace(meta, cost=cost))
+            priced = msgspec.structs.replace(meta, cost=cost)
+            new, before, key = stored(priced), cost_key(meta), cost_key(priced)
+            moved += weight(row, key) - weight(row, before)
             total.crc ^= version_of(crc, trace_crc) ^ version_of(crc32(new), trace_crc)
-            changes.append((new, crc32(new), row))
-    connection.executemany("UPDATE sessions SET data = ?, crc = ? WHERE row = ?", changes)
+            changes.append((new, crc32(new), key, row))
+    connection.executemany("UPDATE sessions SET data = ?, crc = ?, cost = ? WHERE row = ?", changes)
+    add_to_sums(connection, {place_of("cost"): moved})
+
+
+def cost_key(meta: SessionMetadata) -> int:
+    """What the column of that name has."""
+    return int(SORTS["cost"](meta))
+
+
+def column_values(meta: SessionMetadata) -> tuple[Any, ...]:
+    """What is kept of a session to sort and to narrow by, in the order of ``COLUMNS``."""
+    return (
+        clamped(meta.updated_at),
+        key_of(meta.agent_id),
+        key_of(meta.model),
+        key_of(meta.parent),
+        key_of(meta.cwd),
+        meta.status,
+        clamped(meta.created_at),
+        clamped(meta.message_count),
+        clamped(meta.total_tokens),
+        cost_key(meta),
+        clamped(meta.size_bytes),
+        str(SORTS["title"](meta)).encode(),
+        meta.archived,
+        text_of(meta).encode(),
+    )
 
 
 def stored(meta: SessionMetadata) -> bytes:

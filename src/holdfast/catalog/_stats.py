@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from heapq import nlargest, nsmallest
-from typing import Any, Literal, NamedTuple
+from heapq import nsmallest
+from typing import NamedTuple
 
 import msgspec
 
-from holdfast.catalog._calendar import Calendar, Moment
+from holdfast.catalog._calendar import Calendar
 from holdfast.catalog._hours import LATENCY_BOUNDS_MS, Hour, Spent, ToolUse
 from holdfast.catalog._prices import Bill, Prices, bill_of, price_spent
 from holdfast.catalog._stats_shapes import (
-    Period,
+    Period as PeriodFigures,
+)
+from holdfast.catalog._stats_shapes import (
     SessionFigures,
     Share,
     Stats,
     ToolFigures,
     TopicCount,
 )
+from holdfast.catalog._stats_sums import Period, Sum, Sums
 from holdfast.catalog._tally import SHAPE, checked
 
-__all__ = ["Counted", "Wanted", "count_sessions"]
+__all__ = ["Counted", "Counter", "Wanted", "count_sessions"]
 
 UNTAGGED = "(none)"
-_TOP = 10
 _SHARES_MAX = 50
 _GROUPS_MAX = 2_000
-_NAMES_MAX = 20_000
-_TRIMMED = 5_000
 
 
 class Counted(NamedTuple):
@@ -53,7 +52,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     tags: frozenset[str] = frozenset()
     agent_id: str | None = None
     model: str | None = None
-    by: Literal["day", "week", "month"] = "day"
+    by: Period = "day"
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether only some sessions count, by what they are."""
+        return bool(self.tags) or self.agent_id is not None or self.model is not None
 
 
 class _Figures(msgspec.Struct, tag_field="shape", tag=SHAPE):
@@ -67,23 +71,6 @@ class _Figures(msgspec.Struct, tag_field="shape", tag=SHAPE):
 _decode = msgspec.msgpack.Decoder(_Figures).decode
 
 
-class _Sum(msgspec.Struct):
-    """What is added up for a period, a model, an agent or a tag."""
-
-    sessions: int = 0
-    turns: int = 0
-    messages: int = 0
-    spent: Spent = msgspec.field(default_factory=Spent)
-    bill: Bill = msgspec.field(default_factory=Bill)
-
-    def add(self, other: _Sum) -> None:
-        self.sessions += other.sessions
-        self.turns += other.turns
-        self.messages += other.messages
-        self.spent.add(other.spent)
-        self.bill.add(other.bill)
-
-
 def count_sessions(
     rows: Iterable[Counted], wanted: Wanted, prices: Prices, calendar: Calendar
 ) -> Stats:
@@ -91,36 +78,56 @@ def count_sessions(
 
     Raises ValueError for a tally that is not as written.
     """
-    counter = _Counter(wanted, prices, calendar)
+    counter = Counter(wanted, prices, calendar)
     for row in rows:
         counter.add(row)
     return counter.stats()
 
 
-class _Counter:
-    """Adds up session after session."""
+class Counter:
+    """Adds up session after session, in as many kinds of periods as are wanted."""
 
-    def __init__(self, wanted: Wanted, prices: Prices, calendar: Calendar) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        prices: Prices,
+        calendar: Calendar,
+        periods: Collection[Period] | None = None,
+    ) -> None:
         self._wanted, self._prices = wanted, prices
         self._calendar = calendar
         self._moment = lru_cache(1 << 16)(calendar.moment)
         self._first = None if wanted.since is None else wanted.since // 3_600_000
         self._last = None if wanted.until is None else wanted.until // 3_600_000
-        self._total = _Sum()
-        self._active_ms = 0
-        self._periods: dict[str, _Sum] = {}
-        self._models: dict[str, _Sum] = {}
-        self._groups: dict[tuple[str, tuple[str, ...]], _Sum] = {}
-        self._agents: dict[str, _Sum] = {}
-        self._tags: dict[str, _Sum] = {}
-        self._days: Counter[str] = Counter()
-        self._hours = [0] * 24
-        self._weekdays = [0] * 7
-        self._tools: dict[str, ToolUse] = {}
-        self._topics: Counter[str] = Counter()
-        self._longest: list[tuple[int, SessionFigures]] = []
-        self._dearest: list[tuple[float, SessionFigures]] = []
-        self._unreadable = 0
+        self._sums = Sums(periods={by: {} for by in periods or (wanted.by,)})
+        self._groups: dict[tuple[str, tuple[str, ...]], Sum] = {}
+
+    def merge(self, sums: Sums) -> bool:
+        """Count sessions that were added up before.
+
+        Whether that could be: it cannot if only some of their hours are wanted.
+        """
+        first, last = sums.first, sums.last
+        if first is None or last is None:  # nobody was there
+            self._sums.unreadable += sums.unreadable
+            return True
+        if (self._first is not None and last < self._first) or (
+            self._last is not None and first > self._last
+        ):
+            self._sums.unreadable += sums.unreadable
+            return True
+        if (self._first is not None and first < self._first) or (
+            self._last is not None and last > self._last
+        ):
+            return False
+        self._sums.add(sums)
+        return True
+
+    def sums(self) -> Sums:
+        """All that was counted, to be merged later."""
+        self._spread()
+        self._sums.shorten()
+        return self._sums
 
     def add(self, row: Counted) -> None:
         """Count a session, if it is wanted."""
@@ -128,8 +135,9 @@ class _Counter:
         tags = (*row.tags, *(tag for tag in row.auto_tags if tag not in row.tags))
         if not wanted.tags.issubset(tags) or wanted.agent_id not in (None, row.agent_id):
             return
+        self._sums.count += 1
         if not row.tally:
-            self._unreadable += 1
+            self._sums.unreadable += 1
             return
         figures = _decode(checked(row.tally))
         hours = list(self._within(figures.hours))
@@ -165,80 +173,70 @@ class _Counter:
         hours: list[tuple[int, Hour]],
     ) -> None:
         recorded = any(hour.turns for _, hour in hours)
-        whole = _Sum(sessions=1)
-        periods: dict[str, _Sum] = {}
+        sums, whole = self._sums, Sum(sessions=1)
+        parts: dict[tuple[Period, str], Sum] = {}
         for key, hour in hours:
             part = self._sum(hour, recorded=recorded)
             moment = self._moment(key)
-            period = moment.period(self._wanted.by)
-            self._see(moment, hour, exact=key >= figures.coarse_until)
+            sums.see(moment, hour.messages, exact=key >= figures.coarse_until)
             self._add_models(hour)
             for name, use in hour.tools.items():
-                self._tools.setdefault(name, ToolUse()).add(use)
+                sums.tools.setdefault(name, ToolUse()).add(use)
             if len(hours) == 1:  # nearly always, so nothing is added up twice
-                whole, periods[period] = part, part
+                whole = part
                 part.sessions = 1
-            else:
-                whole.add(part)
-                periods.setdefault(period, _Sum(sessions=1)).add(part)
-        for period, part in periods.items():
-            self._periods.setdefault(period, _Sum()).add(part)
+                parts = {(by, moment.period(by)): part for by in sums.periods}
+                break
+            whole.add(part)
+            for by in sums.periods:
+                parts.setdefault((by, moment.period(by)), Sum(sessions=1)).add(part)
+        for (by, period), part in parts.items():
+            sums.periods[by].setdefault(period, Sum()).add(part)
         self._count_models({name for _, hour in hours for name in (*hour.spent, *hour.paid)})
-        self._active_ms += figures.active_ms
-        self._groups.setdefault((row.agent_id or UNTAGGED, tags), _Sum()).add(whole)
+        sums.reach([key for key, _ in hours] or [row.updated_at // 3_600_000])
+        sums.active_ms += figures.active_ms
+        self._groups.setdefault((row.agent_id or UNTAGGED, tags), Sum()).add(whole)
         if len(self._groups) > _GROUPS_MAX:
             self._spread()
         self._rank(row, figures, whole)
 
     def _spread(self) -> None:
         """Give what sessions of one agent and the same tags have to the agent and to each tag."""
+        sums = self._sums
         for (agent, tags), group in self._groups.items():
-            self._total.add(group)
-            self._agents.setdefault(agent, _Sum()).add(group)
+            sums.total.add(group)
+            sums.agents.setdefault(agent, Sum()).add(group)
             for tag in tags or (UNTAGGED,):
-                self._tags.setdefault(tag, _Sum()).add(group)
+                sums.tags.setdefault(tag, Sum()).add(group)
             for tag in tags:
-                self._topics[tag] += group.sessions
+                sums.topics[tag] = sums.topics.get(tag, 0) + group.sessions
         self._groups.clear()
-        self._trim()
+        sums.trim()
 
-    def _sum(self, hour: Hour, *, recorded: bool) -> _Sum:
+    def _sum(self, hour: Hour, *, recorded: bool) -> Sum:
         spent = Spent()
         for by_model in (hour.spent, hour.paid):
             for one in by_model.values():
                 spent.add(one)
         turns = hour.turns if recorded else hour.asked
-        return _Sum(0, turns, hour.messages, spent, bill_of(hour, self._prices))
-
-    def _see(self, moment: Moment, hour: Hour, *, exact: bool) -> None:
-        self._days[moment.day] += hour.messages
-        self._weekdays[moment.weekday] += hour.messages
-        if exact:
-            self._hours[moment.hour] += hour.messages
+        return Sum(0, turns, hour.messages, spent, bill_of(hour, self._prices))
 
     def _add_models(self, hour: Hour) -> None:
+        models = self._sums.models
         for name, spent in hour.spent.items():
-            share = self._models.setdefault(name, _Sum())
+            share = models.setdefault(name, Sum())
             share.spent.add(spent)
             share.bill.add(price_spent(self._prices, name, spent))
         for name, spent in hour.paid.items():
-            share = self._models.setdefault(name, _Sum())
+            share = models.setdefault(name, Sum())
             share.spent.add(spent)
             share.bill.add(Bill(spent.cost, 0, known=True))
 
     def _count_models(self, names: set[str]) -> None:
         for name in names:
-            self._models[name].sessions += 1
+            self._sums.models[name].sessions += 1
 
-    def _trim(self) -> None:
-        """However many tags and words there are, memory is bounded: the rarest are let go."""
-        if len(self._topics) > _NAMES_MAX:
-            self._topics = Counter(dict(self._topics.most_common(_TRIMMED)))
-        for sums in (self._tags, self._agents, self._tools):
-            if len(sums) > _NAMES_MAX:
-                _keep_largest(sums, _TRIMMED)
-
-    def _rank(self, row: Counted, figures: _Figures, whole: _Sum) -> None:
+    def _rank(self, row: Counted, figures: _Figures, whole: Sum) -> None:
         session = SessionFigures(
             session_id=row.id,
             title=row.title,
@@ -249,17 +247,14 @@ class _Counter:
             cost=_known(whole.bill),
             unpriced_tokens=whole.bill.unpriced,
         )
-        self._longest.append((figures.active_ms, session))
-        self._dearest.append((whole.bill.cost, session))
-        if len(self._longest) > _TOP * 100:
-            self._longest = _top(self._longest)
-            self._dearest = _top(self._dearest)
+        self._sums.rank(session, figures.active_ms, whole.bill.cost)
 
     def stats(self) -> Stats:
         """What was counted."""
-        self._spread()
-        total = self._total
-        periods = self._calendar.fill(list(self._periods), self._wanted.by)
+        sums = self.sums()
+        total = sums.total
+        periods = sums.periods[self._wanted.by]
+        names = self._calendar.fill(list(periods), self._wanted.by)
         return Stats(
             since=self._wanted.since,
             until=self._wanted.until,
@@ -268,28 +263,28 @@ class _Counter:
             sessions=total.sessions,
             turns=total.turns,
             messages=total.messages,
-            active_ms=self._active_ms,
+            active_ms=sums.active_ms,
             **_token_members(total.spent),
             cost=_known(total.bill),
             unpriced_tokens=total.bill.unpriced,
-            unpriced_models=sorted(name for name, one in self._models.items() if one.bill.unpriced),
-            unreadable=self._unreadable,
-            periods=[_period(name, self._periods.get(name) or _Sum()) for name in periods],
-            days=dict(sorted(self._days.items())),
-            hours=self._hours,
-            weekdays=self._weekdays,
-            models=_shares(self._models),
-            agents=_shares(self._agents),
-            tags=_shares(self._tags),
-            tools=_tools(self._tools),
+            unpriced_models=sorted(name for name, one in sums.models.items() if one.bill.unpriced),
+            unreadable=sums.unreadable,
+            periods=[_period(name, periods.get(name) or Sum()) for name in names],
+            days=dict(sorted(sums.days.items())),
+            hours=sums.hours,
+            weekdays=sums.weekdays,
+            models=_shares(sums.models),
+            agents=_shares(sums.agents),
+            tags=_shares(sums.tags),
+            tools=_tools(sums.tools),
             topics=[
                 TopicCount(tag, count)
                 for tag, count in nsmallest(
-                    _SHARES_MAX, self._topics.items(), key=lambda item: (-item[1], item[0])
+                    _SHARES_MAX, sums.topics.items(), key=lambda item: (-item[1], item[0])
                 )
             ],
-            longest=[session for _, session in _top(self._longest)],
-            most_expensive=[session for cost, session in _top(self._dearest) if cost],
+            longest=[session for _, session in sums.longest],
+            most_expensive=[session for cost, session in sums.dearest if cost],
         )
 
 
@@ -298,18 +293,6 @@ def _of_model(hour: Hour, model: str) -> Hour:
     spent = {name: one for name, one in hour.spent.items() if name == model}
     paid = {name: one for name, one in hour.paid.items() if name == model}
     return Hour(hour.messages, hour.asked, hour.turns, spent, paid, hour.tools)
-
-
-def _keep_largest(sums: dict[str, Any], most: int) -> None:
-    weight = {
-        name: one.calls if isinstance(one, ToolUse) else one.sessions for name, one in sums.items()
-    }
-    for name in nsmallest(len(sums) - most, weight, key=lambda name: (weight[name], name)):
-        del sums[name]
-
-
-def _top(ranked: list[tuple[Any, SessionFigures]]) -> list[tuple[Any, SessionFigures]]:
-    return nlargest(_TOP, ranked, key=lambda item: (item[0], item[1].tokens, item[1].session_id))
 
 
 def _known(bill: Bill) -> float | None:
@@ -328,8 +311,8 @@ def _token_members(spent: Spent) -> dict[str, int]:
     }
 
 
-def _period(name: str, one: _Sum) -> Period:
-    return Period(
+def _period(name: str, one: Sum) -> PeriodFigures:
+    return PeriodFigures(
         start=name,
         sessions=one.sessions,
         turns=one.turns,
@@ -340,7 +323,7 @@ def _period(name: str, one: _Sum) -> Period:
     )
 
 
-def _shares(sums: dict[str, _Sum]) -> list[Share]:
+def _shares(sums: dict[str, Sum]) -> list[Share]:
     largest = nsmallest(
         _SHARES_MAX,
         sums.items(),

@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from holdfast.storage._sqlite import Connection
 
 __all__ = [
+    "NUMBERS",
     "SUMS_TABLE",
     "add_to_sums",
     "check_blocks",
     "check_place",
     "check_said",
+    "check_titles",
     "place_of",
     "said_sums",
     "sum_blocks",
+    "title_weight",
     "weight",
 ]
 
@@ -50,9 +53,10 @@ _SAID_SHIFT = 12
 _RANGES_LOOKED_AT = 2
 
 # Odd factors: no single bit can change without changing the sum.
-_WEIGHT = (
-    f"(((row & {_MASK}) * 1000003 + (updated & {_MASK}) * 7919 + (updated >> 31) * 31) & {_MASK})"
-)
+_WEIGHT_BY = "(((row & {mask}) * 1000003 + ({key} & {mask}) * 7919 + ({key} >> 31) * 31) & {mask})"
+_WEIGHT = _WEIGHT_BY.format(key="updated", mask=_MASK)
+NUMBERS = ("created", "messages", "tokens", "cost", "size")
+"""Orders by a number in a column of that name."""
 _SAID = (
     f"(((id & {_MASK}) * 1000003 + (id >> 31) * 1000033 + (session & {_MASK}) * 7919"
     f" + (session >> 31) * 7907 + (seq & {_MASK}) * 104729 + (seq >> 31) * 104723"
@@ -67,15 +71,26 @@ _BY = {
         name: f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_{name} WHERE {name} = ?"  # noqa: S608
         for name in ("agent", "model", "parent", "cwd", "status")
     },
+    **{
+        name: f"SELECT sum({_WEIGHT_BY.format(key=name, mask=_MASK)}) FROM sessions"  # noqa: S608
+        f" INDEXED BY by_{name}"
+        for name in NUMBERS
+    },
+    "text": f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_text",  # noqa: S608
 }
 
 
 # -- places of sessions ------------------------------------------------------------------------
 
 
-def weight(row: int, updated: int) -> int:
-    """What a session adds to the sum of each order it is in."""
-    return ((row & _MASK) * 1000003 + (updated & _MASK) * 7919 + (updated >> 31) * 31) & _MASK
+def weight(row: int, key: int) -> int:
+    """What a session adds to the sum of each order it is in; ``key`` is what it is sorted by."""
+    return ((row & _MASK) * 1000003 + (key & _MASK) * 7919 + (key >> 31) * 31) & _MASK
+
+
+def title_weight(row: int, title: bytes) -> int:
+    """The same for titles, which the database cannot add up itself."""
+    return crc32(title, row & 0xFFFFFFFF)
 
 
 def place_of(order: str, value: bytes | str | None = None) -> int:
@@ -92,6 +107,23 @@ def check_place(connection: Connection, order: str, value: bytes | str | None = 
     found = connection.execute(query, (*values, PLACES, place_of(order, value))).fetchone()
     if (found[0] or 0) != (found[1] or 0):
         raise IndexDamaged(f"the order of sessions by {order}")
+
+
+def check_titles(connection: Connection) -> None:
+    """The same for the order of titles."""
+    connection.execute("BEGIN")
+    try:
+        query = "SELECT row, title FROM sessions INDEXED BY by_title"
+        found = sum(title_weight(row, title) for row, title in connection.execute(query))
+        query = "SELECT total FROM sums WHERE kind = ? AND place = ?"
+        kept = connection.execute(query, (PLACES, place_of("title"))).fetchone()
+    except TypeError as error:
+        raise IndexDamaged("the order of sessions by title") from error
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    if found != (kept[0] if kept else 0):
+        raise IndexDamaged("the order of sessions by title")
 
 
 def add_to_sums(connection: Connection, changes: Mapping[int, int], kind: int = PLACES) -> None:

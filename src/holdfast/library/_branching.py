@@ -101,7 +101,7 @@ class Branching(Finding):
                 break
             met.add(found.session_id)
             current = found.session_id
-        rows = self.list(limit=None, parent=id)
+        rows = self._all(parent=id)
         return Lineage(
             session_id=id,
             root=self._root(current, parents),

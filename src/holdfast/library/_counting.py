@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -13,6 +14,7 @@ from holdfast.library._finding import Finding, filter_of
 if TYPE_CHECKING:
     import datetime as dt
 
+    from holdfast.catalog import Progress, Reindexed
     from holdfast.catalog._prices import Prices
     from holdfast.catalog._stats_shapes import Stats
     from holdfast.catalog._timeline import Timeline
@@ -62,6 +64,18 @@ class Counting(Finding):
         return catalog.answer(
             lambda index: count_index(index, wanted, prices, calendar, auto_tags=catalog.auto_tags)
         )
+
+    def reindex(self, progress: Progress | None = None) -> Reindexed:
+        """Make the catalogue anew from the logs, with the sums of its statistics.
+
+        How much was read. ``progress(done, total)`` is called with bytes. Never needed: a catalogue
+        that is missing or wrong is made anew by itself. It also forgets what the old one knew, such
+        as that a log was once longer.
+        """
+        done = super().reindex(progress)
+        with suppress(UsageError):  # a mistake in a table of prices: for whoever asks for figures
+            self.stats()
+        return done
 
     def timeline(self, id: str) -> Timeline:
         """The course of a session: its turns, how long each took, what it used, the pauses."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from holdfast.errors import UsageError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "filter_of"]
 
 _NOTHING = (None,) * 8
+_PAGE = 1000
 _MS_MAX = 1 << 62  # what every index can compare with
 _STATUSES = ("idle", "running", "waiting", "interrupted")
 
@@ -69,16 +70,24 @@ class Finding(Reading):
         parent: str | None = None,
         cwd: str | None = None,
         archived: bool | None = None,
+        text: str | None = None,
+        sort: str = "updated",
         after: str | None = None,
     ) -> Page:
         """The sessions that fit, newest first: at most ``limit``, or all for None.
 
         ``tags`` must all be there, whether people or the catalogue gave them; ``since`` and
         ``until`` are datetimes or Unix seconds and speak of the last change; ``cwd`` is where the
-        agent worked. ``next`` of the page
-        is a cursor: as ``after`` it gives the page that follows, also if sessions were added
-        meanwhile. Raises UsageError for a limit, status, time or cursor that is none.
+        agent worked. Each word of ``text`` must be part of the title, id, agent, model or a tag,
+        case and accents aside. ``sort`` is updated, created, title, messages, tokens, cost or size:
+        newest and most first, titles from A to Z, or as ``:asc`` or ``:desc`` after it says.
+        ``next`` of the page is a cursor: as ``after`` it gives the page that follows, also if
+        sessions were added meanwhile. Raises UsageError for a limit, status, time, order or cursor
+        that is none.
         """
+        from holdfast.catalog import read_order
+
+        order = read_order(sort)
         wanted = filter_of(
             tags,
             since,
@@ -89,13 +98,13 @@ class Finding(Reading):
             parent=parent,
             cwd=cwd,
             archived=archived,
+            text=text,
         )
         if limit is not None and limit < 0:
             raise UsageError(f"a limit is a number of sessions, not {limit}")
-        page = self._catalog.page(wanted, limit, after)
-        if not self._store.has_keys:
-            return page
-        return self._sealed_books.page(page, wanted, limit, after)
+        if self._store.has_keys:
+            return self._sealed_books.page(wanted, limit, after, order)
+        return self._catalog.page(wanted, limit, after, order)
 
     def info(self, id: str) -> SessionMetadata:
         """One session as ``list`` would show it, as its log is at this moment."""
@@ -116,6 +125,14 @@ class Finding(Reading):
     def catalog_health(self) -> Health:
         """How the catalogue is: where, how many sessions, and what was wrong with it last."""
         return self._catalog.health()
+
+    def _all(self, **wanted: Any) -> Iterator[SessionMetadata]:
+        """All sessions that ``list`` would give, newest first, looking only at those that fit."""
+        page = self.list(_PAGE, **wanted)
+        yield from page
+        while page.next is not None:
+            page = self.list(_PAGE, after=page.next, **wanted)
+            yield from page
 
     def _housekeep(self) -> None:
         """What is to be done from time to time while sessions are open, beside the recording."""
@@ -147,11 +164,14 @@ def filter_of(
     parent: str | None = None,
     cwd: str | None = None,
     archived: bool | None = None,
+    text: str | None = None,
 ) -> Filter:
     """What a list is asked for. Raises UsageError for what no session can be."""
     from holdfast.catalog import EVERYTHING, Filter
 
-    if not tags and (since, until, agent_id, model, status, parent, cwd, archived) == _NOTHING:
+    words = () if text is None else _words(text)
+    given = (since, until, agent_id, model, status, parent, cwd, archived)
+    if not tags and not words and given == _NOTHING:
         return EVERYTHING
     if isinstance(tags, str):
         raise UsageError("tags are a list of texts, not one text", remedy=f"Give [{tags!r}].")
@@ -167,7 +187,16 @@ def filter_of(
         parent=parent,
         cwd=cwd,
         archived=archived,
+        text=words,
     )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    from holdfast.catalog import words_in
+
+    if not isinstance(text, str):
+        raise UsageError(f"a text to narrow by is a text, not {type(text).__name__}")
+    return words_in(text)
 
 
 def _ms(when: float | dt.datetime | None) -> int | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.errors import SecurityError
 
 if TYPE_CHECKING:
-    from holdfast.catalog import Asked, Feeder, Filter, Hit, Page
+    from holdfast.catalog import Asked, Feeder, Filter, Hit, Order, Page
     from holdfast.model import SessionMetadata
     from holdfast.storage import Store
 
@@ -37,22 +37,24 @@ class SealedBooks:
         self._read: dict[str, _Read] = {}
         self._lock = threading.Lock()
 
-    def page(self, page: Page, wanted: Filter, limit: int | None, after: str | None) -> Page:
+    def page(self, wanted: Filter, limit: int | None, after: str | None, order: Order) -> Page:
         """A page of the catalogue with the sealed sessions in their places."""
-        from holdfast.catalog import make_page, read_cursor
+        from holdfast.catalog import arranged, make_page, read_cursor
 
+        catalog = self._feeder.catalog
         opened = self._opened()
+        page = catalog.page(wanted, limit, after, order)
         if not opened:
             return page
-        auto_tags = self._feeder.catalog.auto_tags
-        place = None if after is None else read_cursor(after)
         rows = [row for row in page if row.session_id not in opened]
-        for row in opened.values():
-            is_after = place is None or (row.updated_at, row.session_id) < place
-            if is_after and wanted.admits(row):
-                rows.append(row if auto_tags else _without_auto_tags(row))
-        rows.sort(key=lambda row: (row.updated_at, row.session_id), reverse=True)
-        found = make_page(rows, limit)
+        while limit is not None and len(rows) < limit and page.has_more:
+            # To the catalogue a sealed session is a name: those are shown elsewhere.
+            page = catalog.page(wanted, limit, page.next, order)
+            rows += [row for row in page if row.session_id not in opened]
+        place = None if after is None else read_cursor(after, order)
+        mine = arranged(filter(wanted.admits, opened.values()), order, place)
+        rows += mine if catalog.auto_tags else map(_without_auto_tags, mine)
+        found = make_page(arranged(rows, order), limit, order)
         found.has_more = found.has_more or page.has_more
         return found
 
@@ -76,7 +78,7 @@ class SealedBooks:
         from holdfast.catalog import Filter
 
         # A row that tells nothing but its size has no time, so it stands at the end of all.
-        closed = self._feeder.catalog.page(Filter(until=0))
+        closed = self._feeder.catalog.pages(Filter(until=0))
         found = {row.session_id: self._row(row.session_id) for row in closed if _is_sealed(row)}
         return {id: row for id, row in found.items() if row is not None}
 

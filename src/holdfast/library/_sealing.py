@@ -262,7 +262,7 @@ class Sealing(Finding):
 
     def _children(self, key: str) -> Iterator[str]:
         id = key.rpartition("/")[2]
-        for row in self.list(limit=None, parent=id):
+        for row in self._all(parent=id):
             yield session_key(row.session_id)
 
     def _key_documents(self) -> Iterator[tuple[str, KeyDocument]]:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import Forbidden, NotFound, StoreError
 from holdfast.library._finding import Finding
 from holdfast.library._ground import LEASE_MS, session_key
-from holdfast.model import Notice, check_id
+from holdfast.model import Notice, SessionMetadata, check_id
 from holdfast.session import now_ms
 
 __all__ = ["Trash", "Trashed"]
@@ -29,11 +29,14 @@ class Trashed(msgspec.Struct, frozen=True):
     deleted_at: int
     size_bytes: int
     key: str
+    title: str | None = None
+    """Its title when it was deleted; None where nobody wrote it down."""
 
 
-class _Note(msgspec.Struct):
+class _Note(msgspec.Struct, omit_defaults=True):
     id: str
     at: int
+    title: str | None = None
 
 
 class Trash(Finding):
@@ -44,10 +47,12 @@ class Trash(Finding):
 
         One that is under legal hold is refused: Forbidden.
         """
-        self._check_not_held(id)
+        row = self._check_not_held(id)
         key = self._free_trash_key(id)
+        # Of a sealed session the catalogue knows no title, and no note may have one.
+        title = self._catalog.info(id).title if self._store.has_keys else row.title
         self._store.move(self._stored(id), key)
-        self._note(key, id)
+        self._note(key, id, title)
         self._hub.publish(id, Notice("deleted", id))
 
     def undelete(self, id: str) -> None:
@@ -67,7 +72,7 @@ class Trash(Finding):
     def trash(self) -> builtins.list[Trashed]:
         """The sessions that can still be brought back, the last deleted first.
 
-        ``deleted_at`` is 0 where nobody wrote it down.
+        ``deleted_at`` is 0 where nobody wrote it down, and ``title`` None, as it is of sealed ones.
         """
         found = [self._trashed(entry.key, entry.size) for entry in self._store.entries("trash/")]
         return sorted(found, key=lambda one: one.deleted_at, reverse=True)
@@ -80,7 +85,7 @@ class Trash(Finding):
         while one is under legal hold.
         """
         key = f"agents/{check_id(agent_id, what='agent id')}"
-        found = [row.session_id for row in self.list(limit=None, agent_id=agent_id)]
+        found = [row.session_id for row in self._all(agent_id=agent_id)]
         # What is let go is what the logs say; the catalogue only says where to look.
         sessions = [id for id in found if self.state(id).agent_id == agent_id]
         for id in sessions:
@@ -97,9 +102,9 @@ class Trash(Finding):
                 documents.delete(name)
         return len(sessions)
 
-    def _note(self, key: str, id: str) -> _Note:
+    def _note(self, key: str, id: str, title: str | None = None) -> _Note:
         """Write down when it was deleted; a crash before that only makes it stay for longer."""
-        note = _Note(id, now_ms())
+        note = _Note(id, now_ms(), title)
         with contextlib.suppress(StoreError):
             self._store.documents(key).put(_NOTE, msgspec.json.encode(note), sync=False)
         return note
@@ -110,15 +115,17 @@ class Trash(Finding):
             note = msgspec.json.decode(b"" if found is None else found[0], type=_Note)
         except msgspec.MsgspecError:
             note = _Note(_trashed_stem(key), 0)
-        return Trashed(note.id, note.at, size, key)
+        return Trashed(note.id, note.at, size, key, note.title)
 
-    def _check_not_held(self, id: str) -> None:
-        if self.info(id).held:
+    def _check_not_held(self, id: str) -> SessionMetadata:
+        row = self.info(id)
+        if row.held:
             raise Forbidden(
                 f"session {id} is under legal hold",
                 session_id=id,
                 remedy=f"Release it first: holdfast pin {id} --release",
             )
+        return row
 
     def _check_unlocked(self, id: str) -> None:
         lease = self._store.lease(session_key(id))

@@ -1,0 +1,149 @@
+"""What is added up over sessions, in a shape that can be kept and added up further."""
+
+from __future__ import annotations
+
+from heapq import nlargest, nsmallest
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from holdfast.catalog._hours import Spent, ToolUse
+from holdfast.catalog._prices import Bill
+from holdfast.catalog._stats_shapes import SessionFigures
+
+if TYPE_CHECKING:
+    from holdfast.catalog._calendar import Moment
+
+__all__ = ["Period", "Sum", "Sums"]
+
+Period = Literal["day", "week", "month"]
+
+_TOP = 10
+_NAMES_MAX = 20_000
+_TRIMMED = 5_000
+
+
+class Sum(msgspec.Struct, array_like=True):
+    """What is added up for a period, a model, an agent or a tag."""
+
+    sessions: int = 0
+    turns: int = 0
+    messages: int = 0
+    spent: Spent = msgspec.field(default_factory=Spent)
+    bill: Bill = msgspec.field(default_factory=Bill)
+
+    def add(self, other: Sum) -> None:
+        """Count another's figures in."""
+        self.sessions += other.sessions
+        self.turns += other.turns
+        self.messages += other.messages
+        self.spent.add(other.spent)
+        self.bill.add(other.bill)
+
+
+class Sums(msgspec.Struct, array_like=True):
+    """All sums over some sessions. Those of other sessions can be added."""
+
+    count: int = 0
+    """How many sessions were looked at, whether they could be read or not."""
+    first: int | None = None
+    last: int | None = None
+    """Between which hours all of it is."""
+    total: Sum = msgspec.field(default_factory=Sum)
+    active_ms: int = 0
+    unreadable: int = 0
+    periods: dict[Period, dict[str, Sum]] = {}
+    models: dict[str, Sum] = {}
+    agents: dict[str, Sum] = {}
+    tags: dict[str, Sum] = {}
+    topics: dict[str, int] = {}
+    days: dict[str, int] = {}
+    hours: list[int] = msgspec.field(default_factory=lambda: [0] * 24)
+    weekdays: list[int] = msgspec.field(default_factory=lambda: [0] * 7)
+    tools: dict[str, ToolUse] = {}
+    longest: list[tuple[int, SessionFigures]] = []
+    dearest: list[tuple[float, SessionFigures]] = []
+
+    def add(self, other: Sums) -> None:
+        """Count other sessions in."""
+        self.count += other.count
+        self.active_ms += other.active_ms
+        self.unreadable += other.unreadable
+        self.total.add(other.total)
+        if other.first is not None and other.last is not None:
+            self.reach([other.first, other.last])
+        for by, mine in self.periods.items():
+            _add_all(mine, other.periods[by])
+        _add_all(self.models, other.models)
+        _add_all(self.agents, other.agents)
+        _add_all(self.tags, other.tags)
+        for name, use in other.tools.items():
+            self.tools.setdefault(name, ToolUse()).add(use)
+        for tag, count in other.topics.items():
+            self.topics[tag] = self.topics.get(tag, 0) + count
+        for day, count in other.days.items():
+            self.days[day] = self.days.get(day, 0) + count
+        self.hours = [a + b for a, b in zip(self.hours, other.hours, strict=True)]
+        self.weekdays = [a + b for a, b in zip(self.weekdays, other.weekdays, strict=True)]
+        self.longest += other.longest
+        self.dearest += other.dearest
+        self._keep_few()
+        self.trim()
+
+    def reach(self, hours: list[int]) -> None:
+        """Note in which hours something was."""
+        first, last = min(hours), max(hours)
+        self.first = first if self.first is None else min(self.first, first)
+        self.last = last if self.last is None else max(self.last, last)
+
+    def see(self, moment: Moment, messages: int, *, exact: bool) -> None:
+        """Count messages where they are in the calendar; ``exact`` if their hour is known."""
+        day = moment.day
+        self.days[day] = self.days.get(day, 0) + messages
+        self.weekdays[moment.weekday] += messages
+        if exact:
+            self.hours[moment.hour] += messages
+
+    def rank(self, session: SessionFigures, active_ms: int, cost: float) -> None:
+        """Consider a session for the longest and the most expensive."""
+        self.longest.append((active_ms, session))
+        self.dearest.append((cost, session))
+        self._keep_few()
+
+    def shorten(self) -> None:
+        """Keep only what is shown of the longest and the most expensive, in their order."""
+        self.longest, self.dearest = _top(self.longest), _top(self.dearest)
+
+    def trim(self) -> None:
+        """However many tags and words there are, memory is bounded: the rarest are let go."""
+        for sums in (self.topics, self.tags, self.agents, self.tools):
+            if len(sums) > _NAMES_MAX:
+                _keep_largest(sums, _TRIMMED)
+
+    def _keep_few(self) -> None:
+        if len(self.longest) > _TOP * 100:
+            self.shorten()
+
+
+def _add_all(mine: dict[str, Sum], others: dict[str, Sum]) -> None:
+    for name, other in others.items():
+        one = mine.get(name)
+        if one is None:
+            one = mine[name] = Sum()
+        one.add(other)
+
+
+def _keep_largest(sums: dict[str, Any], most: int) -> None:
+    weight = {name: _weight(one) for name, one in sums.items()}
+    for name in nsmallest(len(sums) - most, weight, key=lambda name: (weight[name], name)):
+        del sums[name]
+
+
+def _weight(one: Any) -> int:
+    if isinstance(one, int):
+        return one
+    return int(one.calls if isinstance(one, ToolUse) else one.sessions)
+
+
+def _top(ranked: list[tuple[Any, SessionFigures]]) -> list[tuple[Any, SessionFigures]]:
+    return nlargest(_TOP, ranked, key=lambda item: (item[0], item[1].tokens, item[1].session_id))
