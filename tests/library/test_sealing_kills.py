@@ -118,3 +118,30 @@ def test_an_erasure_killed_at_every_step_goes_on(sealed):
             assert hf.list() == []
             hf.store.inner.documents("agents/bot").delete("memory.json")
         assert readable(bytes_of(left), SECRET.encode(), *secrets) == [], state
+
+
+@pytest.mark.parametrize("mode", ["kill", "power"])
+def test_a_fork_killed_at_every_step_is_whole_and_opens_or_is_not_there(mode):
+    """Its keys are there with its first event: a copy that nothing opens is never left behind."""
+    disk, known = base(sealed=True)
+    with opened(disk) as hf:
+        hf.fork("a", new_id="c", title="the third")
+        whole = told(hf, "c")
+    shared, met = len(known["a"]), set()
+    for state in disk.crash_states(mode, settled=("lock",), step=4000):
+        with opened(state.disk()) as hf:
+            assert told(hf, "a") == known["a"], state
+            if not hf.exists("c"):
+                met.add(None)
+                hf.fork("a", new_id="c")
+                continue
+            events = told(hf, "c")
+            met.add(len(events))
+            assert events[:shared] == known["a"], state
+            assert events == whole[: len(events)], state
+            assert hf.is_sealed("c"), state
+            with hf.session("c", **QUICK) as s:
+                s.user("on")
+            found = hf.verify("c")  # a snapshot that was lost on the way is passed over
+            assert (found.gaps, found.tampered) == ([], []), state
+    assert met >= {None, shared, len(whole)}

@@ -115,6 +115,21 @@ def test_a_document_in_the_place_of_another_is_noticed(hf, folder):
         assert again.state("a").title == f"The {SECRET}"
 
 
+@pytest.mark.parametrize("spoilt", [b"", b"HFSEAL", b'{"snapshot":{}}'])
+def test_a_snapshot_that_was_spoilt_stops_nobody(hf, folder, spoilt):
+    """The log says the same; verify names it, and repair takes it away."""
+    say(hf, "a")
+    hf.close()
+    [snapshot] = (log_of(folder).parent / "snapshots").iterdir()
+    snapshot.write_bytes(spoilt)
+    with holdfast.open(folder, key=KEY) as again:
+        assert False in again.verify("a").snapshots.values()
+        with again.session("a", **QUICK) as s:
+            assert s.title == f"The {SECRET}"
+        again.repair("a")
+        assert again.verify("a").ok
+
+
 def test_a_changed_log_is_noticed_by_the_digest_of_its_snapshot(folder):
     """A plain log whose checksums were made to fit: its snapshot knows the bytes."""
     with holdfast.open(folder) as hf, hf.session("a", **QUICK) as s:

@@ -79,7 +79,13 @@ class Branches:
         found = {name: value for name, value in data.items() if value is not None}
         drafts = [Draft("forked", found, run), *map(self._redacted, more)]
         try:
-            self._store.branch(key, to, place.position.offset)
+            self._store.branch(
+                key,
+                to,
+                place.position.offset,
+                # From the first moment: a crash must not leave events that nothing opens.
+                documents=_keys_for(self._store, key, place.position.seq),
+            )
         except Conflict as error:
             raise _taken(new_id) from error
         try:
@@ -91,8 +97,6 @@ class Branches:
     def _write(self, source: str, key: str, place: Place, drafts: list[Draft]) -> None:
         lease = self._store.lease(key)
         epoch = lease.acquire("fork", _LEASE_MS)
-        if self._store.has_keys:
-            _give_keys(self._store, source, key, place.position.seq)
         log, documents = self._store.log(key), self._store.documents(key)
         try:
             writer = Writer(
@@ -134,18 +138,21 @@ class Branches:
         return None if place.snapshot is None else place.snapshot.state.root
 
 
-def _give_keys(store: Store, source: str, key: str, first: int) -> None:
-    """Keys for a fork of a sealed session: a new one, and the parent's for what they share."""
-    from holdfast.security import Ring, inherited, new_data_key
+def _keys_for(store: Store, source: str, first: int) -> dict[str, bytes]:
+    """The keys of a fork of a sealed session: a new one, and the parent's for what they share."""
+    if not store.has_keys:
+        return {}
+    from holdfast.security import KEY_DOCUMENT, Ring, inherited, new_data_key
     from holdfast.session._sealing import sealing
 
     sealed = sealing(store)
     ring = None if sealed is None else sealed.ring(source)
     if sealed is None or ring is None:
-        return
+        return {}
     number = 1 + max(one.number for one in ring.keys)
     own = new_data_key(number, first=first)
-    sealed.put_ring(key, Ring((*inherited(ring.keys, first), own), ring.state))
+    whole = Ring((*inherited(ring.keys, first), own), ring.state)
+    return {KEY_DOCUMENT: sealed.keys.wrap(whole).encode()}
 
 
 def _seal(store: Store, key: str, writer: Writer) -> None:

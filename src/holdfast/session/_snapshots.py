@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.errors import Damaged, StoreError
+from holdfast.errors import Damaged, StoreError, Tampered
 from holdfast.model import Limits, Position
 from holdfast.replay import State
 from holdfast.storage import Documents
@@ -97,7 +97,11 @@ class Snapshots:
 
     def load(self, seq: int) -> Snapshot:
         """One snapshot. Raises Damaged if it is not whole."""
-        found = self._documents.get(f"{_FOLDER}{seq}{_SUFFIX}")
+        try:
+            found = self._documents.get(f"{_FOLDER}{seq}{_SUFFIX}")
+        except Tampered as error:
+            # The log, whose every line is authenticated, says all that it could have said.
+            raise Damaged(f"the snapshot at {seq} is not what was sealed", seq=seq) from error
         if found is None:
             raise Damaged(f"there is no snapshot at {seq}", seq=seq)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from holdfast.errors import Conflict
 from holdfast.storage.base import BLOBS, Store, check_branch
@@ -12,7 +12,7 @@ __all__ = ["copy_branch", "first_bytes"]
 _LEASE_MS = 60_000
 
 
-def copy_branch(store: Store, key: str, to: str, size: int) -> None:
+def copy_branch(store: Store, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
     """A branch as a copy: right on every store, and as slow as the log is long."""
     check_branch(store, key, to, size)
     lease = store.lease(to)
@@ -25,6 +25,8 @@ def copy_branch(store: Store, key: str, to: str, size: int) -> None:
             found = source.get(name)
             if found is not None:
                 target.put(name, found[0])
+        for name, data in documents.items():
+            target.put(name, data)
         log = store.log(to)
         log.replace(first_bytes(store.log(key).read(), size), epoch)
         log.close()

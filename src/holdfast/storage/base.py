@@ -359,19 +359,22 @@ class Store(ABC):
         the bytes that are left.
         """
 
-    def branch(self, key: str, to: str, size: int) -> None:
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
         """Make a key ``to`` whose log begins with the first ``size`` bytes of this key's log.
 
         ``size`` is where a line ends that is whole; a writer may have the key meanwhile. Whatever
         is done to either of the two afterwards, the other one does not notice. The documents below
-        ``blobs/``, which lines may name, come along; others do not.
+        ``blobs/``, which lines may name, come along; others do not. ``documents`` are those that
+        the new key has from its first moment on.
         Durable when it returns; a crash leaves the whole new key or none that can be seen.
         Raises NotFound if there is no log, UsageError for a size below 1, Conflict if the log is
         shorter than that or ``to`` is taken, Locked if someone is about to make ``to``.
         """
         from holdfast.storage._branch_copy import copy_branch
 
-        copy_branch(self, key, to, size)
+        copy_branch(self, key, to, size, documents or {})
 
     def base_size(self, key: str) -> int:
         """How many bytes of the log still lie in files that other keys share; 0 if none do."""

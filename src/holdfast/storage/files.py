@@ -223,11 +223,15 @@ class FileStore(Store):
                     if name.startswith(_DROPPED):
                         remove_tree(self._disk, name, directory)
 
-    def branch(self, key: str, to: str, size: int) -> None:
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
         """Second names for the log's files, in constant time; a copy where there can be none."""
         check_branch(self, key, to, size)
         target = _parts(to)
         with translation(f"branching {key}"), making(self._tree, target) as hidden:
+            for name, data in (documents or {}).items():
+                FileDocuments(self._tree, hidden).put(name, data)
             inherit(self._tree, _parts(key), hidden, size)
             self._make_room(to)
             self._rename(hidden, target)

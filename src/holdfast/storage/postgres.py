@@ -30,6 +30,7 @@ from holdfast.storage._postgres_parts import (
 from holdfast.storage._postgres_rows import (
     check_free,
     made_and_locked,
+    put_document,
     unarchive,
     whole_log,
     write_pieces,
@@ -201,10 +202,14 @@ class PostgresStore(Store):
 
         self.link.run(work, again=False)
 
-    def branch(self, key: str, to: str, size: int) -> None:
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
         """A copy, made by the server."""
         check_branch(self, key, to, size)
-        self.link.run(lambda connection: _branch(connection, key, to, size), again=False)
+        self.link.run(
+            lambda connection: _branch(connection, key, to, size, documents or {}), again=False
+        )
 
     def archive(self, key: str) -> None:
         """The pieces of a log packed together."""
@@ -345,7 +350,9 @@ async def _move(connection: Connection, key: str, to: str) -> None:
         )
 
 
-async def _branch(connection: Connection, key: str, to: str, size: int) -> None:
+async def _branch(
+    connection: Connection, key: str, to: str, size: int, documents: Mapping[str, bytes]
+) -> None:
     async with connection.transaction():
         await made_and_locked(connection, to)
         source = await connection.fetchrow(
@@ -368,6 +375,8 @@ async def _branch(connection: Connection, key: str, to: str, size: int) -> None:
             id,
             source["id"],
         )
+        for name, data in documents.items():
+            await put_document(connection, id, name, data)
         await connection.execute(
             "UPDATE heads SET size = $2, generation = 1, modified = clock_timestamp(),"
             " version = pg_current_xact_id() WHERE id = $1",

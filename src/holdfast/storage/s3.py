@@ -163,7 +163,9 @@ class ObjectStore(Store):
             return
         self._seal(key, self._has_something(key))
 
-    def branch(self, key: str, to: str, size: int) -> None:
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
         """A copy below an id of its own, which is there once it has its name."""
         check_branch(self, key, to, size)
         named = self.names.get(key)
@@ -180,6 +182,8 @@ class ObjectStore(Store):
                 found = self.objects.get(one.path)
                 if found is not None:
                     self.objects.put(one.path.replace(source.folder, copy.folder, 1), found.data)
+            for one_name, data in (documents or {}).items():
+                self.objects.put(f"{name.folder}/doc/{one_name}", data)
             if not self.names.claim(to, name):
                 raise Conflict(f"{to} is taken")
         except Conflict:

@@ -121,9 +121,11 @@ class SpaceStore(Store):
         """A key of this space."""
         self._store.drop(self._key(key))
 
-    def branch(self, key: str, to: str, size: int) -> None:
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
         """Within this space."""
-        self._store.branch(self._key(key), self._key(to), size)
+        self._store.branch(self._key(key), self._key(to), size, documents=documents)
 
     def base_size(self, key: str) -> int:
         """As the store tells it."""

@@ -32,6 +32,7 @@ from holdfast.storage._sqlite_rows import (
     next_version,
     now_ms,
     pieces_of,
+    put_document,
     repack,
 )
 from holdfast.storage._sqlite_shared import SharedDatabase
@@ -183,7 +184,9 @@ class SQLiteStore(Store):
         self.database.write(work)
         self.database.sync()
 
-    def branch(self, key: str, to: str, size: int) -> None:
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
         """A copy, made inside the database."""
         check_branch(self, key, to, size)
 
@@ -208,6 +211,8 @@ class SQLiteStore(Store):
                 " FROM documents WHERE id = ? AND name >= 'blobs/' AND name < 'blobs0'",
                 (id, source.id),
             )
+            for name, data in (documents or {}).items():
+                put_document(connection, id, name, data)
             describe(connection, id, size, new=True)
 
         self.database.write(work)
