@@ -300,6 +300,17 @@ def fork(run):
         run.appended(id)
 
 
+def merge(run):
+    """The session and a branch of it become a third one."""
+    hf = run.world.hf
+    if not hf.exists("c"):
+        fork(run)
+    made = next(id for id in ("m", "n") if not hf.exists(id))
+    hf.merge("a" if hf.exists("a") else "c", "c", new_id=made)
+    run.begin(made, run.world.events(made))
+    run.flushed(made)
+
+
 def change_form(run, id, change):
     run.world.close_session(id)
     if run.world.hf.store.exists(f"sessions/{id}"):
@@ -351,7 +362,17 @@ OPERATIONS = {
 }
 
 
-FORMS = {operation.__name__: operation for operation in (fork, archive, unarchive, detach, go_on)}
+FORMS = {
+    operation.__name__: operation for operation in (fork, archive, merge, unarchive, detach, go_on)
+}
+
+
+TWELVE = (
+    *("create", "append", "batch", "blob", "snapshot", "archive"),
+    *("fork", "merge", "title", "delete", "repair", "reopen"),
+)
+"""The operations of the campaign, of which every workload of one, two and (in full) three is run;
+the others above are shown with each of them in pairs."""
 
 
 @cache

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from crash_campaign import OPERATIONS, changes_count, recovery, repeatable, run_workload
+from campaign_log import record
+from crash_campaign import OPERATIONS, TWELVE, changes_count, recovery, repeatable, run_workload
 from crash_checker import FULL, Checker
 
 SCANTY = 4  # states of a workload whose recovery is crashed in its turn, on a push
@@ -92,5 +93,19 @@ def test_enough_was_looked_at(checker, capsys):
     """The campaign above read hundreds of thousands of states; fewer would mean a lost workload."""
     with capsys.disabled():
         print(f" [{checker.states:,} crash states read, {checker.opened:,} opened] ", end="")  # noqa: T201 - a figure to see
-    assert checker.states > 250_000
+    record("crash states", checker.states)
+    assert checker.states > 300_000
     assert checker.opened > 5_000
+
+
+@pytest.mark.skipif(not FULL, reason="workloads of three operations are for `make torture`")
+@pytest.mark.parametrize("first", TWELVE)
+@pytest.mark.parametrize("base", ["empty", "existing"])
+def test_crash_after_three(base, first):
+    """The same for every workload of three out of the twelve operations."""
+    checker = Checker(stride=144, combine=False)
+    for second in TWELVE:
+        for third in TWELVE:
+            operations = (first, second, third)
+            assert list(violations(checker, base, operations, step=4)) == []
+    record("crash states", checker.states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+from campaign_log import record
 from crash_campaign import (
     OPERATIONS,
     Run,
@@ -200,4 +201,5 @@ def test_enough_was_tried(capsys):
     """The tests above made thousands of runs in which a fault came; fewer would mean a lost one."""
     with capsys.disabled():
         print(f" [{run_with.count:,} runs with a fault] ", end="")  # noqa: T201 - a figure to see
+    record("faults", run_with.count)
     assert run_with.count > 1_500

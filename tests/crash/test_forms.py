@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 
 import pytest
+from campaign_log import record
 from crash_campaign import (
     FORMS,
     OPERATIONS,
+    TWELVE,
     empty_image,
     existing_image,
     recovery,
@@ -25,6 +27,13 @@ WORKLOADS = (
     *(("archive",), ("archive", "append"), ("archive", "unarchive"), ("archive", "delete")),
     *(("archive", "killed"), ("blob", "archive")),
 )
+NEW = ("archive", "fork", "merge")
+PAIRS = [
+    (first, second)
+    for first in TWELVE
+    for second in TWELVE
+    if (first in NEW or second in NEW) and (first, second) not in WORKLOADS
+]
 STEPS = (
     *("append", "blob", "fork", "go_on", "archive", "go_on", "detach", "fork", "archive"),
     *("killed", "detach", "unarchive", "archive", "go_on", "append"),
@@ -51,6 +60,13 @@ def test_crash_in_another_form(checker, operations):
     """Whenever it stops: each log is whole in the one form or the other, and goes on."""
     step = 1 if FULL else 40
     assert list(violations(checker, "existing", operations, step=step)) == []
+
+
+@pytest.mark.parametrize("operations", [("merge",), *PAIRS], ids=" ".join)
+def test_crash_in_every_pair_with_a_form(checker, operations):
+    """The same for each pair of the twelve operations of which one changes a log's form."""
+    thinned = {} if FULL else {"modes": ["power"], "step": 400, "every": 4}
+    assert list(violations(checker, "existing", operations, **thinned)) == []
 
 
 @pytest.mark.parametrize("operations", [("fork",), ("blob", "fork"), ("fork", "detach")])
@@ -150,3 +166,9 @@ def test_interrupted_in_another_form(checker):
     while run_with(checker, expected, nth=nth, interrupt=KeyboardInterrupt):
         nth += 1 if FULL else 61
     assert nth > 500
+
+
+def test_enough_forms_were_looked_at(checker):
+    """The campaign of forms read many thousand states; fewer would mean a lost workload."""
+    record("crash states", checker.states)
+    assert checker.states > 15_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from campaign_log import record
 from kill_rounds import Rounds, check_session
 
 from holdfast import Holdfast
@@ -33,3 +34,4 @@ def test_kill_at_random_moments(store_root, capsys):
                 session.user("after all")
             assert hf.verify(id).ok
             check_session(store_root, id, rounds.appended[id])
+    record("kills", ROUNDS)

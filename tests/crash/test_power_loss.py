@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from campaign_log import record
 from kill_rounds import Rounds, check_session
 from needed_programs import why_missing
 
@@ -112,3 +113,4 @@ def test_power_loss_at_random_moments(mounted, capsys):
     with capsys.disabled():
         print(f" [{ROUNDS} power losses, {flushed:,} flushed events] ", end="")  # noqa: T201
     assert flushed > ROUNDS // 2  # more, unless the machine is very busy
+    record("power losses", ROUNDS)

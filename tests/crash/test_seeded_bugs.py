@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, nullcontext
+import errno
+from contextlib import ExitStack, nullcontext, suppress
 from unittest.mock import patch
 
 import pytest
-from crash_campaign import repeatable, run_workload
+from campaign_log import record
+from crash_campaign import Run, existing_image, repeatable, run_workload
 from crash_checker import Checker
 
+from holdfast.errors import Fenced, SyncFailed
 from holdfast.model import LineReader
 from holdfast.session._writer import Writer
 from holdfast.storage import _file_forms, _file_log, files
@@ -16,8 +19,10 @@ from holdfast.storage._file_documents import FileDocuments
 from holdfast.storage._file_forms import FileForms, write_all
 from holdfast.storage._file_log import FileLog
 from holdfast.storage._file_parts import LOG_NAME, OpenLog
+from holdfast.storage._sqlite_parts import SQLiteLog
 from holdfast.storage._tree import Tree
 from holdfast.storage.files import FileStore
+from holdfast.storage.sqlite import SQLiteStore
 from holdfast.testing import SimDisk
 
 
@@ -186,6 +191,80 @@ def violations(workloads):
                 yield from (text for text, _ in checker.check(run, mode))
 
 
+class ForgetfulDisk(SimDisk):
+    """A log's third sync fails, and what it was to make safe never will be: as systems do."""
+
+    syncs = 0
+
+    def sync(self, descriptor):
+        self.syncs += 1
+        if self.syncs == 3:
+            self.forgotten = self._inode(descriptor)
+            raise OSError(errno.EIO, "simulated")
+        if self.syncs < 3 or self._inode(descriptor) != self.forgotten:
+            super().sync(descriptor)  # else: reported as done, over pages that were dropped
+
+
+def sync_again(log, sync=FileLog._sync_all):
+    try:
+        return sync(log)
+    except OSError:
+        return sync(log)
+
+
+def flush_until_it_fails():
+    """Whether a promise is broken by one who flushes three times on a disk that forgets."""
+    with repeatable():
+        run = Run(ForgetfulDisk(existing_image()))
+        with suppress(SyncFailed):
+            for _ in range(3):
+                run.do("append").do("flush")
+        return list(Checker().violations(run, list(run.disk.end_states())[1]))
+
+
+def test_fsync_retried_is_caught():
+    """Who syncs a second time after an error tells of safety that there is not; we do not."""
+    assert flush_until_it_fails() == []
+    with patch.object(FileLog, "_sync_all", sync_again):
+        assert "1 promised events are lost" in flush_until_it_fails()
+    record("seeded bugs", 1)
+
+
+def append_when_fenced(path):
+    """A writer whose time ran out goes on after another one took over; what the log then has."""
+    first, second = SQLiteStore(path), SQLiteStore(path)
+    late, heir = first.lease("sessions/a"), second.lease("sessions/a")
+    epoch = late.acquire("late", 1)
+    first.log("sessions/a").append(b"1\n", 0, 1, epoch)
+    with patch("holdfast.storage._sqlite_parts.check_free", nothing):  # its time ran out
+        epoch_of_heir = heir.acquire("heir", 60_000)
+    second.log("sessions/a").append(b"2\n", 1, 1, epoch_of_heir)
+    try:
+        first.log("sessions/a").append(b"late\n", 1, 1, epoch)
+    except Fenced:
+        return b"".join(second.log("sessions/a").read())
+    finally:
+        found = b"".join(second.log("sessions/a").read())
+        first.close()
+        second.close()
+    return found
+
+
+def test_epoch_not_checked_is_caught(store_root):
+    """Without the check of the epoch in the statement that appends, two writers mix their lines."""
+    assert append_when_fenced(str(store_root / "a.db")) == b"1\n2\n"
+
+    def restored(log, connection, size, epoch):
+        id = connection.execute("SELECT id FROM keys WHERE key = ?", (log._key,)).fetchone()[0]
+        before = connection.execute("SELECT size FROM keys WHERE id = ?", (id,)).fetchone()[0]
+        connection.execute("UPDATE keys SET size = ? WHERE id = ?", (before + size, id))
+        return id, before + size
+
+    with patch.object(SQLiteLog, "_restored", restored):
+        assert append_when_fenced(str(store_root / "b.db")) == b"1\n2\nlate\n"
+    record("seeded bugs", 1)
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_seeded_bug_is_caught(name):
     """A version with this bug breaks a promise that the campaign sees."""
@@ -195,6 +274,7 @@ def test_seeded_bug_is_caught(name):
             stack.enter_context(patch.object(owner, attribute, version))
         found = set(violations(workloads))
     assert found
+    record("seeded bugs", 1)
 
 
 def test_without_bugs_nothing_is_found():

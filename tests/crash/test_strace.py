@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from campaign_log import record
 from kill_rounds import check_session
 from needed_programs import why_missing
 
@@ -116,11 +117,14 @@ def test_system_call_fails(traced, call, name):
     if name == "EINTR":  # Python itself tries again
         stride *= 3
     nth = fired = 1
+    count = 0
     while fired:
         store, fired, told = traced.run(calls, f"error={name}:when={nth}")
         check(store, told)
+        count += fired
         shutil.rmtree(store, ignore_errors=True)
         nth += 1 if FULL else stride
+    record("system calls", count)
     assert nth > 2, "the scenario never uses this call"
 
 

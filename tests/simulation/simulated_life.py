@@ -39,7 +39,7 @@ class SimulatedStore(FileStore):
 class Life:
     """What the processes do, and what they were promised."""
 
-    def __init__(self, seed, *, steps=7) -> None:
+    def __init__(self, seed, *, steps=9) -> None:
         self.world = World(seed)
         self.chance = self.world.chance
         self.ledger = Ledger(self.world)
@@ -78,7 +78,8 @@ class Life:
     def attempts(self, process, *choices):
         """Go on with one thing after the other, as a program would that tells its errors."""
         hf = None
-        for _ in range(self.steps):
+        while process.begun < self.steps:  # by all its lives together, so that there is an end
+            process.begun += 1
             try:
                 hf = hf or self.library(process)
                 self.chance.choice(choices)(process, hf)

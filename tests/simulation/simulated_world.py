@@ -29,6 +29,7 @@ START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 1_000_000_000
 DAY_NS = 86_400 * SECOND_NS
 STUCK_STEPS = 200_000
+COLLECTED_EVERY = 8
 FAULTS = (errno.EIO, errno.ENOSPC, errno.EINTR, errno.EMFILE, errno.EDQUOT)
 CHANGING = ("rename", "link", "unlink", "truncate", "make_directory")
 SOUND = {"close", "open_root", "network_name", "boot_id", "lock"}
@@ -158,6 +159,8 @@ class Process:
         self.name = name
         self.body = body
         self.asleep_until = 0
+        self.begun = 0
+        """How many things it began to do, in all its lives."""
         self.disk = ProcessDisk(world, self)
         self.pid = next(world.pids)
         self.green = greenlet(self.run)
@@ -319,6 +322,8 @@ def simulated(world) -> Iterator[None]:
             yield
         finally:
             gc.enable()
+            if world.seed % COLLECTED_EVERY == 0:
+                gc.collect()
 
 
 def _runs(world, pid):

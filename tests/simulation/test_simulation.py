@@ -13,10 +13,10 @@ from seeded_bugs import BUGS, with_bug
 from simulated_life import Life
 
 HERE = Path(__file__).parent
-SEEDS = 50_000 if FULL else 120
+SEEDS = 50_000 if FULL else 180
 FIRST = int(os.environ.get("SIMULATION_SEED", "0"))
-PARTS = 50 if FULL else 6
-TRIES = 60
+PARTS = 500 if FULL else 6
+TRIES = 90
 
 
 def first_failing(name):
