@@ -338,17 +338,3 @@ async def test_a_session_is_loaded_while_it_answers(serve, tmp_path):
     assert ("agent_message_chunk", "half ") in spoken(await load(editor, id, tmp_path))
     go.set()
     assert (await turn)["stopReason"] == "end_turn"
-
-
-async def test_servers_that_are_not_used_are_named(serve, hf, tmp_path):
-    """An editor that brings MCP servers is told so, by their names and nothing else of them."""
-    editor = await serve("hello")
-    servers = [{"name": "files", "command": "/bin/x", "args": [], "env": []}, {"name": 7}, "?"]
-    made = await editor.call("session/new", cwd=str(tmp_path), mcpServers=servers)
-    await editor.shown()
-    [said] = editor.of("agent_message_chunk")
-    assert "does not use the MCP servers of the editor: files." in said["content"]["text"]
-    assert "/bin/x" not in said["content"]["text"]
-    editor.updates.clear()
-    await editor.call("session/load", sessionId=made["sessionId"], cwd=str(tmp_path), mcpServers=[])
-    assert editor.of("agent_message_chunk") == []

@@ -26,7 +26,6 @@ __all__ = [
     "read_prompt",
 ]
 
-_NAME_CHARS = 80
 T = TypeVar("T")
 
 
@@ -116,12 +115,6 @@ def read_params(params: dict[str, Any], kind: type[T]) -> T:
         return msgspec.convert(params, kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise RpcError(INVALID_PARAMS, f"wrong parameters: {str(error)[:300]}") from error
-
-
-def names_of(servers: list[Any]) -> list[str]:
-    """How an editor calls its MCP servers."""
-    names = [server.get("name") for server in servers if isinstance(server, dict)]
-    return [plain_text(name)[:_NAME_CHARS] for name in names if isinstance(name, str) and name]
 
 
 def _check_directory(path: str) -> None:

@@ -9,7 +9,7 @@ from holdfast.agent import Tool, ToolContext, builtin_tools
 from holdfast.apps.acp._agent_desk import Desk
 from holdfast.errors import UsageError
 
-__all__ = ["ToolBox"]
+__all__ = ["ToolBox", "with_more"]
 
 Show = Callable[[str, list[dict[str, Any]]], None]
 _COMMAND_S = 300
@@ -149,6 +149,12 @@ class ToolBox:
             return await self._desk.finish(terminal, timeout_s)
 
         return run_command
+
+
+def with_more(own: list[Tool], more: list[Tool]) -> list[Tool]:
+    """Our own tools, and those of others that do not have the name of one of ours."""
+    names = {tool.name for tool in own}
+    return [*own, *(tool for tool in more if tool.name not in names)]
 
 
 async def _given(text: str) -> str:

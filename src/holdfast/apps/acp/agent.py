@@ -28,10 +28,10 @@ from holdfast.apps.acp._agent_params import (
     OfSession,
     Opened,
     PromptWish,
-    names_of,
     read_params,
     read_prompt,
 )
+from holdfast.apps.acp._agent_servers import can_use_servers, read_servers
 from holdfast.apps.acp._listing import list_sessions
 from holdfast.apps.acp._telling_past import tell_past
 from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, NOT_FOUND, RpcError
@@ -49,7 +49,7 @@ PROTOCOL = 1
 Params = dict[str, Any]
 
 
-_NO_SERVERS = "[holdfast] This agent does not use the MCP servers of the editor: {}.\n\n"
+_NO_SERVERS = "[holdfast] This model calls no tools, so these MCP servers are not used: {}.\n\n"
 
 
 class AgentServer:
@@ -112,7 +112,7 @@ class AgentServer:
                     "audio": False,
                     "embeddedContext": True,
                 },
-                "mcpCapabilities": {"http": False, "sse": False},
+                "mcpCapabilities": {"http": can_use_servers(), "sse": can_use_servers()},
                 "sessionCapabilities": {
                     name: {} for name in ("list", "resume", "fork", "close", "delete")
                 },
@@ -140,6 +140,7 @@ class AgentServer:
             await session.aclose()
             raise
         live = self._take(session, wish)
+        await self._give_servers(live, wish)
         return {"sessionId": session.id, "modes": mode_state(live.mode)}
 
     async def _open(self, params: Params, *, replays: bool) -> Any:
@@ -149,6 +150,7 @@ class AgentServer:
             if live is None:
                 session = await asyncio.to_thread(self._open_session, wish.session_id)
                 live = self._take(session, wish)
+            await self._give_servers(live, wish)
             if replays:
                 await self._replay(live)
         return {"modes": mode_state(live.mode)}
@@ -214,9 +216,16 @@ class AgentServer:
         live = self._live[session.id] = Live(self._hf, self._kit, session, desk, send)
         # After the answer: an editor does not know the session before.
         asyncio.get_running_loop().call_soon(send, available_commands())
-        if names := names_of(wish.mcp_servers):
-            asyncio.get_running_loop().call_soon(live.say, _NO_SERVERS.format(", ".join(names)))
         return live
+
+    async def _give_servers(self, live: Live, wish: NewSession | Opened) -> None:
+        """Nothing of this is recorded but what fails, by name."""
+        servers = read_servers(wish.mcp_servers)
+        if self._kit.is_small and servers:
+            names = ", ".join(server.shown_name for server in servers)
+            asyncio.get_running_loop().call_soon(live.say, _NO_SERVERS.format(names))
+        else:
+            await live.use_servers(servers)
 
     def _find(self, session_id: str) -> Live:
         live = self._live.get(session_id)
