@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.cli import cli
+import holdfast
+from holdfast.apps.cli import _screen, _serve_space, cli
 from holdfast.apps.http.tokens import TokenBook
 from holdfast.storage import FileStore
 
@@ -58,6 +60,50 @@ def test_no_tokens_yet(run):
     outcome = run("serve", "token", "list")
     assert (outcome.exit_code, outcome.stdout) == (0, "")
     assert "token create" in outcome.stderr
+
+
+def test_spaces_are_listed_and_removed(run, store_root):
+    """With what they have; removed means no token counts and sessions are in the trash."""
+    for space in ("alice", "alice", "bob"):
+        run("serve", "token", "create", "--space", space)
+    with holdfast.open(store_root) as hf, hf.space("alice") as alice, hf.space("bob") as bob:
+        for library, ids in ((alice, ("one", "two", "kept")), (bob, ("his",))):
+            for id in ids:
+                with library.session(id) as session:
+                    session.user("hello")
+        alice.hold("kept", "case 7")
+    listed = json.loads(run("serve", "space", "list", "--json").stdout)["spaces"]
+    assert listed == [
+        {"space": "alice", "sessions": 3, "tokens": 2},
+        {"space": "bob", "sessions": 1, "tokens": 1},
+    ]
+    gone = run("serve", "space", "remove", "alice")
+    assert gone.exit_code == 1  # not all of it
+    assert "kept stays: " in gone.stderr
+    assert run("serve", "space", "list").stdout.split()[3:] == ["alice", "1", "0", "bob", "1", "1"]
+    with holdfast.open(store_root) as hf, hf.space("alice") as alice, hf.space("bob") as bob:
+        assert {row.session_id for row in alice.trash()} == {"one", "two"}
+        assert [row.session_id for row in bob.list()] == ["his"]
+    assert run("serve", "space", "remove", "bob").exit_code == 0
+
+
+def test_no_spaces_yet(run):
+    """Said on standard error; what is no name of a space is refused."""
+    outcome = run("serve", "space", "list")
+    assert (outcome.exit_code, outcome.stdout) == (0, "")
+    assert "token create" in outcome.stderr
+    assert run("serve", "space", "remove", "../x").exit_code == 2
+
+
+def test_on_a_terminal_it_asks_before_a_space_is_removed(run, monkeypatch):
+    """No means that nothing happens."""
+    run("serve", "token", "create", "--space", "alice")
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(_serve_space, "sys", SimpleNamespace(stdin=terminal))
+    monkeypatch.setattr(_screen, "_is_terminal", lambda _: True)
+    monkeypatch.setattr(_serve_space.click, "confirm", lambda *_, **__: False)
+    assert run("serve", "space", "remove", "alice").exit_code == 1
+    assert '"tokens":1' in run("serve", "space", "list", "--json").stdout.replace(" ", "")
 
 
 @pytest.mark.parametrize(

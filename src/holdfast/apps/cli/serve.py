@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from holdfast.apps.cli._app import App
@@ -13,11 +15,14 @@ from holdfast.errors import UsageError
 
 __all__ = ["command"]
 
-PARTS = {"token": "Make, list and revoke the tokens of the service."}
+PARTS = {
+    "token": "Make, list and revoke the tokens of the service.",
+    "space": "List the spaces of the service, and remove one.",
+}
 
 
 class _Parts(click.Group):
-    """The tokens, loaded when they are asked for."""
+    """Tokens and spaces, loaded when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The parts in the order of the help page."""
@@ -27,9 +32,8 @@ class _Parts(click.Group):
         """The part of that name, loaded now."""
         if cmd_name not in PARTS:
             return None
-        from holdfast.apps.cli import _serve_token
-
-        return with_shared_options(_serve_token.command)
+        found: click.Command = import_module(f"holdfast.apps.cli._serve_{cmd_name}").command
+        return with_shared_options(found)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
