@@ -238,3 +238,25 @@ def test_lost_events_are_told(run, three, store_root):
     assert run("verify", "second").code == 4
     assert run("reindex").code == 0
     assert run("verify", "second").code == 0
+
+
+def test_sorted_and_narrowed(run, library):
+    """By an order, either way, and by words of the title in any case."""
+    for number, title in enumerate(("Crème", "apple", "Banana")):
+        with library.session(f"s{number}", title=title) as session:
+            for _ in range(number + 1):
+                session.user("more")
+
+    def listed(*arguments):
+        return ids(run("list", *arguments))
+
+    assert listed("--sort", "title") == ["s1", "s2", "s0"]
+    assert listed("--sort", "title:desc") == ["s0", "s2", "s1"]
+    assert listed("--sort", "messages") == ["s2", "s1", "s0"]
+    assert listed("CREME") == ["s0"]
+    assert listed("an", "ban", "--sort", "title") == ["s2"]
+    assert "No session" in run("list", "nothing-like-it").err
+    refused = run("list", "--sort", "colour")
+    assert refused.code == 2
+    assert "no order" in refused.err
+    assert "updated, created, title" in refused.err

@@ -54,6 +54,7 @@ _STYLES = {
     "sealed": "warning",
     "archived": "faint",
 }
+_ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
 _STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
@@ -65,10 +66,22 @@ Examples:
   holdfast list
   holdfast list --tag travel --since 3d
   holdfast list --since 2026-05-01 --until 2026-05-31 --limit 0
+  holdfast list lisbon
+  holdfast list --sort cost --limit 10
   holdfast list --status interrupted
   holdfast list --watch
   holdfast list --json | jq -r '.sessions[].session_id'
 """,
+)
+@click.argument("words", nargs=-1, metavar="[TEXT]...")
+@click.option(
+    "--sort",
+    default="updated",
+    metavar="ORDER",
+    shell_complete=lambda _ctx, _parameter, begun: [
+        name for name in _ORDERS if name.startswith(begun)
+    ],
+    help=f"{', '.join(_ORDERS)}; :asc or :desc after it.",
 )
 @limit_option(_LIMIT)
 @click.option("--all", "everything", is_flag=True, help="The same as --limit 0.")
@@ -117,6 +130,8 @@ def command(
     app: App,
     /,
     *,
+    words: tuple[str, ...],
+    sort: str,
     limit: int,
     everything: bool,
     after: str | None,
@@ -131,14 +146,18 @@ def command(
 ) -> None:
     """List the sessions, newest first.
 
+    With TEXT only those that have each of its words in their title, id, agent, model or tags, case
+    and accents aside. Sorted otherwise, most comes first, and titles from A to Z.
+
     The state is told where it matters: running, waiting, interrupted, damaged, unreadable, sealed,
     or written by a newer version. Topics are what the catalogue calls a session by its content.
     With --watch and --json, or into a pipe, each change is a line: added, changed or removed.
     """
     shown = None if everything or not limit else limit
+    more["text"] = " ".join(words) or None
 
     def ask() -> Page:
-        return app.library.list(shown, tags, since, until, agent, after=after, **more)
+        return app.library.list(shown, tags, since, until, agent, after=after, sort=sort, **more)
 
     if watch:
         from holdfast.apps.cli._watching import watch_sessions
@@ -152,7 +171,8 @@ def command(
     if rows:
         _print(app, rows, tree=tree)
     narrowed = [tags, since, until, agent, after, *more.values()]
-    _tell_rest(app, rows, tags, filtered=any(value not in (None, ()) for value in narrowed))
+    is_filtered = any(value not in (None, ()) for value in narrowed)
+    _tell_rest(app, rows, tags, filtered=is_filtered or (sort != _ORDERS[0] and bool(rows)))
 
 
 def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:

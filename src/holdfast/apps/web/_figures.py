@@ -73,11 +73,8 @@ def figures_page(request: Request) -> Response:
 
 
 def _stats(site: Site, days: int | None, by: str) -> Stats:
-    def count() -> Stats:
-        since = None if days is None else time.time() - days * _DAY_S
-        return site.hf.stats(since, by=by)  # type: ignore[arg-type]  # one of its words
-
-    return site.remember(("stats", days, by), count)
+    since = None if days is None else time.time() - days * _DAY_S
+    return site.hf.stats(since, by=by)  # type: ignore[arg-type]  # one of its words
 
 
 def store_page(request: Request) -> Response:

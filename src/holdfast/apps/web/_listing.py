@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -25,7 +24,6 @@ __all__ = ["AGES", "ORDERS", "Asked", "list_page", "trash_page"]
 
 _ROWS = 50
 _HITS = 120
-_SORTED = 1_000  # of an order that is not the catalogue's own; kept while they are looked at
 _SNIPPETS = 3
 _IDS = 5
 _ID_CHARS_MIN = 4
@@ -39,14 +37,16 @@ AGES: dict[str, tuple[str, float | None, float | None]] = {
     "year": ("Past year", 365, None),
     "older": ("Older", None, 30),
 }
-ORDERS: dict[str, tuple[str, Callable[[SessionMetadata], Any]]] = {
-    "": ("Newest first", lambda row: -row.updated_at),
-    "oldest": ("Oldest first", lambda row: row.updated_at),
-    "created": ("Last begun", lambda row: -row.created_at),
-    "title": ("By title", lambda row: (row.title or "\uffff").casefold()),
-    "messages": ("Most messages", lambda row: -row.message_count),
-    "tokens": ("Most tokens", lambda row: -row.total_tokens),
-    "cost": ("Highest cost", lambda row: -(row.cost or 0.0)),
+# Word, and what it is called in the library.
+ORDERS: dict[str, tuple[str, str]] = {
+    "": ("Newest first", "updated"),
+    "oldest": ("Oldest first", "updated:asc"),
+    "created": ("Last begun", "created"),
+    "title": ("By title", "title"),
+    "messages": ("Most messages", "messages"),
+    "tokens": ("Most tokens", "tokens"),
+    "cost": ("Highest cost", "cost"),
+    "size": ("Largest", "size"),
 }
 STATUSES = ("", "running", "waiting", "interrupted", "idle")
 _FIELDS = ("q", "tag", "agent", "age", "status", "kept", "sort")
@@ -147,22 +147,14 @@ def trash_page(request: Request) -> Response:
 
 def _rows(site: Site, asked: Asked, after: str) -> tuple[list[SessionMetadata], str | None]:
     archived = {"archived": True, "active": False}.get(asked.kept)
-    wanted = {**asked.filters(time.time()), "archived": archived, "status": asked.status or None}
-    if not asked.sort:
-        rows = site.hf.list(_ROWS, after=after or None, **wanted)
-        return list(rows), rows.next
-    # Only the newest-first order is kept by the catalogue; for others all are looked at.
-    begin = int(after) if after.isascii() and after.isdecimal() and len(after) < 10 else 0
-    end = begin + _ROWS
-
-    def ordered(count: int) -> list[SessionMetadata]:
-        return heapq.nsmallest(count, site.hf.list(None, **wanted), ORDERS[asked.sort][1])
-
-    if end < _SORTED:
-        found = site.remember(("sorted", asked), lambda: ordered(_SORTED))
-    else:
-        found = ordered(end + 1)
-    return found[begin:end], str(end) if len(found) > end else None
+    wanted = {
+        **asked.filters(time.time()),
+        "archived": archived,
+        "status": asked.status or None,
+        "sort": ORDERS[asked.sort][1],
+    }
+    rows = site.hf.list(_ROWS, after=after or None, **wanted)
+    return list(rows), rows.next
 
 
 def _search(hf: Holdfast, asked: Asked) -> list[Found]:

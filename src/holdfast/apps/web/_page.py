@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Site", "back_to", "guest_of", "page", "price", "session_url", "site_of"]
 
 
-T = TypeVar("T")
-
-_KEPT_S = 15.0
-_KEPT_MAX = 4
-
-
 @dataclass
 class Site:
     """The one web app of a process: what its pages need."""
@@ -47,21 +40,9 @@ class Site:
     checks: Callable[[], Sequence[Any]] = tuple
     """How the store is: things with name, state, finding and remedy."""
     templates: Environment = field(init=False)
-    _kept: dict[Any, tuple[float, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.templates = _environment()
-
-    def remember(self, key: Any, make: Callable[[], T]) -> T:
-        """What ``make`` gives, or gave seconds ago: for what takes long with many sessions."""
-        known = self._kept.get(key)
-        if known is not None and time.monotonic() - known[0] < _KEPT_S:
-            found: T = known[1]
-            return found
-        made = make()
-        self._kept = dict(list(self._kept.items())[-_KEPT_MAX:])
-        self._kept[key] = (time.monotonic(), made)
-        return made
 
 
 def site_of(request: Request) -> Site:
