@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from holdfast.apps.acp._attaching import CONVERSATION, Waits
+from holdfast.apps.acp._attaching import Waits
 from holdfast.apps.acp._channel import Channel
-from holdfast.apps.acp._chunks import read_chunk
 from holdfast.apps.acp._early import Early
 from holdfast.apps.acp._link import AgentLink
+from holdfast.apps.acp._proxy_agent_side import AgentSide
 from holdfast.apps.acp._proxy_methods import methods_of
 from holdfast.apps.acp._proxy_outbox import Outbox
 from holdfast.apps.acp._proxy_sessions import Sessions
 from holdfast.apps.acp._proxy_turns import (
-    cut_off,
     fail_turn,
-    remember_setting,
     with_what_is_told,
 )
 from holdfast.apps.acp._telling import WINDOW_TOKENS
@@ -34,7 +31,6 @@ from holdfast.apps.wire.frames import (
     CANCELLED,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    NOT_FOUND,
     Frame,
     RpcError,
     encode,
@@ -53,7 +49,7 @@ __all__ = ["Proxy"]
 _STOP_S = 2.0
 
 
-class Proxy:
+class Proxy(AgentSide):
     """One editor, one agent, and the sessions between them."""
 
     def __init__(
@@ -67,6 +63,7 @@ class Proxy:
         window_tokens: int = WINDOW_TOKENS,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        super().__init__()
         self._hf = hf
         self._editor = editor
         self._say = say
@@ -89,11 +86,6 @@ class Proxy:
             waits=waits or Waits(),
             window_tokens=window_tokens,
         )
-        self._numbers = itertools.count(1)
-        # What was asked of the editor: the agent's frame and the session that it is about.
-        self._asked: dict[str, tuple[Frame, Channel | None]] = {}
-        # What the editor asked: the number under which the agent was asked, None for ourselves.
-        self._serving: dict[Any, int | None] = {}
         # What the editor asked and the agent was not yet.
         self._queued: dict[Any, Frame] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -299,76 +291,7 @@ class Proxy:
             return
         self._agent.send(answer)
 
-    # -- the agent's frames ----------------------------------------------------------------------
-
-    def _words_of_agent(self, line: bytes) -> bool:
-        """Take a line that is nothing but a piece of a message: nearly all are, so it is quick."""
-        chunk = read_chunk(line)
-        if chunk is None:
-            return False
-        channel = self._sessions.by_agent.get(chunk.session_id)
-        if channel is None or channel.swallowing:
-            return False
-        addressed = channel.addressed(line)
-        if addressed is None:
-            return False
-        channel.say(chunk.text, chunk.kind, chunk.message_id)
-        self._outbox.touch(channel)
-        self._outbox.put(channel, addressed)
-        return True
-
-    def _from_agent(self, frame: Frame) -> None:
-        params = frame.get("params")
-        agent_id = params.get("sessionId") if isinstance(params, dict) else None
-        if agent_id is None:
-            self._pass_out(None, frame)
-            return
-        channel = self._sessions.by_agent.get(str(agent_id))
-        if channel is None or params is None:
-            if not self._early.keep(str(agent_id), frame) and "id" in frame:
-                unknown = RpcError(NOT_FOUND, f"there is no session {str(agent_id)[:200]!r}")
-                self._agent.send(error_frame(frame["id"], unknown))
-            return
-        if channel.swallowing and _is_of_replay(frame):
-            channel.hear_replay(params["update"])
-            return
-        channel.hold(channel.notes.agent(frame))
-        self._outbox.touch(channel)
-        self._pass_out(channel, {**frame, "params": {**params, "sessionId": channel.id}})
-
-    def _pass_out(self, channel: Channel | None, frame: Frame) -> None:
-        if "id" in frame:
-            number = f"holdfast-{next(self._numbers)}"
-            # The agent's id of its session is what the notes know.
-            self._asked[number] = (frame, channel)
-            frame = {**frame, "id": number}
-        self._outbox.put(channel, frame)
-
-    def _agent_answered(self, channel: Channel | None, asked: Frame, answer: Frame) -> None:
-        if asked["id"] not in self._serving:
-            return  # it was answered without the agent: the session was closed meanwhile
-        del self._serving[asked["id"]]
-        if channel is not None:
-            is_prompt = asked["id"] in channel.prompts
-            channel.prompts.pop(asked["id"], None)
-            if answer.pop("agentGone", False):
-                if is_prompt:
-                    self._cut_off(channel, answer["error"]["message"])
-            else:
-                channel.hold(channel.notes.answer(asked, answer, "agent"))
-                if "error" not in answer:
-                    remember_setting(channel, asked)
-                    self._agent.worked()
-            self._outbox.touch(channel)
-        elif asked["method"] == "authenticate" and "error" not in answer:
-            self._agent.remember_login(asked.get("params") or {})
-        kept = {k: v for k, v in answer.items() if k in ("result", "error")}
-        self._outbox.put(channel, {"jsonrpc": "2.0", "id": asked["id"], **kept})
-
-    def _deliver_early(self, frames: list[Frame]) -> None:
-        for frame in frames:
-            self._from_agent(frame)
-        self._spawn(self._show())
+    # -- what is shown ---------------------------------------------------------------------------
 
     async def _show(self) -> None:
         try:
@@ -380,10 +303,6 @@ class Proxy:
         self._say(f"the agent printed what is no frame: {line[:200].decode('utf-8', 'replace')}")
 
     # -- when something breaks -------------------------------------------------------------------
-
-    def _cut_off(self, channel: Channel, reason: str) -> None:
-        for ended in cut_off(channel, reason):
-            self._outbox.put(channel, ended)
 
     async def _agent_died(self, reason: str) -> None:
         self._say(reason)
@@ -449,10 +368,3 @@ class Proxy:
         for channel in list(self._sessions.by_id.values()):
             with contextlib.suppress(HoldfastError):
                 await self._sessions.close(channel, tell_agent=None)
-
-
-def _is_of_replay(frame: Frame) -> bool:
-    if frame["method"] != "session/update":
-        return False
-    update = frame["params"].get("update")
-    return isinstance(update, dict) and update.get("sessionUpdate") in CONVERSATION
