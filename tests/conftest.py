@@ -6,6 +6,9 @@ import importlib.util
 import inspect
 import os
 import signal
+import sys
+import threading
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -65,10 +68,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     silent = sorted({item.nodeid.partition("[")[0] for item in items if not _promise(item)})
     if silent:
         raise pytest.UsageError("tests without a docstring:\n  " + "\n  ".join(silent))
-    for item in items:
-        if item.get_closest_marker("slow"):
-            # Measuring makes such tests several times slower; quicker ones cover the same lines.
-            item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure no coverage in slow tests: it makes them several times slower.
+
+    Quicker ones cover the same lines. (pytest-cov's own mark does nothing in the workers of xdist.)
+    """
+    if not item.get_closest_marker("slow"):
+        return (yield)
+    trace, trace_of_threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    try:
+        return (yield)
+    finally:
+        threading.settrace(trace_of_threads)
+        sys.settrace(trace)
 
 
 def _promise(item: pytest.Item) -> str | None:
