@@ -12,11 +12,13 @@ from sealed_sessions import (
     PLAIN,
     QUICK,
     SECRET,
+    brief,
     files_with,
     log_of,
     rewritten,
     say,
     spoil,
+    told,
 )
 
 import holdfast
@@ -24,6 +26,7 @@ from holdfast.errors import (
     KeyMissing,
     Tampered,
 )
+from holdfast.security import Ring, new_data_key
 
 
 @pytest.fixture
@@ -150,6 +153,45 @@ def test_a_changed_log_is_noticed_by_the_digest_of_its_snapshot(folder):
     assert not report.ok
     assert report.tampered[0].offset == 0
     assert "snapshot" in report.tampered[0].what
+
+
+@pytest.mark.parametrize("by", ["repair", "opening"])
+def test_a_damaged_sealed_fork_is_repaired_for_all_of_its_events(hf, folder, by):
+    """Those that it shares with its parent are under a key that may seal them, and still open."""
+    say(hf, "a")
+    hf.fork("a", new_id="b")
+    brief(hf, "b", "one more")
+    events = told(hf, "b")
+    hf.store.inner.detach("sessions/b")
+    hf.close()
+    log = log_of(folder, "b")
+    lines = log.read_bytes().splitlines(keepends=True)
+    lines[5] = lines[5].replace(b'"sealed":"', b'"sealed":"AA')
+    log.write_bytes(b"".join(lines))
+    with holdfast.open(folder, key=KEY) as again:
+        if by == "repair":
+            assert len(again.repair("b")) == 1
+        with again.session("b", **QUICK, repair="auto") as s:
+            s.user("on")
+        found = told(again, "b")
+        assert found[:5] == events[:5]
+        assert found[6 : len(events)] == events[6:]
+        assert again.verify("b").ok
+        again.fork("b", new_id="c")
+        assert told(again, "c")[: len(found)] == found
+
+
+def test_a_fork_of_a_session_that_is_being_sealed_is_sealed_whole(folder):
+    """The fork of a log that was still plain: its first events come under a key that fits them."""
+    with holdfast.open(folder, key=KEY) as hf:
+        brief(hf, "a", "hello", seal=False)
+        hf.store.put_ring("sessions/a", Ring((new_data_key(1),), "encrypting"))
+        hf.fork("a", new_id="b")
+        events = told(hf, "b")
+        assert hf.encrypt().failed == {}
+        assert told(hf, "b") == events
+        assert told(hf, "a") == events[: len(told(hf, "a"))]
+        assert hf.verify("b").ok
 
 
 def test_a_damaged_sealed_log_is_repaired_with_its_key(hf, folder):

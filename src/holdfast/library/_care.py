@@ -41,7 +41,7 @@ class Care(Finding):
         The old bytes are kept in quarantine. An undamaged session is left alone, and so is one of
         a newer format: TooNew.
         """
-        from holdfast.session import repair_log, sealer_for
+        from holdfast.session import repair_log, rewriter_for
 
         key = self._stored(id)
         # Where a sealed log was tampered with, it is for the repair to say what is left.
@@ -52,8 +52,12 @@ class Care(Finding):
         epoch = lease.acquire("repair", LEASE_MS)
         try:
             log = self._store.log(key)
-            sealer = sealer_for(self._store, key, log, epoch) if self._store.has_keys else None
-            gaps = repair_log(log, self._store.documents(key), epoch, sealer=sealer)
+            gaps = repair_log(
+                log,
+                self._store.documents(key),
+                epoch,
+                sealer=lambda: rewriter_for(self._store, key, log, epoch),
+            )
         finally:
             lease.release()
         if gaps:

@@ -210,9 +210,9 @@ class Redacting(Trash):
         """What seals the new lines, if the old ones are sealed."""
         if log.unseal is None:
             return None
-        from holdfast.session._session_seal import sealer_for
+        from holdfast.session import rewriter_for
 
-        return sealer_for(self._store, key, log, epoch)
+        return rewriter_for(self._store, key, log, epoch)
 
     def _redact_documents(
         self, key: str, redactor: Redactor, unreached: builtins.list[str]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.errors import KeyMissing, Tampered, TooNew, UsageError
-from holdfast.security._seal import KEY_BYTES, DataKey, cipher_of, derive
+from holdfast.security._seal import KEY_BYTES, DataKey, cipher_of, derive, new_data_key
 
 __all__ = [
     "KEY_DOCUMENT",
@@ -126,6 +126,15 @@ class Ring(NamedTuple):
     def current(self) -> DataKey:
         """The key for new events and documents."""
         return self.keys[-1]
+
+    def for_whole_log(self) -> Ring:
+        """The ring with a last key that may seal every event; a fork's own begins where it does."""
+        if self.current.first == 0:
+            return self
+        number = 1 + max(one.number for one in self.keys)
+        generation = 1 + max(one.generation for one in self.keys)
+        fresh = new_data_key(number, generation=generation)
+        return self._replace(keys=(*self.keys, fresh))
 
     def __repr__(self) -> str:
         return f"Ring({len(self.keys)} keys, {self.state})"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.session._repair import repair_log
     from holdfast.session._resealing import decrypt_key, encrypt_key, rekey_key
     from holdfast.session._sealing import SealedDocuments, SealingStore, opener_of, sealing, within
-    from holdfast.session._session_seal import sealer_for
+    from holdfast.session._session_seal import rewriter_for
     from holdfast.session._verifying import Finding, Report, verify_log
 
 # Loaded when first asked for: branching, following and mending are rare.
@@ -52,7 +52,7 @@ _LAZY = {
     "opener_of": "_sealing",
     "rekey_key": "_resealing",
     "repair_log": "_repair",
-    "sealer_for": "_session_seal",
+    "rewriter_for": "_session_seal",
     "sealing": "_sealing",
     "verify_log": "_verifying",
     "within": "_sealing",
@@ -102,7 +102,7 @@ __all__ = [
     "rekey_key",
     "repair_log",
     "resolve_blobs",
-    "sealer_for",
+    "rewriter_for",
     "sealing",
     "verify_log",
     "within",

@@ -25,6 +25,7 @@ from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
+    from holdfast.security import Sealer
     from holdfast.session._session_seal import SessionSeal
 
 __all__ = ["Opening", "Options", "check_title"]
@@ -260,14 +261,14 @@ class Opening:
             )
         from holdfast.session._repair import repair_log
 
-        sealer = None
-        if self._store.has_keys:
-            from holdfast.session._session_seal import sealer_for
-
-            sealer = sealer_for(self._store, self.key, self.log, self.epoch)
-        repair_log(self.log, self.documents, self.epoch, sealer=sealer)
+        repair_log(self.log, self.documents, self.epoch, sealer=self._rewriter)
         self.repaired = True
         return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
+
+    def _rewriter(self) -> Sealer | None:
+        from holdfast.session._session_seal import rewriter_for
+
+        return rewriter_for(self._store, self.key, self.log, self.epoch)
 
     def _session_start(self) -> dict[str, Any]:
         options = self.options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -40,14 +40,14 @@ def repair_log(
     epoch: int,
     clock: Clock = now_ms,
     *,
-    sealer: Sealer | None = None,
+    sealer: Callable[[], Sealer | None] | None = None,
 ) -> list[Gap]:
     """Write a new generation that holds every whole line and a note where one is missing.
 
     The lines themselves are moved as they are, with new checksums; those of a sealed log are
-    sealed again with ``sealer``, and those that were tampered with count as missing. The old bytes
-    go to quarantine. Returns what was missing. Killed at any moment, the log is the old one or the
-    new one. Raises KeyMissing for a sealed log without its key.
+    sealed again with what ``sealer`` gives, and those that were tampered with count as missing. The
+    old bytes go to quarantine. Returns what was missing. Killed at any moment, the log is the old
+    one or the new one. Raises KeyMissing for a sealed log without its key.
     """
     old = b"".join(log.read())
     found = salvage(old, START, chained=False)
@@ -92,7 +92,7 @@ def _repair_sealed(
     log: Log,
     documents: Documents,
     found: Salvage,
-    sealer: Sealer | None,
+    sealer: Callable[[], Sealer | None] | None,
     *,
     epoch: int,
     now: int,
@@ -104,7 +104,8 @@ def _repair_sealed(
     snapshots.drop_damaged()
     if not gaps:
         return []
-    if sealer is None:
+    anew = None if sealer is None else sealer()
+    if anew is None:
         raise KeyMissing("a sealed session is repaired with its key")
     snapshots.drop_after(-1)
     last = max(bodies, default=-1)
@@ -113,7 +114,7 @@ def _repair_sealed(
     for lost in set(range(last)) - set(bodies):
         bodies[lost] = _note({"lost": lost}, now)
     bodies[last + 1] = _note(data, now)
-    log.replace(gather(sealed_lines(iter(sorted(bodies.items())), sealer)), epoch)
+    log.replace(gather(sealed_lines(iter(sorted(bodies.items())), anew)), epoch)
     return gaps
 
 

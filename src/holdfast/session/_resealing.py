@@ -51,7 +51,7 @@ def encrypt_key(store: SealingStore, key: str) -> bool:
         if ring is None:
             ring = Ring((new_data_key(1),))
         if ring.state != "rekeying":
-            ring = store.put_ring(key, ring._replace(state="encrypting"))
+            ring = store.put_ring(key, ring.for_whole_log()._replace(state="encrypting"))
         _rewrite(store, key, ring, epoch, sealed=True)
         store.put_ring(key, ring._replace(state="sealed"))
     return True

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.session._writer import Writer
     from holdfast.storage import Log, Store
 
-__all__ = ["SessionSeal", "sealer_for"]
+__all__ = ["SessionSeal", "rewriter_for", "sealer_for"]
 
 _FIRST_BYTES = 64
 
@@ -88,3 +88,22 @@ def sealer_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
     from holdfast.security import Sealer
 
     return Sealer(ring.current, epoch)
+
+
+def rewriter_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:
+    """What seals the whole log anew, for who holds its lease; None for one that is not sealed.
+
+    A fork's own key is for its own events only. Where it has none for all of them, one is put into
+    its ring first: killed before the log is replaced, everything opens as before.
+    """
+    found = sealing(store)
+    ring = None if found is None else found.ring(key)
+    if found is None or ring is None or is_plain_in_transit(ring, log):
+        return None
+    from holdfast.security import Sealer
+
+    whole = ring.for_whole_log()
+    if whole is not ring:
+        found.put_ring(key, whole)
+        log.unseal = opener_of(whole)
+    return Sealer(whole.current, epoch)

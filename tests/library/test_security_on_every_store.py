@@ -1,0 +1,90 @@
+"""Sealing and redaction where sessions are not files: the same promises on every kind of store."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from sealed_sessions import KEY, OTHER, QUICK, told
+
+import holdfast
+from holdfast.errors import KeyMissing
+
+KINDS = ("file", "sqlite", "postgres", "bucket")
+TOKEN = "ghp_" + "q7Lk2Zx9Vb4Nm8Rt1Yw6Pc3Hd5Js0Fg2Ka4E"
+SMALL = holdfast.Limits(blob_bytes_min=500)
+GIVEN = "Rumpelstilzchen"
+
+
+@pytest.fixture(params=KINDS)
+def url(request, tmp_path):
+    """The address of an empty store of each kind."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    if request.param == "bucket":
+        return request.getfixturevalue("moto_server").url(uuid4().hex)
+    tmp_path.chmod(0o700)
+    return str(tmp_path / "s") if request.param == "file" else f"sqlite://{tmp_path}/store.db"
+
+
+def stored(hf, id):
+    """Every byte that the store gives out of a session, sealed or not."""
+    store = getattr(hf.store, "inner", hf.store)
+    documents = store.documents(f"sessions/{id}")
+    found = [b"".join(store.log(f"sessions/{id}").read())]
+    return b"\0".join([*found, *(documents.get(name)[0] for name in documents.names())])
+
+
+def fill(hf, **options):
+    """A session with secrets in words, pieces, a payload and a snapshot; a fork of it."""
+    with hf.session("a", **QUICK, **options) as s:
+        s.user(f"the token is {TOKEN}, tell {GIVEN}")
+        s.append("delta", {"content": TOKEN[:9]})
+        s.append("delta", {"content": TOKEN[9:]})
+        s.assistant("fine")
+        s.tool_result("c1", {"content": f"{GIVEN} {TOKEN}\n" * 20})
+        s.snapshot()
+    hf.fork("a", new_id="b")
+
+
+def test_secrets_are_taken_out_of_a_session_and_its_fork(url):
+    """Nothing the store gives out has them any more, nor does a search; the rest is as it was."""
+    with holdfast.open(url, key=KEY, limits=SMALL) as hf:
+        fill(hf, seal=not url.startswith("postgres"))
+        types = [event.type for event in hf.events("a")]
+        report = hf.redact("a", find=[GIVEN])
+        assert set(report.sessions) == {"sessions/a", "sessions/b"}
+        assert report.unreached == ()
+        assert report.found["given"] > 1
+    with holdfast.open(url, key=KEY) as hf:
+        for id in ("a", "b"):
+            told_now = str([event.data for event in hf.events(id)])
+            assert TOKEN not in told_now
+            assert GIVEN not in told_now
+            bytes_now = stored(hf, id)
+            assert TOKEN.encode() not in bytes_now
+            assert GIVEN.encode() not in bytes_now
+            assert hf.verify(id).ok
+        assert [event.type for event in hf.events("a")] == [*types, "redacted"]
+        assert hf.search(GIVEN) == []
+        with hf.session("b", **QUICK) as s:
+            s.user("on")
+
+
+@pytest.mark.req("S4-58")
+@pytest.mark.req("S4-73")
+def test_a_session_is_sealed_forked_rotated_and_opened_again(url):
+    """With its key and no other; a fork has its keys from its first byte on."""
+    with holdfast.open(url, key=KEY, seal=True, limits=SMALL) as hf:
+        fill(hf)
+        events = told(hf, "b")
+        assert GIVEN.encode() not in stored(hf, "a") + stored(hf, "b")
+        hf.rotate(OTHER, data=True)
+    with holdfast.open(url, key=OTHER) as hf:
+        assert told(hf, "b") == events
+        assert hf.decrypt().failed == {}
+        assert told(hf, "b") == events
+        hf.encrypt()
+        assert GIVEN.encode() not in stored(hf, "a") + stored(hf, "b")
+    with holdfast.open(url, key=KEY) as hf, pytest.raises(KeyMissing):
+        list(hf.events("b"))
