@@ -19,7 +19,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock audit fuzz torture test-peers test-frameworks
+.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock audit fuzz torture soak test-peers test-frameworks
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,11 +50,24 @@ bench-recovery: $(READY)  ## Compare repair functions of other frameworks with o
 	$(BIN)/python -m bench.recovery.peers
 	$(BIN)/python -m bench.recovery
 
-fuzz: $(READY)  ## The property tests with many more examples: an hour and more (PYTEST_ARGS to choose)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/model tests/replay tests/storage)
+CAMPAIGN := build/campaign.jsonl
+DURATION ?= 1h
+# What was found is written into docs/internals/testing.md also when a test failed, and the failure stays one.
+REPORTED = status=$$?; test ! -e $(CAMPAIGN) || $(BIN)/python tools/campaign_report.py $(CAMPAIGN); exit $$status
 
-torture: $(READY)  ## The whole crash campaign: every state, every position, 20,000 kills, long fights
-	CRASH_CAMPAIGN=full $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash tests/storage/test_fights.py tests/storage/test_bucket_kills.py tests/library/test_sealing_kills.py)
+fuzz: $(READY)  ## 2 million fuzzed inputs, and the property tests with many more examples: an hour and more
+	@mkdir -p build && rm -f $(CAMPAIGN)
+	FUZZ_INPUTS=2200000 CAMPAIGN_RESULTS=$(CURDIR)/$(CAMPAIGN) $(BIN)/pytest --numprocesses=$(WORKERS) -o faulthandler_timeout=0 tests/fuzz; $(REPORTED)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/model tests/replay tests/storage tests/formats tests/ipc/test_bridge_fuzz.py tests/acp/test_recording_anything.py tests/http/test_input.py)
+	@for target in line_decoder importers sanitiser bridge acp http; do $(BIN)/python tests/fuzz/guided.py $$target -max_total_time=120 || exit 1; done
+
+torture: $(READY)  ## The whole crash campaign: every state, every position, 50,000 worlds, 20,000 kills, long fights
+	@mkdir -p build && rm -f $(CAMPAIGN)
+	CRASH_CAMPAIGN=full CAMPAIGN_RESULTS=$(CURDIR)/$(CAMPAIGN) $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile -o faulthandler_timeout=0 $(or $(PYTEST_ARGS),tests/crash tests/simulation tests/storage/test_fights.py tests/storage/test_bucket_kills.py tests/library/test_sealing_kills.py); $(REPORTED)
+
+soak: $(READY)  ## Everything at once with kills (DURATION=1h): memory, descriptors and latency stay flat
+	@mkdir -p build && rm -f $(CAMPAIGN)
+	CAMPAIGN_RESULTS=$(CURDIR)/$(CAMPAIGN) $(BIN)/python tools/soak.py $(DURATION); $(REPORTED)
 
 test-peers: $(READY)  ## Real coding agents resume what is exported, and live behind the proxy (downloads 3 GB of npm packages once)
 	PEERS=all $(BIN)/pytest -m peers --durations=0 $(or $(PYTEST_ARGS),tests/formats/test_peers.py tests/acp/test_acp_peers.py tests/mcp/test_mcp_peers.py)

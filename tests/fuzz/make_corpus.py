@@ -2,7 +2,7 @@
 
     python tests/fuzz/make_corpus.py
 
-Beside them ``expected.json``: how many records can be read for certain, and whether there is damage.
+Beside them ``expected.json``: how many records can be read for certain, and if there is damage.
 The checksum runs on over all bytes before, so of a record that was lost the next one is lost too.
 """
 

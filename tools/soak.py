@@ -1,0 +1,229 @@
+"""Hours of everything at once: forks, snapshots, kills, archive, retention and search on one store.
+
+    python tools/soak.py DURATION [STORE]        DURATION such as 90s, 10m, 1h
+
+Two writers append, snapshot and fork; every few seconds one of them is killed and another begins.
+The process itself lists, searches, archives, lets old sessions go and verifies what the killed ones
+left. At the end its memory, its descriptors and the time of an append must be what they were.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast import Holdfast
+from holdfast.catalog import Policy
+from holdfast.errors import HoldfastError
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+SAMPLE_S = 2.0
+KILL_S = 3.0
+SESSIONS_KEPT = 25
+WRITERS = 2
+APPENDS = 50
+MIB = 1 << 20
+
+
+def seconds_of(text: str) -> float:
+    """A duration as people write it."""
+    unit = UNITS.get(text[-1:])
+    return float(text) if unit is None else float(text[:-1]) * unit
+
+
+def work(store: str, seed: int) -> None:
+    """A writer, until it is killed. It tells each append that returned."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    count = 0
+    with Holdfast(store) as hf:
+        while True:
+            id = f"session-{chance.randrange(20)}"
+            try:
+                with hf.session(id) as session:
+                    for _ in range(chance.randrange(1, 30)):
+                        count += 1
+                        session.user(f"<{seed}-{count}> some words to search for {chance.random()}")
+                        os.write(1, f"{id} <{seed}-{count}>\n".encode())
+                    if chance.random() < 0.2:
+                        session.snapshot()
+                if chance.random() < 0.1:
+                    hf.fork(id, new_id=f"fork-{seed}-{count}")
+            except HoldfastError:
+                time.sleep(0.02)
+
+
+class Soak:
+    """The process that lives on, and what it measures of itself."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.hf = Holdfast(store)
+        self.chance = random.Random(0)  # noqa: S311 - no secret
+        self.seeds = iter(range(1, 1 << 30))
+        self.writers = [self.start() for _ in range(WRITERS)]
+        self.samples: list[tuple[int, int, float]] = []
+        self.kills = self.acknowledged = self.pruned = self.hits = self.steps = 0
+        self.problems: list[str] = []
+
+    def start(self) -> subprocess.Popen[str]:
+        """Another writer."""
+        command = [sys.executable, __file__, "--work", self.store, str(next(self.seeds))]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ours
+
+    def kill(self) -> None:
+        """One writer goes; what it was told is in the log, as long as the session is."""
+        number = self.chance.randrange(len(self.writers))
+        child = self.writers[number]
+        child.send_signal(signal.SIGKILL)
+        assert child.stdout is not None
+        lines = [line for line in child.stdout if line.endswith("\n")]
+        child.stdout.close()
+        child.wait(30)
+        self.writers[number] = self.start()
+        self.kills += 1
+        self.acknowledged += len(lines)
+        told: dict[str, set[str]] = {}
+        for line in lines:
+            id, _, token = line.strip().partition(" ")
+            told.setdefault(id, set()).add(token)
+        for id, tokens in told.items():
+            self.check(id, tokens)
+
+    def check(self, id: str, tokens: set[str]) -> None:
+        """A session is whole, and has what was told, if it is still there."""
+        try:
+            report = self.hf.verify(id)
+            text = b"\n".join(bytes(event.raw) for event in self.hf.events(id)).decode()
+        except HoldfastError:
+            return  # it was let go meanwhile
+        if report.gaps:
+            self.problems.append(f"{id} is damaged: {report.gaps}")
+        newest = [token for token in tokens if token in text]
+        # A session that was let go and begun anew has none of them, and one that was not, all.
+        if newest and len(newest) != len(tokens):
+            self.problems.append(f"{id} lost {len(tokens) - len(newest)} of {len(tokens)}")
+
+    def step(self) -> None:
+        """One of everything that a store has to bear."""
+        self.steps += 1
+        acts = (self.find, self.find, self.archive, self.read, self.tidy)
+        try:
+            self.chance.choice(acts)()
+        except HoldfastError as error:
+            if type(error).__name__ not in ("Locked", "NotFound", "Conflict"):
+                self.problems.append(repr(error))
+
+    def find(self) -> None:
+        """List and search."""
+        self.hf.list(50)
+        self.hits += len(list(self.hf.search("words", limit=5)))
+
+    def archive(self) -> None:
+        """Any session that is not open."""
+        self.hf.archive(self.chance.choice(self.hf.session_ids() or ["none"]))
+
+    def read(self) -> None:
+        """The state of any session."""
+        self.hf.state(self.chance.choice(self.hf.session_ids() or ["none"]))
+
+    def tidy(self) -> None:
+        """Retention: beyond so many they go to the trash, and from there for good."""
+        done = self.hf.prune(policies=[Policy(keep=SESSIONS_KEPT, action="delete")])
+        self.pruned += len(done.decisions)
+        for one in self.hf.trash():
+            self.hf.store.drop(one.key)
+
+    def measure(self) -> None:
+        """Memory, descriptors, and the time of an append, as the middle one of some."""
+        times = []
+        with self.hf.session("measured") as session:
+            for _ in range(APPENDS):
+                before = time.perf_counter()
+                session.user("x")
+                times.append(time.perf_counter() - before)
+        self.hf.delete("measured")
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        memory = pages * os.sysconf("SC_PAGE_SIZE")
+        self.samples.append((memory, len(os.listdir("/proc/self/fd")), statistics.median(times)))
+
+    def run(self, duration: float) -> None:
+        """Go on for so many seconds."""
+        end = time.monotonic() + duration
+        next_kill = next_sample = time.monotonic()
+        while (now := time.monotonic()) < end:
+            if now >= next_kill:
+                self.kill()
+                next_kill = now + KILL_S
+            if now >= next_sample:
+                self.measure()
+                next_sample = now + SAMPLE_S
+            self.step()
+        for child in self.writers:
+            child.kill()
+            child.communicate()
+        for id in self.hf.session_ids():
+            self.check(id, set())
+        self.hf.close()
+
+    def verdict(self) -> list[str]:
+        """What is not as flat as it was: the last fifth against the second one."""
+        fifth = max(1, len(self.samples) // 5)
+        early, late = self.samples[fifth : 2 * fifth], self.samples[-fifth:]
+        found = list(self.problems)
+        (memory, files, append), (memory_2, files_2, append_2) = (
+            [statistics.median(values) for values in zip(*part, strict=True)]
+            for part in (early, late)
+        )
+        if memory_2 > memory * 1.1 + 8 * MIB:
+            found.append(f"memory grew from {memory / MIB:.0f} to {memory_2 / MIB:.0f} MiB")
+        if files_2 > files + 2:
+            found.append(f"descriptors grew from {files:.0f} to {files_2:.0f}")
+        if append_2 > append * 2 + 0.0002:
+            found.append(f"an append took {append * 1e6:.0f} µs, then {append_2 * 1e6:.0f} µs")
+        return found
+
+
+def note(minutes: float, found: list[str]) -> None:
+    """For the report of the campaign: see tests/crash/campaign_log.py."""
+    place = os.environ.get("CAMPAIGN_RESULTS")
+    if place:
+        day = datetime.now(UTC).date().isoformat()
+        line = {"row": "soak", "count": int(minutes), "wrong": len(found), "date": day, "note": ""}
+        with open(place, "a", encoding="utf-8") as results:
+            results.write(json.dumps(line) + "\n")
+
+
+def main(duration: str, store: str | None = None) -> None:
+    """Soak, tell, and fail if anything was not flat."""
+    seconds = seconds_of(duration)
+    place = store or tempfile.mkdtemp(prefix="soak-")
+    soak = Soak(place)
+    soak.run(seconds)
+    found = soak.verdict()
+    memory, files, append = soak.samples[-1]
+    print(
+        f"{seconds / 60:.1f} min: {soak.kills} kills, {soak.acknowledged:,} appends of the killed,"
+        f" {soak.steps:,} steps, {soak.pruned} sessions let go, {soak.hits:,} hits; at the end"
+        f" {memory / MIB:.0f} MiB, {files} descriptors, {append * 1e6:.0f} µs an append; "
+        + ("; ".join(found) if found else "flat")
+    )
+    note(seconds / 60, found)
+    if store is None:
+        shutil.rmtree(place, ignore_errors=True)
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--work":
+        work(sys.argv[2], int(sys.argv[3]))
+    main(*sys.argv[1:])
