@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from holdfast.apps.shown.failure import told
 from holdfast.apps.tui._handing import hand_over, is_there
+from holdfast.apps.tui._key_order import KeyOrder
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._safe import paragraphs
 from holdfast.apps.tui._shelf import Shelf
@@ -52,7 +53,7 @@ _ACTIONS = {
 }
 
 
-class SessionsApp(App[None]):
+class SessionsApp(KeyOrder):
     """Browse, read, search and talk. ``session_id`` is opened at once; ``wishes`` choose the model.
 
     The library is the caller's, who closes it.
