@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable
-from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.segment import Segment
-from textual import events, work
+from textual import work
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.strip import Strip
 from textual.worker import get_current_worker
 
-from holdfast.apps.tui._entry_lines import Block, Look, block_of, is_foldable
+from holdfast.apps.tui._entry_lines import Block
 from holdfast.apps.tui._handing import hand_over
-from holdfast.apps.tui._lines import LineView
+from holdfast.apps.tui._talk_lines import TalkLines
 from holdfast.apps.tui._window import PAGE, Chunk, Reader, chunk_of
 from holdfast.errors import HoldfastError
 
@@ -30,24 +25,14 @@ _POLL_S = 0.4
 _SLOW_S = 0.4
 _EARLIER_AT = 10  # lines from the top at which the part before is fetched
 _TAIL_EVENTS_MAX = 300
-_DRAWN_AT_ONCE = 80  # blocks that are drawn in the time between two keys
 
 
-class Conversation(LineView):
+class Conversation(TalkLines):
     """Reads one session and follows it. What another process writes appears by itself."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"talk--chosen"}
-    DEFAULT_CSS = """
-    Conversation { padding: 0 1; }
-    Conversation > .talk--chosen { background: $boost; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "scroll_down", "Down", show=False),
         Binding("k,up", "scroll_up", "Up", show=False),
-        Binding("right_square_bracket", "step(1)", "Next entry", show=False),
-        Binding("left_square_bracket", "step(-1)", "Previous entry", show=False),
-        Binding("enter,space", "fold", "Fold", show=False),
-        Binding("o", "toggle_all", "Unfold all", show=False),
         Binding("home,g", "beginning", "Beginning", show=False),
         Binding("end,G", "ending", "End", show=False),
     ]
@@ -71,17 +56,7 @@ class Conversation(LineView):
         super().__init__(id=id)
         self._library = library
         self._reader: Reader | None = None
-        self._chunks: list[Chunk] = []
-        self._blocks: list[list[Block]] = []
-        self._flat: list[Block] = []
-        self._tops: list[int] = []
-        self._opened: set[int] = set()
-        self._all_open = False
-        self._found: int | None = None
-        self._chosen = -1
         self._at_end = True
-        self._sticks = True
-        """The end is in sight, and stays so when something is added."""
         self._busy = False
         self._waits_for: Reader | None = None
 
@@ -123,7 +98,7 @@ class Conversation(LineView):
         """A slow store: say so, in the place of what was shown before."""
         if self._waits_for is reader:
             self._take([], at_end=True)
-            self._waits_for = reader
+            self._waits_for, self._note = reader, "reading …"
             self.measure(1)
 
     @work(thread=True, exclusive=True, group="read")
@@ -166,36 +141,11 @@ class Conversation(LineView):
             self.post_message(self.Failed(error))
 
     def _take(self, parts: list[tuple[Chunk, list[Block]]], *, at_end: bool) -> None:
-        self._waits_for = None
+        self._waits_for, self._note = None, ""
         self._chunks = [chunk for chunk, _ in parts]
         self._blocks = [blocks for _, blocks in parts]
         self._at_end, self._busy = at_end, False
         self._lay()
-
-    def _drawn(self, chunk: Chunk | None) -> list[Block]:
-        if chunk is None:
-            return []
-        look = self._look()
-        return [self._block(entry, look) for entry in chunk.entries]
-
-    def _block(self, entry: object, look: Look) -> Block:
-        from holdfast.apps.shown.transcript import Entry
-
-        assert isinstance(entry, Entry)
-        found = self._found is not None and entry.seq == self._found
-        is_open = self._all_open or entry.seq in self._opened or found
-        return block_of(entry, look, is_open=is_open, found=found)
-
-    def _look(self) -> Look:
-        width = self.scrollable_content_region.width or self.size.width
-        return Look(max(width, 20), dark=self.app.current_theme.dark)
-
-    def _lay(self) -> None:
-        """Work out where each block begins."""
-        self._flat = [block for blocks in self._blocks for block in blocks]
-        heights = [len(block.lines) for block in self._flat]
-        self._tops = [0, *accumulate(heights)]
-        self.measure(self._tops[-1])
 
     # -- earlier, later and new --------------------------------------------------------------
 
@@ -299,12 +249,6 @@ class Conversation(LineView):
         else:
             self.read(self.session_id, seq)
 
-    def _go_to(self, seq: int) -> None:
-        seqs = [block.entry.seq for block in self._flat]
-        self._chosen = max(bisect_right(seqs, seq) - 1, 0) if seqs else -1
-        if seqs:
-            self.scroll_to(y=max(self._tops[self._chosen] - 2, 0), animate=False, immediate=True)
-
     def action_beginning(self) -> None:
         """To the first event."""
         if self.session_id is not None and (self.loaded[0] > 0 or not self._chunks):
@@ -318,119 +262,6 @@ class Conversation(LineView):
             self.read(self.session_id)
         else:
             self.scroll_end(animate=False)
-
-    def action_step(self, by: int) -> None:
-        """Choose the next entry or the one before."""
-        if not self._flat:
-            return
-        if self._chosen < 0:
-            self._chosen = max(bisect_right(self._tops, self.scroll_offset.y) - 1, 0)
-        else:
-            self._chosen = min(max(self._chosen + by, 0), len(self._flat) - 1)
-        top, end = self._tops[self._chosen], self._tops[self._chosen + 1]
-        height = self.size.height
-        if top < self.scroll_offset.y or end > self.scroll_offset.y + height:
-            self.scroll_to(y=max(min(top, end - height), top - 1, 0), animate=False)
-        self.refresh()
-
-    # -- folding -----------------------------------------------------------------------------
-
-    def action_fold(self) -> None:
-        """Fold or unfold the chosen entry."""
-        if 0 <= self._chosen < len(self._flat):
-            self._toggle(self._chosen)
-
-    def action_toggle_all(self) -> None:
-        """Fold or unfold all of them."""
-        self._all_open = not self._all_open
-        self._opened.clear()
-        self._redraw()
-
-    def on_click(self, event: events.Click) -> None:
-        """A click folds and unfolds."""
-        number = bisect_right(self._tops, self.scroll_offset.y + event.y) - 1
-        if 0 <= number < len(self._flat):
-            self._chosen = number
-            self._toggle(number)
-            self.refresh()
-
-    def _toggle(self, number: int) -> None:
-        entry = self._flat[number].entry
-        if not is_foldable(entry):
-            return
-        self._opened ^= {entry.seq}
-        for blocks in self._blocks:
-            for at, block in enumerate(blocks):
-                if block.entry is entry:
-                    blocks[at] = self._block(entry, self._look())
-        self._lay()
-
-    def _redraw(self, then: Callable[[], None] = lambda: None) -> None:
-        """Draw every block anew, many of them beside the app; ``then`` something."""
-        chunks = list(self._chunks)
-        if len(self._flat) > _DRAWN_AT_ONCE:
-            self._draw_beside(chunks, then)
-        else:
-            self._redrew(chunks, [self._drawn(chunk) for chunk in chunks], then)
-
-    @work(thread=True, exclusive=True, group="draw")
-    def _draw_beside(self, chunks: list[Chunk], then: Callable[[], None]) -> None:
-        drawn = [self._drawn(chunk) for chunk in chunks]
-        hand_over(self, self._redrew, chunks, drawn, then)
-
-    def _redrew(
-        self, chunks: list[Chunk], drawn: list[list[Block]], then: Callable[[], None]
-    ) -> None:
-        if len(chunks) != len(self._chunks) or any(
-            one is not other for one, other in zip(chunks, self._chunks, strict=True)
-        ):
-            self._redraw(then)  # something came or went meanwhile
-            return
-        self._blocks = drawn
-        self._lay()
-        then()
-
-    def on_resize(self) -> None:
-        """Lines are broken anew, once the new size holds."""
-        if self._blocks:
-            self.call_after_refresh(self._break_anew)
-
-    def _break_anew(self) -> None:
-        look = self._look()
-        if all(block.look == look for block in self._flat):
-            return
-        sticks, top = self._sticks, self._top_seq()
-
-        def go_back() -> None:
-            if sticks:
-                self._to_end()
-            elif top is not None:
-                self._go_to(top)
-
-        self._redraw(go_back)
-
-    def _to_end(self) -> None:
-        self.scroll_end(animate=False, immediate=True)
-        self._sticks = True
-
-    def _top_seq(self) -> int | None:
-        place = bisect_right(self._tops, self.scroll_offset.y) - 1
-        return self._flat[place].entry.seq if 0 <= place < len(self._flat) else None
-
-    # -- drawing -----------------------------------------------------------------------------
-
-    def line_at(self, number: int) -> Strip:
-        """A line of a block."""
-        place = bisect_right(self._tops, number) - 1
-        if not 0 <= place < len(self._flat):
-            told = "reading …" if self._waits_for is not None and not number else ""
-            return Strip([Segment(told)])
-        line = self._flat[place].lines[number - self._tops[place]]
-        if place == self._chosen and number == self._tops[place]:
-            width = self.scrollable_content_region.width
-            look = self.component("talk--chosen")
-            return Strip([Segment("", look), *line]).extend_cell_length(width, look)
-        return line
 
 
 def _grown(last: Chunk | None, new: list[Event]) -> list[Chunk]:

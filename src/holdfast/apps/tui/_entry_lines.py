@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from holdfast.apps.shown.transcript import Entry
-from holdfast.apps.shown.words import clock, counted
+from holdfast.apps.shown.words import clock, counted, day_time
 from holdfast.apps.tui._safe import lay_out, one_line, paragraphs, styled
 
 __all__ = ["Block", "Look", "block_of", "is_foldable"]
@@ -27,7 +27,8 @@ class Look(NamedTuple):
 
     width: int
     dark: bool = True
-    colours: bool = True
+    today: str = ""
+    """The day; what is of another one says so."""
 
 
 class Block(NamedTuple):
@@ -84,13 +85,18 @@ def _heading(entry: Entry, style: str, look: Look, *, shown: bool, found: bool) 
     sign = _SIGNS.get(entry.kind, "")
     label = f"{sign} {who}".strip()
     line = styled((f"{mark}{fold}{label}", f"{style} reverse" if found else style))
-    end = f"  {clock(entry.timestamp)}  #{entry.seq}"
+    end = f"  {_moment(entry.timestamp, look.today)}  #{entry.seq}"
     if not shown:
         room = look.width - line.cell_len - len(end) - 2
         line.append("  " + _first_words(entry.text, room), "dim")
     line.append(end, "dim")
     line.truncate(look.width, overflow="ellipsis")
     return line
+
+
+def _moment(time_ms: int, today: str) -> str:
+    when = day_time(time_ms)
+    return when if today and not when.startswith(today) else clock(time_ms)
 
 
 def _first_words(text: str, room: int) -> str:

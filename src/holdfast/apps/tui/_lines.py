@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from rich.style import Style
+from textual import events
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -14,6 +16,14 @@ class LineView(ScrollView, can_focus=True):
     """Shows the lines that ``show`` was given; subclasses may make each when it is needed."""
 
     DEFAULT_CSS = "LineView { height: 1fr; overflow-x: hidden; }"
+
+    class Clicked(Message):
+        """A line was clicked: its number, and the column."""
+
+        def __init__(self, line: int, column: int) -> None:
+            super().__init__()
+            self.line = line
+            self.column = column
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -39,6 +49,12 @@ class LineView(ScrollView, can_focus=True):
         strip = self.line_at(self.scroll_offset.y + y)
         base = self.rich_style
         return strip.apply_style(base).extend_cell_length(width, base).crop(0, width)
+
+    def on_click(self, event: events.Click) -> None:
+        """Tell the screen, which knows what the line is."""
+        place = event.get_content_offset(self)
+        if place is not None:
+            self.post_message(self.Clicked(self.scroll_offset.y + place.y, place.x))
 
     def component(self, name: str) -> Style:
         """The look of a part, as the theme has it."""

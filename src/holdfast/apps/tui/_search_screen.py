@@ -165,6 +165,17 @@ class SearchScreen(Screen[tuple[str, int] | None]):
         """So many hits on, while the query can still be typed."""
         self.query_one(Hits).move(by)
 
+    @on(LineView.Clicked)
+    def _clicked(self, event: LineView.Clicked) -> None:
+        """The first click chooses, a second one goes there."""
+        hits, number = self.query_one(Hits), event.line // _HIT_LINES
+        if number >= len(hits.hits):
+            return
+        if number == hits.cursor:
+            self.action_take()
+        else:
+            hits.move(number - hits.cursor)
+
     @on(Input.Submitted, "#query")
     def action_take(self) -> None:
         """Go to the hit; to the first one as soon as it is found."""

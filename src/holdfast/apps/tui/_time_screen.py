@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Group, RenderableType
 from rich.text import Text
+from textual import on
 from textual.binding import Binding, BindingType
 
 from holdfast.apps.shown.transcript import readable, transcript
 from holdfast.apps.shown.words import counted, day_time, short
 from holdfast.apps.tui._handing import hand_over
+from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import cut, lay_out, one_line
 from holdfast.apps.tui._window import Reader
@@ -57,6 +59,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         self._session_id = session_id
         self._newest = -1
         self._at = -1
+        self._room = 10
         self._snapshots: list[SnapshotInfo] = []
 
     def make(self, width: int) -> list[Strip]:
@@ -73,7 +76,7 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         return lay_out(Group(*lines), width)
 
     def _slider(self, at: int, width: int) -> list[Text]:
-        room = max(width - 2, 10)
+        self._room = room = max(width - 2, 10)
         bar = ["─"] * room
         for snapshot in self._snapshots:
             bar[self._place(snapshot.seq, room)] = "◇"
@@ -100,6 +103,13 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
             Text(cut(f"  #{one.seq} {one.who}: {' '.join(one.text[:_VALUE_CHARS].split())}", width))
             for one in entries
         ]
+
+    @on(LineView.Clicked)
+    def _clicked(self, event: LineView.Clicked) -> None:
+        """On the slider: to the event of that place."""
+        if event.line == 0 and self._newest > 0:
+            share = (event.column - 1) / max(self._room - 1, 1)
+            self._go(round(share * self._newest))
 
     def action_move(self, by: int) -> None:
         """So many events on."""

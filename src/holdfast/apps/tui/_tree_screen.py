@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
+from textual import on
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from holdfast.apps.shown.tree import forest
 from holdfast.apps.shown.words import ago, counted
+from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import lay_out, styled
 from holdfast.errors import HoldfastError
@@ -68,6 +70,16 @@ class TreeScreen(PageScreen[tuple[str, int | None] | None]):
         self._cursor = min(max(self._cursor + by, 0), max(len(self._ids) - 1, 0))
         self.page.scroll_to(y=max(self._cursor - self.page.size.height // 2, 0), animate=False)
         self.draw()
+
+    @on(LineView.Clicked)
+    def _clicked(self, event: LineView.Clicked) -> None:
+        """The first click chooses, a second one goes there."""
+        if event.line >= len(self._ids):
+            return
+        if event.line == self._cursor:
+            self.action_take()
+        else:
+            self.action_move(event.line - self._cursor)
 
     def action_take(self) -> None:
         """Read that one."""
