@@ -85,6 +85,21 @@ def test_the_page_has_every_row(row):
     assert re.findall(r"`(\w+)`", body) == members
 
 
+@pytest.mark.req("S1-29")
+def test_the_websocket_is_described():
+    """Its messages, both ways, are those of the page; the description is valid as a whole."""
+    whole = describe(ENDPOINTS)
+    told = whole["paths"]["/input"]["get"]["x-websocket"]
+    said = whole["components"]["schemas"][told["from-client"]["$ref"].rpartition("/")[2]]
+    page = PAGE.read_text(encoding="utf-8").partition("## The WebSocket")[2]
+    for name in said["properties"]["type"]["enum"]:
+        assert f'"type": "{name}"' in page
+    named = set(re.findall(r"`((?:session|input|agent|server)\.\w+|error)`", page))
+    assert named == set(told["from-server"]["properties"]["event"]["enum"])
+    fields = set(re.findall(r'"(\w+)":', page)) - {"event", "payload"}
+    assert fields - {"event"} <= set(said["properties"])
+
+
 def test_the_page_invents_nothing():
     """Every request on the page is one of the server's."""
     named = re.findall(r"^\| `([A-Z]+ /[^`]*)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.apps.web import _family
 from holdfast.apps.web._conversation import read_tail, read_window
 from holdfast.apps.web._family import read_family
 from holdfast.apps.web._figures import calendar_of
@@ -94,13 +95,18 @@ def test_a_family(hf, trip):
     assert [one.row.session_id for one in read_family(hf, child).members] == [child, grandchild]
 
 
-def test_a_large_family(hf, trip):
-    """Only so many are drawn, and that is said."""
-    for _ in range(205):
-        hf.fork(trip, 3)
-    family = read_family(hf, trip)
-    assert len(family.members) == 200
-    assert family.is_cut
+def test_a_large_family(hf, trip, monkeypatch):
+    """Only so many are drawn, and that is said; the one that is looked at always is."""
+    assert _family._MEMBERS_MAX == 200
+    monkeypatch.setattr(_family, "_MEMBERS_MAX", 6)
+    forks = [hf.fork(trip, 3) for _ in range(4)]
+    assert not read_family(hf, trip).is_cut
+    forks += [hf.fork(trip, 3) for _ in range(4)]
+    for id in (trip, *forks):
+        family = read_family(hf, id)
+        assert len(family.members) == 6
+        assert family.is_cut
+        assert [one.row.session_id for one in family.members if one.is_here] == [id]
 
 
 def test_a_year_of_days():

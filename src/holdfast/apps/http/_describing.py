@@ -11,9 +11,13 @@ from holdfast.apps.gate.refusing import PROBLEM
 from holdfast.apps.http._endpoints import JSON, Endpoint
 from holdfast.apps.http._following import EVENT_STREAM
 from holdfast.apps.http._shapes import Answered, Id
+from holdfast.apps.http._socket import EVENTS, TYPES, Said
 from holdfast.model import VERSION
 
-__all__ = ["Problem", "describe"]
+__all__ = ["INPUT", "Problem", "describe"]
+
+INPUT = "/input"
+"""Where the WebSocket is."""
 
 _REF = "#/components/schemas/{name}"
 _NO_BODY = 204
@@ -42,6 +46,8 @@ def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     for endpoint in endpoints:
         row = paths.setdefault(endpoint.path, {})
         row[endpoint.method.lower()] = _operation(endpoint, schema_of, components)
+    paths[INPUT] = {"get": _input(schema_of)}
+    components["Said"]["properties"]["type"]["enum"] = list(TYPES)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -59,7 +65,7 @@ def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 
 
 def _types(endpoints: tuple[Endpoint, ...]) -> list[Any]:
-    found: dict[str, Any] = {repr(Problem): Problem, repr(Id): Id, repr(Answered): Answered}
+    found: dict[str, Any] = {repr(kind): kind for kind in (Problem, Id, Answered, Said)}
     for endpoint in endpoints:
         for kind in (endpoint.query, endpoint.body, endpoint.answer):
             if kind is not None:
@@ -86,6 +92,39 @@ def _operation(
         content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
         told["requestBody"] = {"required": True, "content": content}
     return told
+
+
+def _input(schema_of: dict[str, Any]) -> dict[str, Any]:
+    """The WebSocket. OpenAPI has no words for messages; ``x-websocket`` has their schemas."""
+    session_id = {
+        "name": "session_id",
+        "in": "query",
+        "required": False,
+        "schema": schema_of[repr(Id)],
+    }
+    event = {"type": "string", "enum": list(EVENTS)}
+    told = {"event": event, "payload": {"type": "object"}}
+    refused = {"description": "A problem.", "content": _problem_content(schema_of)}
+    return {
+        "operationId": "get_input",
+        "summary": "A WebSocket: one session, a new one or that of session_id.",
+        "description": "Needs the scope read; what is recorded or asked needs write.",
+        "parameters": [session_id],
+        "security": [{"token": []}],
+        "responses": {
+            "101": {"description": "Each message is a text of JSON."},
+            **dict.fromkeys(("400", "401", "403", "404", "429", "503"), refused),
+        },
+        "x-websocket": {
+            "subprotocols": ["holdfast", "bearer.TOKEN"],
+            "from-client": schema_of[repr(Said)],
+            "from-server": {
+                "type": "object",
+                "properties": told,
+                "required": list(told),
+            },
+        },
+    }
 
 
 def _parameters(
@@ -127,7 +166,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
         fine["content"] = {endpoint.media: {"schema": schema}}
     if endpoint.answer is Answered:
         fine["content"][EVENT_STREAM] = {"schema": {}}
-    problem = {PROBLEM: {"schema": schema_of[repr(Problem)]}}
+    problem = _problem_content(schema_of)
     statuses = _ALWAYS | (_GUARDED if endpoint.scope else set())
     if "{id}" in endpoint.path or endpoint.scope == "write" or endpoint.query.__name__ == "Search":
         statuses |= _ON_SESSION
@@ -141,3 +180,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
         status: {"description": "A problem.", "content": problem} for status in sorted(statuses)
     }
     return {str(endpoint.status): fine, **refused}
+
+
+def _problem_content(schema_of: dict[str, Any]) -> dict[str, Any]:
+    return {PROBLEM: {"schema": schema_of[repr(Problem)]}}

@@ -30,7 +30,26 @@ from holdfast.session import Session, new_session_id
 if TYPE_CHECKING:
     from holdfast.apps.http._service import Service
 
-__all__ = ["serve_input"]
+__all__ = ["EVENTS", "TYPES", "Said", "serve_input"]
+
+TYPES = ("user_input", "input", "append", "subscribe", "tool_approve", "cancel")
+"""What a client may send."""
+EVENTS = (
+    "session.connected",
+    "session.subscribed",
+    "session.event",
+    "session.appended",
+    "session.cancelled",
+    "input.received",
+    "agent.piece",
+    "agent.tool_request_approval",
+    "agent.response",
+    "agent.interrupted",
+    "agent.cancelled",
+    "server.stopping",
+    "error",
+)
+"""What the server sends."""
 
 _PROTOCOL = "holdfast"
 _MADE = re.compile(r"[0-9a-hjkmnp-tv-z]{26}\Z", re.ASCII)
@@ -43,8 +62,8 @@ _NO_MORE = "the token counts no more"
 _NAMES = {"piece": "agent.piece", "done": "agent.response"}
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """What a client sends."""
+class Said(msgspec.Struct, frozen=True):
+    """What a client sends; which fields count depends on the type. Plain text is ``user_input``."""
 
     type: str = "user_input"
     input: Any = None
@@ -58,7 +77,7 @@ class _Said(msgspec.Struct, frozen=True):
     scope: Scope = "once"
 
 
-_read = msgspec.json.Decoder(_Said).decode
+_read = msgspec.json.Decoder(Said).decode
 
 
 async def serve_input(service: Service, socket: WebSocket) -> None:
@@ -169,7 +188,7 @@ class _Input:
         except (HoldfastError, Refused) as error:
             await self._send("error", _problem(error))
 
-    async def _answer(self, said: _Said) -> None:
+    async def _answer(self, said: Said) -> None:
         if said.type == "subscribe":
             await self._subscribe(said.components)
             return
@@ -187,7 +206,7 @@ class _Input:
         else:
             raise Refused(
                 400, "usage", f"{said.type[:40]!a} is no type of message",
-                "One of user_input, append, subscribe, tool_approve, cancel.",
+                f"One of {', '.join(TYPES)}.",
             )  # fmt: skip
 
     async def _subscribe(self, components: list[str]) -> None:
@@ -233,7 +252,7 @@ class _Input:
         async for name, data in heard:
             await self._send(_NAMES.get(name, name if name == "error" else f"agent.{name}"), data)
 
-    async def _append(self, said: _Said) -> None:
+    async def _append(self, said: Said) -> None:
         given = {"type": said.event, "data": said.data or {}, "key": said.key, "run": said.run}
         try:
             wish = msgspec.convert(given, Append)
@@ -259,23 +278,24 @@ class _Input:
         task.add_done_callback(self._tasks.discard)
 
     async def _send(self, event: str, payload: dict[str, Any]) -> None:
+        assert event in EVENTS, f"{event} is not in the description"
         text = as_json({"event": event, "payload": payload}).decode()
         async with self._sending:
             await self._socket.send_text(text)
 
 
-def _understood(text: str) -> _Said | None:
+def _understood(text: str) -> Said | None:
     """A message of a known shape, plain text as what a user says; None for an empty one."""
     if not text.strip():
         return None
     if not text.lstrip().startswith("{"):
-        return _Said(input=text)
+        return Said(input=text)
     try:
         return _read(text)
     except msgspec.ValidationError as error:
         raise Refused(400, "usage", f"the message is wrong: {error}") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _Said(input=text)
+        return Said(input=text)
 
 
 def _problem(error: HoldfastError | Refused) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 from holdfast.apps.gate.callers import LOOPBACK
 from holdfast.apps.gate.guarding import guarded
 from holdfast.apps.http._call import answer
-from holdfast.apps.http._describing import describe
+from holdfast.apps.http._describing import INPUT, describe
 from holdfast.apps.http._endpoints import JSON, Endpoint
 from holdfast.apps.http._problems import Refused, problem
 from holdfast.apps.http._service import Service
@@ -28,8 +28,6 @@ __all__ = ["DESCRIPTION", "INPUT", "http_app"]
 
 DESCRIPTION = "/openapi.json"
 """Where the description is."""
-INPUT = "/input"
-"""Where the WebSocket is."""
 _BODY_BYTES_MAX = 16 << 20
 _IMPORT_BYTES_MAX = 128 << 20
 

@@ -77,10 +77,10 @@ def _rows(hf: Holdfast, id: str) -> tuple[list[SessionMetadata], bool]:
             if row.session_id not in found:
                 found[row.session_id] = row
                 waiting.append(row.session_id)
-    if id not in found:
-        found[id] = hf.info(id)
-    rows = list(found.values())
-    return rows[:_MEMBERS_MAX], bool(waiting) or len(rows) > _MEMBERS_MAX
+    rows = list(found.values())[:_MEMBERS_MAX]
+    if all(row.session_id != id for row in rows):
+        rows[-1] = found.get(id) or hf.info(id)  # whoever looks at it, sees it
+    return rows, bool(waiting) or len(found) > _MEMBERS_MAX
 
 
 def _first(hf: Holdfast, id: str) -> SessionMetadata:
