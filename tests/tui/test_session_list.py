@@ -125,9 +125,14 @@ def test_words_and_fields_of_a_filter():
     """Known fields are for the store, all else is words."""
     asked = parse("Lisbon tag:travel tag:work agent:planner note:x tag:")
     assert asked.words == ("lisbon", "note:x", "tag:")
-    assert asked.filters() == {"tags": ["travel", "work"], "agent_id": "planner"}
-    assert asked.needs_all
-    assert not parse("tag:travel").needs_all
+    assert asked.filters() == {
+        "tags": ["travel", "work"],
+        "agent_id": "planner",
+        "text": "lisbon note:x tag:",
+    }
+    assert not asked.is_newest_first
+    assert parse("tag:travel").is_newest_first
+    assert parse("", order=2).filters() == {"sort": "title"}
 
 
 def test_a_newer_page_replaces_the_head():
@@ -140,25 +145,18 @@ def test_a_newer_page_replaces_the_head():
     assert renewed(old, [], more=False) == []
 
 
-def test_what_was_looked_through_is_kept(hf, fill, monkeypatch):
-    """The next letter of a filter asks the store nothing; a change makes it look again."""
-    fill(6)
-    shelf, asked = Shelf(hf), parse("note")
-    assert sum(len(batch.rows) for batch in shelf.everything(asked)) == 6
-    monkeypatch.setattr(shelf, "first", None)
-    [batch] = shelf.everything(parse("note 3"))
-    assert [one.session_id for one in batch.rows] == ["note-003"]
-    shelf.forget()
-    with pytest.raises(TypeError):
-        list(shelf.everything(asked))
-
-
-def test_batches_come_as_they_are_found(hf, fill, monkeypatch):
-    """A filter gives rows with every page, an order all of them with the last."""
-    monkeypatch.setattr(_shelf, "_PAGE", 4)
+def test_every_order_is_the_store_s_own(hf, fill):
+    """Filtered or sorted, only pages are asked for, and they follow each other."""
     fill(10)
-    batches = list(Shelf(hf).everything(parse("note")))
-    assert [len(batch.rows) for batch in batches] == [4, 4, 2]
-    assert [batch.seen for batch in batches] == [4, 8, 10]
-    sorted_ones = list(Shelf(hf).everything(parse("", order=2)))
-    assert [len(batch.rows) for batch in sorted_ones] == [0, 0, 10]
+    shelf = Shelf(hf)
+    for order in range(len(ORDERS)):
+        asked = parse("note", order)
+        rows, after = shelf.first(asked, 4)
+        while after is not None:
+            assert len(rows) < 10
+            more, after = shelf.following(asked, after)
+            rows += more
+        expected = [row.session_id for row in hf.list(None, sort=ORDERS[order].name)]
+        assert [row.session_id for row in rows] == expected
+    [row], after = shelf.first(parse("NOTE 3"))
+    assert (row.session_id, after) == ("note-003", None)

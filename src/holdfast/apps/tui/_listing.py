@@ -7,14 +7,13 @@ from typing import Any
 from textual import on, work
 from textual.timer import Timer
 from textual.widgets import Input, Static
-from textual.worker import get_current_worker
 
 from holdfast.apps.shown.words import counted
 from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._main_parts import MainParts
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._session_list import SessionList
-from holdfast.apps.tui._shelf import FIRST_PAGE, ORDERS, Asked, Batch, Shelf, parse, renewed
+from holdfast.apps.tui._shelf import FIRST_PAGE, ORDERS, Asked, Shelf, parse, renewed
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 
@@ -47,20 +46,11 @@ class Listing(MainParts):
 
     @work(thread=True, exclusive=True, group="list")
     def _load(self, asked: Asked, *, keep: bool) -> None:
-        worker = get_current_worker()
         try:
-            if not asked.needs_all:
-                rows, after = self._shelf.first(asked)
-                hand_over(self, self._put, asked, rows, after, keep)
-                total = self._shelf.total()
-                hand_over(self, self._tell_total, total)
-                return
-            first = True
-            for batch in self._shelf.everything(asked):
-                if worker.is_cancelled:
-                    return
-                hand_over(self, self._put_batch, asked, batch, first)
-                first = first and not batch.rows
+            rows, after = self._shelf.first(asked)
+            hand_over(self, self._put, asked, rows, after, keep)
+            total = self._shelf.total()
+            hand_over(self, self._tell_total, total)
         except HoldfastError as error:
             hand_over(self, self.tell_failure, error)
 
@@ -74,20 +64,9 @@ class Listing(MainParts):
         if asked != self._asked:
             return
         self._next, self._is_whole, self._fetching = after, after is None, False
+        self._progress = ""
         self.sessions.put(rows, keep=keep)
         self._know(rows)
-        self._tell_top()
-
-    def _put_batch(self, asked: Asked, batch: Batch, first: bool) -> None:  # noqa: FBT001
-        if asked != self._asked:
-            return
-        if first and (batch.rows or batch.is_last):
-            self.sessions.put(batch.rows, keep=False)
-        elif batch.rows:
-            self.sessions.add(batch.rows)
-        self._is_whole = batch.is_last
-        self._progress = "" if batch.is_last else f"looked through {batch.seen:,}"
-        self._know(batch.rows[:FIRST_PAGE])
         self._tell_top()
 
     @on(SessionList.NearEnd)
@@ -96,7 +75,7 @@ class Listing(MainParts):
         self._fetch_more()
 
     def _fetch_more(self) -> None:
-        if self._next is not None and not self._fetching and not self._asked.needs_all:
+        if self._next is not None and not self._fetching:
             self._fetching = True
             self._fetch(self._asked, self._next)
 
@@ -129,7 +108,7 @@ class Listing(MainParts):
 
     def renew(self) -> None:
         """See what other processes changed; only the newest page is asked for."""
-        if self.app.screen is self and not self._asked.needs_all:
+        if self.app.screen is self and self._asked.is_newest_first:
             self._look_again(self._asked)
         self.tell_status()
 
@@ -147,7 +126,6 @@ class Listing(MainParts):
         rows = self.sessions.rows
         if asked != self._asked or rows[: len(head)] == head:
             return
-        self._shelf.forget()
         self.sessions.put(renewed(rows, head, more=after is not None))
         if len(self.sessions.rows) <= FIRST_PAGE:
             self._next = after
@@ -155,11 +133,10 @@ class Listing(MainParts):
 
     def refresh_list(self) -> None:
         """Something was changed here: look again now."""
-        self._shelf.forget()
-        if self._asked.needs_all:
-            self.begin()
-        else:
+        if self._asked.is_newest_first:
             self._look_again(self._asked)
+        else:
+            self.begin()
 
     def _know(self, rows: list[SessionMetadata]) -> None:
         self.app.tracking.known.update((row.session_id, row) for row in rows)
@@ -173,7 +150,7 @@ class Listing(MainParts):
         count = len(self.sessions.rows)
         self.sessions.order = ORDERS[self._asked.order].name
         self.sessions.nothing = self._nothing()
-        if self._asked.needs_all or self._asked.fields:
+        if self._asked.words or self._asked.fields:
             many = f"{counted(count, 'session')}{'' if self._is_whole else ' so far'}"
         else:
             many = counted(max(self._total, count), "session")
@@ -219,6 +196,5 @@ class Listing(MainParts):
         """By the next column."""
         order = (self._asked.order + 1) % len(ORDERS)
         self._asked = self._asked._replace(order=order)
-        self._progress = "sorting" if order else ""
         self._tell_top()
         self.begin()
