@@ -21,8 +21,8 @@ from holdfast.apps.acp._replaying_lines import (
     ResultLine,
 )
 from holdfast.apps.acp._replaying_log import Some, in_some
-from holdfast.apps.acp._replaying_output import PIECE_CHARS, Output
-from holdfast.apps.acp._replaying_pieces import put_together
+from holdfast.apps.acp._replaying_output import PIECE_CHARS, Output, whole_update
+from holdfast.apps.acp._replaying_pieces import PIECES_AT_ONCE, put_together
 from holdfast.apps.acp._replaying_runs import Cast
 from holdfast.apps.acp._replaying_shapes import (
     CALLS,
@@ -40,6 +40,7 @@ from holdfast.apps.acp._replaying_words import (
     call_update,
     content_updates,
     is_echo,
+    is_text,
     plan_update,
     prompt_of,
     result_update,
@@ -50,7 +51,6 @@ __all__ = ["INTERRUPTED", "replay", "replay_some"]
 
 INTERRUPTED = "interrupted, outcome unknown"
 
-_PIECES_AT_ONCE = 256
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(str).decode
 
@@ -123,7 +123,7 @@ class _Teller:
                 update = b""
             elif kind is DeltaLine:
                 pieces.append(line)
-                if len(pieces) == _PIECES_AT_ONCE:
+                if len(pieces) == PIECES_AT_ONCE:
                     self._take_pieces(some)
                 continue
             elif kind is FrameLine:
@@ -134,13 +134,13 @@ class _Teller:
             elif kind is CallLine or kind is ResultLine:
                 frame = line.data.raw
                 update = b"" if frame is None else frame.params.update
+            elif kind is FinalLine:
+                self._take_final(some, line)
+                continue
             else:
                 if pieces:
                     self._take_pieces(some)
-                if kind is not FinalLine:
-                    self._take(line.event())
-                elif not self._is_told_by_its_pieces(line.data, line.seq):
-                    self._take(some.event(line.seq))
+                self._take(line.event())
                 continue
             if pieces:
                 self._take_pieces(some)
@@ -199,6 +199,22 @@ class _Teller:
                 else:
                     self._heard(one.content, one.kind, one.messageId, piece.seq, piece.seq)
         pieces.clear()
+
+    def _take_final(self, some: Some, line: FinalLine) -> None:
+        """A whole message, which nearly always is what its pieces were."""
+        pieces = self._pieces
+        if len(pieces) == 1 and not self.out.texts:
+            piece = pieces[0]
+            update = whole_update(bytes(piece.data), piece.seq, line.data)
+            if update:
+                self.out.updates.append(update)
+                self._spoken.end("text", piece.seq)
+                pieces.clear()
+                return
+        if pieces:
+            self._take_pieces(some)
+        if not self._is_told_by_its_pieces(line.data, line.seq):
+            self._take(some.event(line.seq))
 
     # -- frames as they came ---------------------------------------------------------------------
 
@@ -282,7 +298,7 @@ class _Teller:
             return
         updates = content_updates(data.get("content"), "agent_message_chunk")
         if self._was_streamed(data, "text"):
-            updates = [one for one in updates if not _is_text(one, "agent_message_chunk")]
+            updates = [one for one in updates if not is_text(one)]
         message_id = data.get("messageId")
         if isinstance(message_id, str):
             for update in updates:
@@ -311,10 +327,8 @@ class _Teller:
     def _on_thinking(self, event: Event) -> None:
         data = plain(event)
         content, first = data.get("content"), data.get("covers_from")
-        is_child, is_told = (
-            self._cast.is_child(data.get("agent")),
-            self._was_streamed(data, "thinking"),
-        )
+        is_told = self._was_streamed(data, "thinking")
+        is_child = self._cast.is_child(data.get("agent"))
         if is_told and not is_child and isinstance(content, str) and isinstance(first, int):
             self._complete("thinking", content, first, None, event.seq)
         self.out.flush()
@@ -372,10 +386,6 @@ class _Teller:
             return
         data = plain(event)
         self._standing.name(data.get("title"), auto=data.get("auto") is True)
-
-
-def _is_text(update: dict[str, Any], kind: str) -> bool:
-    return bool(update["sessionUpdate"] == kind and update["content"].get("type") == "text")
 
 
 _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["PIECE_CHARS", "Output"]
+from holdfast.apps.acp._replaying_shapes import FinalData
+
+__all__ = ["PIECE_CHARS", "Output", "whole_update"]
 
 _CHUNK_BYTES_MAX = 64 * 1024
 PIECE_CHARS = _CHUNK_BYTES_MAX // 4
@@ -15,6 +17,24 @@ _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
 _END = b"}}\n"
 _encode = msgspec.json.Encoder().encode
+
+
+def whole_update(piece: bytes, seq: int, final: FinalData) -> bytes:
+    """The update for a message of text that one piece, an event's data, holds all of.
+
+    Nothing if it is not so. The bytes are those of the log: nothing is decoded.
+    """
+    content, first = bytes(final.content), final.covers_from
+    if first is None or first > seq or final.agent is not None or final.raw:
+        return b""
+    about = b""
+    if final.messageId is not None:
+        about = b',"messageId":' + _encode(final.messageId)
+    if piece != b'{"content":%b%b}' % (content, about):
+        return b""
+    if not 2 < len(content) <= PIECE_CHARS or content[:1] != b'"':  # quotes with something in them
+        return b""
+    return b"%b%b}%b}" % (_TEXT_HEAD, content, about)
 
 
 class Output:

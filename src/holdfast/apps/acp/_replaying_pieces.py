@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Pieces", "put_together"]
+__all__ = ["PIECES_AT_ONCE", "Pieces", "put_together"]
 
+PIECES_AT_ONCE = 256
 _HEAD = b'{"content":"'
 _NAME = b'"content":"'
 _ESCAPED = b'$blob":'

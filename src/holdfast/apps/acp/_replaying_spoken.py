@@ -23,6 +23,11 @@ class Spoken:
         """Whether something was said from an event on."""
         return self._last[kind] >= first
 
+    def end(self, kind: str, last: int) -> None:
+        """A message was told whole, with an event."""
+        self._pieces[kind].clear()
+        self._last[kind] = last
+
     def rest(self, whole: str, kind: str, first: int) -> str:
         """What the pieces from an event on lack of their message, which is known now.
 

@@ -11,6 +11,7 @@ __all__ = [
     "call_update",
     "content_updates",
     "is_echo",
+    "is_text",
     "plan_update",
     "prompt_of",
     "result_update",
@@ -174,3 +175,9 @@ def is_echo(update: bytes, asked: list[dict[str, Any]]) -> bool:
         return content in blocks
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     return text.strip() in "\n".join(texts)
+
+
+def is_text(update: dict[str, Any]) -> bool:
+    """Whether an update is a piece of an answer, and text."""
+    is_answer = update["sessionUpdate"] == "agent_message_chunk"
+    return is_answer and update["content"].get("type") == "text"
