@@ -17,6 +17,7 @@ import holdfast
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._ink import SGR, STYLES
 from holdfast.apps.cli._shells import SHELLS
+from holdfast.testing.model_server import Say, ScriptedModel
 
 COUNT = 5_000
 SESSIONS = 8
@@ -283,6 +284,59 @@ def test_changing(store, strings, tmp_path):
             assert code == 0, (arguments, err)
             assert harm_in(out) == set()
             assert harm_in(PROGRESS.sub("", err)) == set()
+
+
+def test_sealing_redacting_and_erasing(store, strings, tmp_path, monkeypatch):
+    """Verbs that rewrite or destroy sessions with hostile words tell of it without harm."""
+    words = [text.replace("\0", "\1").replace("\n", " ") for text in strings[::97]]
+    for number, terminal in enumerate((True, False)):
+        key, other = tmp_path / f"{number}.key", tmp_path / f"{number}-new.key"
+        monkeypatch.setenv("HOLDFAST_KEY", f"file:{key}")
+        calls = [
+            ["keys", "new", f"file:{key}"],
+            ["keys", "new", f"file:{other}"],
+            ["keys", "check"],
+            ["fork", "evil-6", "--id", f"sealed-{number}"],
+            ["encrypt", f"sealed-{number}"],
+            ["show", f"sealed-{number}", "--full", "--no-pager"],
+            ["redact", f"sealed-{number}", "--find", words[number], "--dry-run"],
+            ["redact", f"sealed-{number}", "--alone", "--find", words[number], "--yes"],
+            ["keys"],
+            ["rotate", "--to", f"file:{other}"],
+            ["decrypt", f"sealed-{number}"],
+            ["erase", f"sealed-{number}", "--yes"],
+        ]
+        for arguments in calls:
+            code, out, err = called(*arguments, terminal=terminal, store=store)
+            if arguments[0] == "rotate":
+                monkeypatch.setenv("HOLDFAST_KEY", f"file:{other}")
+            assert code in (0, 1), (arguments, err)
+            assert harm_in(out) == set(), arguments
+            assert harm_in(PROGRESS.sub("", err)) == set(), arguments
+
+
+def test_answers_of_a_model(strings, tmp_path, monkeypatch):
+    """What a model says is shown without harm as it comes, piece by piece."""
+    rest = iter([text.replace("\0", "\1") for text in strings[::5]])
+
+    def answer(_):
+        return Say("".join(itertools.islice(rest, 100)) or "done")
+
+    store = tmp_path / "talks"
+    with ScriptedModel(answer) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        for _ in range(COUNT // 5 // 100 // 2):
+            for terminal in (True, False):
+                code, out, err = called(
+                    "run", "go on", "--model", "openai:scripted", "--new",
+                    terminal=terminal, store=store,
+                )  # fmt: skip
+                assert code == 0, err
+                assert out
+                assert harm_in(out) == set()
+                assert harm_in(err) == set()
+    assert next(rest, None) is None
 
 
 def test_failing(store, strings):
