@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.errors import Damaged, Forbidden, Locked, SecretFound, StoreFull, UsageError
+from holdfast.errors import Damaged, Forbidden, Locked, SecretFound, StoreFull, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import Event, Notice
 from holdfast.storage import FileStore
@@ -259,6 +259,42 @@ def test_what_there_was_no_time_for_is_marked(store_root, monkeypatch):
         pytest.raises(SecretFound),
     ):
         session.user(f"use {TOKEN}")
+
+
+def test_a_refused_end_of_a_stream_does_not_stop_the_session_for_ever(store_root):
+    """With "block" the last word of a stream that is a secret is marked: what follows can come."""
+    config = {"redaction": {"mode": "block"}}
+    with holdfast.open(store_root, config=config) as hf:
+        with hf.session("a") as session:
+            session.delta(f"it is {TOKEN}")
+            session.append("turn_end", {})
+            session.user("next")
+            session.delta(f"and {TOKEN}")
+        assert [event.type for event in hf.events("a")][-2:] == ["delta", "closed"]
+        assert (
+            "[secret:github_pat"
+            in next(hf.events("a", types=("delta",), reverse=True)).data["content"]
+        )
+    _assert_gone(store_root, TOKEN)
+
+
+def test_a_session_at_its_size_limit_closes_with_what_was_held_back(store_root):
+    """Words that were accepted are recorded at the end, however full the session is."""
+    limits = holdfast.Limits(session_bytes_max=3_000, message_bytes_max=1_000)
+    with holdfast.open(store_root, config=MARK, limits=limits) as hf:
+        with hf.session("a") as session:
+            session.user("go")
+            session.delta("token=sk_" + "w" * 9)
+            while session.seq < 8:
+                session.append("note", {"text": "y" * 300})
+            with pytest.raises(TooLarge):
+                session.append("note", {"text": "y" * 900})
+            session.append("note", {"text": "y" * 280})
+        events = list(hf.events("a"))
+        said = "".join(event.data["content"] for event in events if event.type == "delta")
+        assert said == "token=sk_" + "w" * 9
+        assert events[-1].type == "closed"
+        assert hf.verify("a").ok
 
 
 def test_bundles_come_in_without_secrets(tmp_path, store_root):

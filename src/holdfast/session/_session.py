@@ -413,7 +413,8 @@ class Session(Readable):
             # Before anything is made on disk: what cannot be recorded leaves no trace.
             self._writer.check(drafts)
             preamble = self._begin()
-        events = self._writer.extend([*preamble, *drafts])
+        spare = () if plan is None else [len(preamble) + place for place in plan.added]
+        events = self._writer.extend([*preamble, *drafts], spare)
         recorded = events[len(preamble) :]
         self._opening.begun = True
         # Without the short way, what is recorded with redaction always comes through here.

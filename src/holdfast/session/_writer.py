@@ -5,7 +5,7 @@ It works without a session and is not safe for threads by itself: the session's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -190,8 +190,11 @@ class Writer:
         self.seq, self.offset, self.crc, self._before = seq + 1, end, crc, before  # as in append
         return event
 
-    def extend(self, drafts: Sequence[Draft]) -> list[Event]:
-        """Write a batch with one append: a reader sees all of it or nothing."""
+    def extend(self, drafts: Sequence[Draft], spare: Collection[int] = ()) -> list[Event]:
+        """Write a batch with one append: a reader sees all of it or nothing.
+
+        ``spare`` are places in it of what was accepted before, which counts to no size limit.
+        """
         seq, offset, crc = self.position
         before = self._before
         now = self._clock()
@@ -207,7 +210,7 @@ class Writer:
             events.append(event)
             lines.append(line)
         size = sum(map(len, lines))
-        if offset + size > self.limits.session_bytes_max and not _may_exceed(drafts):
+        if offset + size > self.limits.session_bytes_max and not _may_exceed(drafts, spare):
             raise self._too_large(offset + size)
         if events:
             seq_after, offset_after = seq + len(events), offset + size
@@ -371,5 +374,7 @@ def _after(lead: bytes, offset: int, crc: int) -> tuple[int, int]:
     return offset + len(lead), crc32(lead, crc)
 
 
-def _may_exceed(drafts: Sequence[Draft]) -> bool:
-    return all(draft.type in _ALWAYS_ALLOWED for draft in drafts)
+def _may_exceed(drafts: Sequence[Draft], spare: Collection[int]) -> bool:
+    return all(
+        draft.type in _ALWAYS_ALLOWED or place in spare for place, draft in enumerate(drafts)
+    )
