@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
-from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._shared import with_shared_options
+from holdfast.apps.cli._parts import Parts
 
 __all__ = ["command"]
 
@@ -22,33 +19,8 @@ PARTS = {
 }
 
 
-class _Parts(click.Group):
-    """Parts that are loaded when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The parts in the order of the help page."""
-        return list(PARTS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The part of that name, loaded now."""
-        if cmd_name not in PARTS:
-            return None
-        found: click.Command = import_module(f"holdfast.apps.cli._acp_{cmd_name}").command
-        return with_shared_options(found)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a suggestion for a misspelt part."""
-        name = args[0]
-        if name not in PARTS and not name.startswith("-"):
-            ctx.fail(f"there is no command acp {name[:60]!a}{suggestion(name, PARTS)}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The parts, without loading them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(PARTS.items()))
+class _Parts(Parts):
+    parts = PARTS
 
 
 @click.group(
