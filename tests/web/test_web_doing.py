@@ -148,10 +148,17 @@ def test_export(trip, visitor, format):
     assert response.content
 
 
+def test_a_form_that_is_none_of_ours(trip, visitor):
+    """With any number of fields it is refused in a sentence."""
+    fields = {f"field{number}": "x" for number in range(100)}
+    assert visitor.submit(f"/s/{trip}/do/title", **fields).status_code == 400
+
+
 def test_what_is_not_there(trip, visitor):
     """Pages, formats, events and attachments that do not exist say so, with a way on."""
     for url in ("/nothing", f"/s/{trip}/export?format=exe", f"/s/{trip}/event/9999",
-                f"/s/{trip}/media/3/0", "/s/..%2f..%2fetc", "/s/missing/live"):  # fmt: skip
+                f"/s/{trip}/media/3/0", "/s/..%2f..%2fetc", "/s/missing/live",
+                f"/s/{trip}/event/{'9' * 5000}", f"/s/{trip}/media/1/{'9' * 5000}"):  # fmt: skip
         response = visitor.get(url)
         assert response.status_code == 404, url
         assert "To the sessions" in response.text

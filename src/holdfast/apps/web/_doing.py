@@ -25,13 +25,12 @@ _FIELDS_MAX = 40
 
 
 async def form_of(request: Request) -> Form:
-    """The fields of a form. Raises Forbidden unless it has the token of its page."""
-    body = await request.body()
-    fields = dict(
-        parse_qsl(
-            body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS_MAX
-        )
-    )
+    """The fields of a form. Raises Forbidden without the token of its page, UsageError."""
+    text = (await request.body()).decode("utf-8", "replace")
+    try:
+        fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+    except ValueError:
+        raise UsageError("no form of ours has so many fields") from None
     given = request.headers.get("x-form-token") or fields.get("form_token", "")
     if not guest_of(request).sent(given):
         raise Forbidden(

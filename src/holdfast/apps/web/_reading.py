@@ -238,7 +238,7 @@ def export_file(request: Request) -> Response:
     if format not in FORMATS:
         raise NotFound(f"there is no format {format[:40]!a}", remedy="Choose one of the menu.")
     found = site_of(request).hf.export(_id(request), format)
-    content = found if isinstance(found, bytes) else str(found).encode()
+    content = found if isinstance(found, bytes) else str(found).encode("utf-8", "replace")
     return _file(content, f"{_id(request)}.{FORMATS[format][1]}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -144,6 +145,21 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         await app.state.site.talks.close()
 
 
+class _Number(Convertor[int]):
+    """A number in an address; of more digits than any of ours has there is no page."""
+
+    regex = "[0-9]{1,15}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("number", _Number())
+
+
 def _routes() -> list[Route | Mount]:
     session = "/s/{id}"
     return [
@@ -162,9 +178,9 @@ def _routes() -> list[Route | Mount]:
         Route(f"{session}/tail", _reading.tail_part),
         Route(f"{session}/live", live_stream),
         Route(f"{session}/timeline", _reading.timeline_page),
-        Route(f"{session}/event/{{seq:int}}", _reading.event_page),
-        Route(f"{session}/event/{{seq:int}}/file", _reading.event_json),
-        Route(f"{session}/media/{{seq:int}}/{{index:int}}", _reading.media_file),
+        Route(f"{session}/event/{{seq:number}}", _reading.event_page),
+        Route(f"{session}/event/{{seq:number}}/file", _reading.event_json),
+        Route(f"{session}/media/{{seq:number}}/{{index:number}}", _reading.media_file),
         Route(f"{session}/state", _reading.state_page),
         Route(f"{session}/branches", _reading.branches_page),
         Route(f"{session}/health", _reading.health_page),
