@@ -206,3 +206,27 @@ def test_a_name_that_comes_twice_is_not_joined():
     assert put_together([b'{"content":"a"}', b'{"content":"b","content":"c"}']) is None
     assert put_together([b"[1]"]) is None
     assert put_together([b'{"kind":"text","content":"a"}', b'{"content":"b"}']) is None
+
+
+@pytest.mark.parametrize(
+    ("piece", "whole", "told"),
+    [
+        ({}, {}, ["one"]),
+        ({"messageId": "m"}, {"messageId": "m"}, ["one"]),
+        ({"messageId": "m"}, {"messageId": "n"}, ["one"]),
+        ({"messageId": 'm"\\'}, {"messageId": 'm"\\'}, ["one"]),
+        ({"kind": "thinking"}, {}, ["one", "one"]),
+        ({}, {"covers_from": 1}, ["one", "one"]),
+        ({}, {"content": "one and more"}, ["one and more"]),
+        ({}, {"content": [{"type": "text", "text": "one"}]}, ["one"]),
+        ({"content": ""}, {"content": ""}, []),
+        ({"content": "é" * 9_000}, {"content": "é" * 9_000}, ["é" * 9_000]),
+        ({"content": "x" * 70_000}, {"content": "x" * 70_000}, ["x" * 16_384] * 4 + ["x" * 4_464]),
+    ],
+)
+def test_a_message_that_one_piece_holds_is_told_once(piece, whole, told):
+    """As bytes of the log where they are the same, else word by word: the same is told."""
+    first = ("delta", {"content": "one", **piece})
+    final = ("assistant", {"content": "one", "covers_from": 0, **whole})
+    assert words([first, final]) == told
+    assert words([("delta", {"content": "two"}), first, final])[0][:3] == "two"

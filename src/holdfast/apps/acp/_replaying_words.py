@@ -180,4 +180,4 @@ def is_echo(update: bytes, asked: list[dict[str, Any]]) -> bool:
 def is_text(update: dict[str, Any]) -> bool:
     """Whether an update is a piece of an answer, and text."""
     is_answer = update["sessionUpdate"] == "agent_message_chunk"
-    return is_answer and update["content"].get("type") == "text"
+    return bool(is_answer and update["content"].get("type") == "text")
