@@ -204,6 +204,28 @@ async def test_a_page_that_may_come_can_read_the_answer():
     assert "access-control-allow-origin" not in told
 
 
+async def test_bodies_together_do_not_fill_the_memory():
+    """While others are being sent a further one is refused; afterwards there is room again."""
+    app = BodyLimit(echo, 100, together_max=150)
+    gate = asyncio.Event()
+
+    async def waiting(scope, receive, send):
+        await echo(scope, receive, send)
+        await gate.wait()
+
+    slow = BodyLimit(waiting, 100, together_max=150)
+    first = asyncio.ensure_future(ask(slow, "POST", body=[b"x" * 100]))
+    await asyncio.sleep(0)
+    status, told, body = await ask(slow, "POST", body=[b"x" * 60])
+    assert (status, told["retry-after"]) == (503, "1")
+    assert json.loads(body)["code"] == "busy"
+    gate.set()
+    assert (await first)[0] == 200
+    assert [(await ask(slow, "POST", body=[b"x" * 60]))[0] for _ in range(3)] == [200] * 3
+    assert (await ask(app, "POST", body=[b"x" * 101]))[0] == 413
+    assert (await ask(app, "POST", body=[b"x" * 100]))[0] == 200
+
+
 async def test_a_body_that_does_not_come_is_not_waited_for():
     """408 after a while without a byte; what follows a whole body may take its time."""
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,21 +17,29 @@ __all__ = ["BodyLimit", "Buckets", "RateLimit", "address_of"]
 
 _CLIENTS_MAX = 10_000
 _PART_S = 30.0
+_TOGETHER_BYTES_MAX = 512 << 20
 
 
 class BodyLimit:
     """Refuses bodies of more than ``bytes_max`` with 413, whatever length they claim to have.
 
     ``bytes_max`` may be a function of the ASGI scope, where paths differ. A body of which nothing
-    more comes for ``part_s`` seconds is refused with 408: waiting costs a client nothing.
+    more comes for ``part_s`` seconds is refused with 408: waiting costs a client nothing. When the
+    bodies of all requests together have more than ``together_max`` bytes, who adds to them is
+    refused with 503: otherwise a few clients could fill the memory.
     """
 
     def __init__(
-        self, app: ASGIApp, bytes_max: int | Callable[[Scope], int], *, part_s: float = _PART_S
+        self,
+        app: ASGIApp,
+        bytes_max: int | Callable[[Scope], int],
+        *,
+        part_s: float = _PART_S,
+        together_max: int = _TOGETHER_BYTES_MAX,
     ) -> None:
         self._app = app
         self._bytes_max = bytes_max
-        self._part_s = part_s
+        self._limits = _Limits(part_s, together_max)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or connection, as ASGI has it."""
@@ -39,7 +48,7 @@ class BodyLimit:
             return
         given = self._bytes_max
         bytes_max = given if isinstance(given, int) else given(scope)
-        counted = _Counted(scope, receive, send, bytes_max, self._part_s)
+        counted = _Counted(scope, receive, send, bytes_max, self._limits)
         if counted.claims_too_much():
             await counted.refuse()
             return
@@ -48,29 +57,43 @@ class BodyLimit:
         except Exception:
             if not counted.is_over:
                 raise
+        finally:
+            counted.forget()
         if counted.is_over:
             await counted.refuse()
 
 
+@dataclass
+class _Limits:
+    """What all requests share; ``held`` is how many bytes of bodies are in memory."""
+
+    part_s: float
+    together_max: int
+    held: int = 0
+
+
 class _TooMuch(Exception):
-    """What an application meets when it reads on after the limit."""
+    """What an application meets when it reads on after a limit."""
 
 
 class _Counted:
     """One request whose body is counted; once it is refused its application is not heard."""
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, bytes_max: int, part_s: float
+        self, scope: Scope, receive: Receive, send: Send, bytes_max: int, limits: _Limits
     ) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
         self._bytes_max = bytes_max
-        self._part_s = part_s
+        self._limits = limits
         self._bytes = 0
         self._whole = False
-        self._late = False
         self._answered = False
+        self._why = (
+            413, "too_large",
+            f"the body has more than {bytes_max:,} bytes", "Send it in smaller parts.",
+        )  # fmt: skip
         self.is_over = False
 
     def claims_too_much(self) -> bool:
@@ -83,17 +106,32 @@ class _Counted:
     async def receive(self) -> Message:
         try:
             # After the body only the end of the connection comes, and that may take its time.
-            async with asyncio.timeout(None if self._whole else self._part_s):
+            async with asyncio.timeout(None if self._whole else self._limits.part_s):
                 message = await self._receive()
         except TimeoutError:
-            self.is_over = self._late = True
+            detail = f"nothing of the body came for {self._limits.part_s:g} seconds"
+            self._why = (408, "too_slow", detail, "Send it again.")
+            self.is_over = True
             raise _TooMuch from None
         self._whole = not message.get("more_body", False)
-        self._bytes += len(message.get("body", b""))
+        self._count(len(message.get("body", b"")))
+        return message
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._limits.held += size
         if self._bytes > self._bytes_max:
             self.is_over = True
+        elif size and self._limits.held > self._limits.together_max:
+            self._why = (503, "busy", "too much is being sent at once", "Try again in a moment.")
+            self.is_over = True
+        if self.is_over:
             raise _TooMuch
-        return message
+
+    def forget(self) -> None:
+        """The body is in memory no more."""
+        self._limits.held -= self._bytes
+        self._bytes = 0
 
     async def send(self, message: Message) -> None:
         if self.is_over and not self._answered:
@@ -104,18 +142,8 @@ class _Counted:
     async def refuse(self) -> None:
         if self._answered:  # half an answer is on its way; it stays what it is
             return
-        if self._late:
-            await refuse(
-                self._scope, self._receive, self._send, 408, "too_slow",
-                f"nothing of the body came for {self._part_s:g} seconds", "Send it again.",
-                {"connection": "close"},
-            )  # fmt: skip
-            return
-        await refuse(
-            self._scope, self._receive, self._send, 413, "too_large",
-            f"the body has more than {self._bytes_max:,} bytes", "Send it in smaller parts.",
-            {"connection": "close"},
-        )  # fmt: skip
+        headers = {"connection": "close"} | ({"retry-after": "1"} if self._why[0] == 503 else {})
+        await refuse(self._scope, self._receive, self._send, *self._why, headers)
 
 
 class Buckets:
