@@ -35,6 +35,18 @@ def test_promise_is_shown(number, promise, shown_by):
         assert not function or function in found, f"{path} has no {function}"
 
 
+def test_every_test_of_the_campaign_has_its_number():
+    """A test of crashes, worlds or old versions that the page does not name shows nothing."""
+    page = PAGE.read_text(encoding="utf-8")
+    for folder in ("crash", "simulation", "golden"):
+        for path in sorted((TESTS / folder).glob("test_*.py")):
+            if path != Path(__file__):
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                for node in tree.body:
+                    if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                        assert f"`{folder}/{path.name}::{node.name}`" in page, node.name
+
+
 def test_tests_named_in_the_text_exist():
     """So do the tests and files that the text around the promises names."""
     for path in re.findall(r"`([\w/]+\.py)(?:::\w+)?`", PAGE.read_text(encoding="utf-8")):
