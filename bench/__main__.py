@@ -22,6 +22,7 @@ from bench.service import Service
 from bench.stores import Postgres, SQLite
 from bench.table import show, write
 from bench.tui import Painted, Pressed
+from bench.web import Pages
 
 CASES = (
     Append,
@@ -44,6 +45,7 @@ CASES = (
     Loaded,
     Painted,
     Pressed,
+    Pages,
     Redaction,
     Service,
 )

@@ -240,6 +240,11 @@ def crowded(store: str) -> dict[str, float]:
         "by_tag": lambda hf, _: hf.list(50, tags=[TAG]),
         "search": lambda hf, number: hf.search(words[number]),
         "prune": lambda hf, _: hf.prune(dry_run=True, policies=[]),
+        "sorted": lambda hf, _: hf.list(50, sort="tokens"),
+        "titles": lambda hf, _: hf.list(50, sort="title"),
+        "narrowed": lambda hf, number: hf.list(50, text=f"{words[number][-6:]} n", sort="cost"),
+        "lineage": lambda hf, _: hf.lineage("session-0000001"),
+        "stats": lambda hf, _: hf.stats(tz="UTC"),
     }
     found: dict[str, float] = {}
     for name, question in questions.items():

@@ -85,3 +85,16 @@ def test_a_rival_that_fails_is_left_out(tmp_path, monkeypatch, capsys):
 def _made(folder):
     folder.mkdir()
     return folder
+
+
+def test_pages_of_the_web_app(tmp_path):
+    """Each page is told beside the question that it asks the library."""
+    pytest.importorskip("starlette", reason="starlette is not installed")
+    from bench.web import Pages
+
+    case = Pages(quick=True)
+    case._count, case._calls = 60, 1
+    lines = _lines(case, tmp_path)
+    assert lines[0].what.startswith("web app: list of 50")
+    assert len(lines) == len(Pages.PAGES)
+    assert all(line.ratio > 0 for line in lines)

@@ -47,7 +47,7 @@ __all__ = ["SqliteIndex", "read_row", "read_rows"]
 
 _STATUS_ROWS = 200
 _CHECKED_MAX = 1000
-_TEXTS_MAX = 2000
+_TEXTS_MAX = 500
 _COLUMNS = "s.id, s.data, s.crc, s.trace, s.trace_crc"
 
 _NEWEST = selection(EVERYTHING, None)[0]
