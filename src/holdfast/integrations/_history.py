@@ -33,7 +33,7 @@ class History:
         words = self._words(items)
         if words:
             async with self.place.awriting() as session:
-                session.extend(words)
+                self._units.take(session.extend(words))
                 await session.abarrier()
 
     def retract(self, units: Sequence[Unit], *instead: dict[str, Any]) -> None:
@@ -48,7 +48,7 @@ class History:
     def _write(self, words: Words) -> None:
         if words:
             with self.place.writing() as session:
-                session.extend(words)
+                self._units.take(session.extend(words))
                 session.barrier()
 
 

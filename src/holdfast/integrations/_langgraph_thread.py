@@ -55,6 +55,7 @@ class Thread:
     def _begin_again(self, log: tuple[Any, ...] | None) -> None:
         self._log = log
         self._next = 0
+        self._taking = -1
         self.values = Values()
         self.checkpoints: dict[str, dict[str, Checkpoint]] = {}
         self.writes: dict[tuple[str, str], dict[tuple[str, int], Write]] = {}
@@ -68,12 +69,14 @@ class Thread:
 
     def catch_up(self) -> None:
         """Take in what is new in the log."""
-        if self.place.held_seq() == self._next - 1:
+        held = self.place.held()
+        if held is not None and held == (self._taking, self._next - 1):
             return
         log = self.place.log_id()
         if log != self._log:
             self._begin_again(log)
         self.take(self.place.events(self._next))
+        self._taking = held[0] if held else -1
 
     def take(self, events: Iterable[Event]) -> None:
         """Take in events as they stand in the log."""

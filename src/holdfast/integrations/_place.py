@@ -92,12 +92,21 @@ class Place:
         self._lock = threading.RLock()
         self._open_one = _Open()
         self._users = 0
+        self._takings = 0
         self._used_at = 0.0
         self._watched = False
         # Nobody says when a conversation ends: it is closed with the adapter, or with the process.
         weakref.finalize(self, self._open_one.close_quietly)
 
     # -- reading -----------------------------------------------------------------------------
+
+    def held(self) -> tuple[int, int] | None:
+        """Which taking of the session this is, and the seq of its newest event; None if free.
+
+        As long as it is the same, nobody else has written.
+        """
+        seq = self.held_seq()
+        return None if seq is None else (self._takings, seq)
 
     def held_seq(self) -> int | None:
         """The seq of the newest event while the session is held here; None while it is not."""
@@ -184,6 +193,7 @@ class Place:
 
     def _open(self) -> Session:
         session = self.library.session(self.id, repair="auto")
+        self._takings += 1
         if not session.restored:
             session.append("link", dict(self._link))
         return session

@@ -61,6 +61,7 @@ class Conversation:
     def _begin_again(self, log: tuple[Any, ...] | None) -> None:
         self._log = log
         self._next = 0
+        self._taking = -1
         self.runs: dict[str, Run] = {}
         self.items: dict[int, dict[str, Any]] = {}
         self.snapshots: dict[int, Snapshot] = {}
@@ -78,12 +79,14 @@ class Conversation:
 
     def catch_up(self) -> None:
         """Take in what is new in the log."""
-        if self.place.held_seq() == self._next - 1:
+        held = self.place.held()
+        if held is not None and held == (self._taking, self._next - 1):
             return
         log = self.place.log_id()
         if log != self._log:
             self._begin_again(log)
         self.take(self.place.events(self._next))
+        self._taking = held[0] if held else -1
 
     def take(self, events: Iterable[Event]) -> None:
         """Take in events as they stand in the log."""

@@ -9,7 +9,7 @@ no such mark, and is told in the framework's form as well as it can be.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from holdfast.formats import speak
@@ -96,22 +96,38 @@ class Units:
         self._form = form
         self._place = place
         self._lock = threading.Lock()
+        self._taking = -1
         self._begin_again(None)
 
     def read(self) -> list[Unit]:
         """All there is now; the list is the caller's."""
         with self._lock:
-            log = self._place.log_id()
-            if log != self._log:
-                self._begin_again(log)
-            for event in self._place.events(self._next):
-                self._take(event)
+            # What is held here is written here alone: there is nothing new to be read.
+            held = self._place.held()
+            if held is None or held != (self._taking, self._next - 1):
+                self._catch_up()
+                self._taking = held[0] if held else -1
             return list(self._units.values())
+
+    def take(self, recorded: Iterable[Event]) -> None:
+        """Take in what was just written, so that it need not be read."""
+        with self._lock:
+            for event in recorded:
+                if self._log is not None and event.seq == self._next:
+                    self._take(event)
+
+    def _catch_up(self) -> None:
+        log = self._place.log_id()
+        if log != self._log:
+            self._begin_again(log)
+        for event in self._place.events(self._next):
+            self._take(event)
 
     def _begin_again(self, log: tuple[Any, ...] | None) -> None:
         """For another log than before: one made anew by a repair or a redaction, or none at all."""
         self._log = log
         self._next = 0
+        self._taking = -1
         self._units: dict[int, Unit] = {}
         self._firsts: dict[int, int] = {}
         self._begun: list[Event] = []

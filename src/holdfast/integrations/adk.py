@@ -139,7 +139,7 @@ class HoldfastSessionService(BaseSessionService):
         if event.partial:
             return event
         kept = self._of(session.app_name, session.user_id, session.id)
-        if not self._library.exists(kept.place.id):
+        if kept.place.held_seq() is None and not self._library.exists(kept.place.id):
             raise SessionNotFoundError(f"Session {session.id} not found.")
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
@@ -153,7 +153,7 @@ class HoldfastSessionService(BaseSessionService):
                 raise StaleSessionError(
                     f"session {session.id} has grown since it was read: read it again"
                 )
-            written.extend(_FORM.record(item))
+            kept.units.take(written.extend(_FORM.record(item)))
             await written.abarrier()
             session._storage_update_marker = _marker(kept.units.read())  # noqa: SLF001
         shared = _split(item.get("actions", {}).get("stateDelta", {}))

@@ -82,7 +82,7 @@ class HoldfastSession:
         if not words:
             return
         async with self._place.awriting() as session:
-            session.extend(words)
+            self._units.take(session.extend(words))
             await session.abarrier()
 
     async def pop_item(

@@ -8,7 +8,7 @@ within it, and the state of agents is kept with them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any, cast
@@ -43,19 +43,29 @@ class _Kept:
     def _begin_again(self, log: tuple[Any, ...] | None) -> None:
         self._log = log
         self._next = 0
+        self._taking = -1
         self.session: dict[str, Any] | None = None
         self.states: dict[tuple[str, str], dict[str, Any]] = {}
         """What is on record of agents (``agent``) and of groups of them (``multi_agent``)."""
 
     def catch_up(self) -> None:
         """Take in what is new in the log."""
+        held = self.place.held()
+        if held is not None and held == (self._taking, self._next - 1):
+            return
         log = self.place.log_id()
         if log != self._log:
             self._begin_again(log)
-        for event in self.place.events(self._next):
-            self._next = event.seq + 1
-            if event.type == "frame" and event.data.get("tool") == _TOOL:
-                self._take(event.data)
+        self.take(self.place.events(self._next))
+        self._taking = held[0] if held else -1
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take in events as they stand in the log."""
+        for event in events:
+            if event.seq >= self._next:
+                self._next = event.seq + 1
+                if event.type == "frame" and event.data.get("tool") == _TOOL:
+                    self._take(event.data)
 
     def _take(self, data: dict[str, Any]) -> None:
         if "session" in data:
@@ -69,27 +79,36 @@ class _Kept:
         agents = [id for kind, id in self.states if kind == "agent"]
         return None if not agents or agents[0] == agent_id else agent_id
 
-    def messages(self, agent_id: str) -> list[SessionMessage]:
-        """The messages of an agent in their order, with what others recorded among them."""
+    def items(self, agent_id: str) -> list[dict[str, Any]]:
+        """The messages of an agent as plain data, with what others recorded among them."""
         run = self.run_of(agent_id)
         units = [unit for unit in self.units.read() if unit.run == run]
-        made: list[SessionMessage] = []
+        made: list[dict[str, Any]] = []
         last = last_own = -1
         for own, some in groupby(units, key=lambda unit: unit.own):
             items = [unit.item for unit in some]
             if not own:
-                for last, message in enumerate(as_message(items), last + 1):  # noqa: B020
-                    made.append(SessionMessage(cast("Any", message), last))
+                told = as_message(items)
+                numbers = range(last + 1, last + 1 + len(told))
+                made += [
+                    {"message": message, "message_id": number}
+                    for number, message in zip(numbers, told, strict=True)
+                ]
+                last += len(told)
                 continue
-            for message in map(SessionMessage.from_dict, items):
-                if message.message_id > last_own:
-                    made.append(message)
-                    last_own = message.message_id
+            for item in items:
+                if item["message_id"] > last_own:
+                    made.append(item)
+                    last_own = item["message_id"]
                 else:  # put in the place of another, later
-                    later = [one.message_id > message.message_id for one in made]
-                    made.insert(later.index(True), message)
+                    later = [one["message_id"] > item["message_id"] for one in made]
+                    made.insert(later.index(True), item)
             last = max(last, last_own)
         return made
+
+    def messages(self, agent_id: str) -> list[SessionMessage]:
+        """The same as the framework has them."""
+        return [SessionMessage.from_dict(item) for item in self.items(agent_id)]
 
 
 class HoldfastSessionRepository(SessionRepository):
@@ -163,12 +182,14 @@ class HoldfastSessionRepository(SessionRepository):
         _check_number(session_message.message_id)
         kept = self._read(session_id)
         with kept.lock:
-            known = {message.message_id: message for message in kept.messages(agent_id)}
-            before = known.get(session_message.message_id)
-            if before is not None and before.message == session_message.message:
+            item = session_message.to_dict()
+            if any(
+                one["message_id"] == item["message_id"] and one["message"] == item["message"]
+                for one in reversed(kept.items(agent_id))
+            ):
                 return  # recorded by another framework, and handed on to this one
             run = kept.run_of(agent_id)
-            words = FORM.record(session_message.to_dict())
+            words = FORM.record(item)
             self._write(kept, [Event.make(type, data, run=run) for type, data in words])
 
     def read_message(
@@ -176,8 +197,9 @@ class HoldfastSessionRepository(SessionRepository):
     ) -> SessionMessage | None:
         """A message by its number; None if there is none."""
         _check_number(message_id)
-        found = self._read(session_id).messages(agent_id)
-        return next((one for one in found if one.message_id == message_id), None)
+        found = self._read(session_id).items(agent_id)
+        item = next((one for one in found if one["message_id"] == message_id), None)
+        return None if item is None else SessionMessage.from_dict(item)
 
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
@@ -267,9 +289,11 @@ class HoldfastSessionRepository(SessionRepository):
 
     def _write(self, kept: _Kept, events: list[Event]) -> None:
         with kept.place.writing() as session:
-            session.extend(events)
+            kept.catch_up()
+            recorded = session.extend(events)
+            kept.units.take(recorded)
+            kept.take(recorded)
             session.barrier()
-        kept.catch_up()
 
 
 def bring_over(
