@@ -118,11 +118,11 @@ def sit(hf):
     """Someone sits down before the app, on a terminal of a given size."""
 
     @asynccontextmanager
-    async def sit(size=(80, 24), library=None, **options):
+    async def sit(size=(80, 24), library=None, ready="by updated", **options):
         app = SessionsApp(library or hf, **options)
         async with app.run_test(size=size, notifications=True) as pilot:
             seat = Seat(app, pilot)
-            await seat.sees("by updated")
+            await seat.sees(ready)
             yield seat
 
     return sit

@@ -80,3 +80,27 @@ async def test_an_app_that_was_left(sit, trip, gate, name, answer):
         threading.Timer(0.2, gate.open).start()
         seat.app.exit()
     assert seat.app.return_code == 0
+
+
+@pytest.mark.req("S2-94")
+async def test_a_slow_action_is_told(sit, trip, gate):
+    """What takes long says so, and keys count meanwhile."""
+    async with sit() as seat:
+        await seat.sees("Trip to Lisbon")
+        gate.hold("pin")
+        await seat.press("p")
+        await seat.sees("working …")
+        await seat.press("enter")
+        await seat.sees("Just so.")
+        gate.open()
+        await seat.sees("pinned")
+        await seat.misses("working …")
+
+
+@pytest.mark.req("S2-94")
+async def test_a_slow_first_page_is_told(sit, trip, gate):
+    """The list says that it looks for sessions, before there are some."""
+    gate.hold("list")
+    async with sit(ready="looking …") as seat:
+        gate.open()
+        await seat.sees("Trip to Lisbon")

@@ -10,6 +10,7 @@ from textual import work
 
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
 from holdfast.apps.tui._handing import hand_over
+from holdfast.apps.tui._main_parts import SLOW_S
 from holdfast.apps.tui._merging import Merging
 from holdfast.errors import HoldfastError, NotFound
 
@@ -280,14 +281,27 @@ class Actions(Merging):
 
         self.app.push_screen(Prompt(question, value, detail), answered)
 
-    @work(thread=True, group="act")
     def _do(self, act: Callable[[], str]) -> None:
         """Do it beside the app; say what came of it, and look at the list again."""
+        self.under_way += 1
+        self.set_timer(SLOW_S, self.tell_status)
+        self._act(act)
+
+    @work(thread=True, group="act")
+    def _act(self, act: Callable[[], str]) -> None:
         try:
             told: Any = act()
         except (HoldfastError, OSError, ValueError) as error:
-            hand_over(self, self.tell_failure, error)
+            hand_over(self, self._did, error)
             return
-        if told:
-            hand_over(self, self.tell, told)
-        hand_over(self, self.refresh_list)
+        hand_over(self, self._did, told)
+
+    def _did(self, came: str | Exception) -> None:
+        self.under_way -= 1
+        if isinstance(came, Exception):
+            self.tell_failure(came)
+        else:
+            if came:
+                self.tell(came)
+            self.refresh_list()
+        self.tell_status()

@@ -10,7 +10,7 @@ from textual.widgets import Input, Static
 
 from holdfast.apps.shown.words import counted
 from holdfast.apps.tui._handing import hand_over
-from holdfast.apps.tui._main_parts import MainParts
+from holdfast.apps.tui._main_parts import SLOW_S, MainParts
 from holdfast.apps.tui._safe import content
 from holdfast.apps.tui._session_list import SessionList
 from holdfast.apps.tui._shelf import FIRST_PAGE, ORDERS, Asked, Shelf, parse, renewed
@@ -42,7 +42,14 @@ class Listing(MainParts):
     def begin(self, *, keep: bool = False) -> None:
         """Ask for the first page, and for more as it is needed."""
         self._next, self._is_whole, self._wants_all = None, False, False
+        self.set_timer(SLOW_S, self._tell_slow)
         self._load(self._asked, keep=keep)
+
+    def _tell_slow(self) -> None:
+        """A slow store: say that it is asked, where there is nothing to see yet."""
+        if not self._is_whole and not self.sessions.rows:
+            self.sessions.nothing = self._nothing()
+            self.sessions.refresh()
 
     @work(thread=True, exclusive=True, group="list")
     def _load(self, asked: Asked, *, keep: bool) -> None:

@@ -14,11 +14,16 @@ from holdfast.model import SessionMetadata
 if TYPE_CHECKING:
     from holdfast.apps.tui._app import SessionsApp
 
-__all__ = ["MainParts"]
+__all__ = ["SLOW_S", "MainParts"]
+
+SLOW_S = 0.4  # after which one is told that something is under way
 
 
 class MainParts(Screen[None]):
     """The list, the conversation, and which session is meant; parts of the screen build on it."""
+
+    under_way = 0
+    """How many actions were asked for and are not done yet."""
 
     if TYPE_CHECKING:
 

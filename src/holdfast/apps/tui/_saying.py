@@ -171,6 +171,8 @@ class Saying(MainParts):
         parts = []
         if here is not None and self.app.talks.is_running(here):
             parts.append("answering")
+        if self.under_way:
+            parts.append("working …")
         if self.is_reading and tracking.is_restored:
             parts.append("restored")
         model = self.app.talks.model_name if here is not None else ""
