@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sealed_sessions import brief, told
 
 import holdfast
-from holdfast.errors import KeyMissing, NotFound, Tampered, UsageError
+from holdfast.errors import KeyMissing, NotFound, Tampered, TooLarge, UsageError
 from holdfast.security import Signing, public_key_text, verify_signature
 
 SEED = bytes(range(32))
@@ -67,6 +67,49 @@ def test_what_is_changed_does_not_verify():
     for key in ("", "rubbish", lines[1].decode()):
         with pytest.raises(UsageError):
             verify_signature([b"data"], good, key)
+
+
+def test_what_is_verified_is_what_is_read(hf, tmp_path, monkeypatch):
+    """Another file put in its place after the look at the signature is not what comes in."""
+    from holdfast.library import _signed_files
+
+    path = tmp_path / "a.holdfast"
+    hf.export("a", "bundle", to=path, sign=SEED)
+    brief(hf, "evil", "swapped")
+    other = hf.export("evil", "bundle")
+    read = _signed_files.read_signed
+
+    def swapped(*given):
+        found = read(*given)
+        path.write_bytes(other)
+        return found
+
+    monkeypatch.setattr(_signed_files, "read_signed", swapped)
+    with holdfast.open(tmp_path / "other") as library:
+        assert library.import_(path, verify_key=PUBLIC) == ["a"]
+        assert [row.session_id for row in library.list()] == ["a"]
+
+
+def test_a_signed_list_of_messages_has_the_id_that_it_has_without(hf, tmp_path):
+    """A signature changes nothing about what comes in; nothing beside the file does either."""
+    path = tmp_path / "talk.json"
+    data = b'[{"role":"user","content":"hello"}]'
+    path.write_bytes(data)
+    path.with_name("talk.json.minisig").write_bytes(signed(data))
+    with holdfast.open(tmp_path / "other") as library:
+        assert library.import_(path, verify_key=PUBLIC) == hf.import_(path)
+
+
+def test_a_signed_file_that_is_too_big_is_refused(tmp_path, monkeypatch):
+    """It is read at once, so there is an end to it."""
+    from holdfast.library import _signed_files
+
+    monkeypatch.setattr(_signed_files, "_BYTES_MAX", 3)
+    path = tmp_path / "talk.json"
+    path.write_bytes(b"data")
+    path.with_name("talk.json.minisig").write_bytes(signed(b"data"))
+    with holdfast.open(tmp_path / "other") as library, pytest.raises(TooLarge):
+        library.import_(path, verify_key=PUBLIC)
 
 
 def test_a_signed_bundle_comes_in_and_a_changed_one_does_not(hf, tmp_path):

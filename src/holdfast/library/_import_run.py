@@ -26,6 +26,7 @@ from holdfast.formats import (
 )
 from holdfast.library._bringing import Origin, bring
 from holdfast.library._import_report import ImportedSession, ImportReport, Skipped
+from holdfast.library._signed_files import SignedFile
 
 if TYPE_CHECKING:
     from holdfast.library._importing import Given, Importing
@@ -223,12 +224,17 @@ def _disarm(facade: Any, id: str, name: str) -> None:
 
 
 def _name_of(path: Given) -> str:
+    if isinstance(path, SignedFile):
+        return path.filename
     if isinstance(path, bytes) or hasattr(path, "read"):
         return "bytes"
     return os.path.basename(os.fspath(path).rstrip("/")) or os.fspath(path)
 
 
 def _source(path: Given, report: ImportReport, bounds: Bounds) -> Source:
+    if isinstance(path, SignedFile):
+        # Alone: what lies beside it was not signed.
+        return Source.of_bytes(path.filename, path.getvalue(), bounds)
     if not isinstance(path, (str, os.PathLike)):
         data = path if isinstance(path, bytes) else path.read(bounds.document_bytes_max + 1)
         if not isinstance(data, bytes):

@@ -15,6 +15,7 @@ from holdfast.library._reading import Reading
 if TYPE_CHECKING:
     from holdfast.formats import Bounds
     from holdfast.library._import_report import ImportReport
+    from holdfast.library._signed_files import SignedFile
 
 __all__ = ["Importing", "Place"]
 
@@ -54,7 +55,7 @@ class Importing(Reading):
         file was signed with it: Tampered, or KeyMissing without a signature beside it.
         """
         if verify_key is not None:
-            self._check_signed(path, verify_key)
+            path = _signed(path, verify_key)
         report = self.import_all([path], format, passphrase=passphrase)
         if report.errors:
             raise report.errors[0]
@@ -83,15 +84,16 @@ class Importing(Reading):
             run.take(path, bounds)
         return run.report
 
-    def _check_signed(self, path: Given, key: str) -> None:
-        from holdfast.library._signed_files import check_signed
-
-        if not isinstance(path, (str, os.PathLike)):
-            raise UsageError("a signature is beside a file", remedy="Give the path of the file.")
-        check_signed(path, key)
-
     def places(self, tool: str | None = None) -> builtins.list[Place]:
         """Where tools of this user keep sessions, as far as they are here."""
         from holdfast.library._scanning import find_places
 
         return find_places(tool)
+
+
+def _signed(path: Given, key: str) -> SignedFile:
+    from holdfast.library._signed_files import read_signed
+
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError("a signature is beside a file", remedy="Give the path of the file.")
+    return read_signed(path, key)

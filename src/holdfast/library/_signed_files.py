@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable
 
-from holdfast.errors import KeyMissing, NotFound, UsageError
+from holdfast.errors import KeyMissing, NotFound, TooLarge, UsageError
 
-__all__ = ["check_signed", "signing_seed", "write_signed"]
+__all__ = ["SignedFile", "read_signed", "signing_seed", "write_signed"]
 
 _SEED_BYTES = 32
+_BYTES_MAX = 1 << 30
+_CHUNK_BYTES = 1 << 20
 
 
 def signing_seed(key: str | bytes) -> bytes:
@@ -37,8 +40,16 @@ def write_signed(chunks: Iterable[bytes], path: str, key: str | bytes, *, overwr
     place_file(path + SIGNATURE_SUFFIX, [signature], overwrite=True)
 
 
-def check_signed(path: str | os.PathLike[str], key: str) -> None:
-    """Raise Tampered unless a file is what was signed, KeyMissing if there is no signature."""
+class SignedFile(io.BytesIO):
+    """The bytes of a file that were verified. What is at its path by now does not matter."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        super().__init__(data)
+        self.filename = name
+
+
+def read_signed(path: str | os.PathLike[str], key: str) -> SignedFile:
+    """A file, read once. Raises Tampered unless it is what was signed, KeyMissing without that."""
     from holdfast.security import SIGNATURE_SUFFIX, verify_signature
     from holdfast.storage.loose import read_file
 
@@ -52,4 +63,19 @@ def check_signed(path: str | os.PathLike[str], key: str) -> None:
         raise KeyMissing(
             f"{text} has no signature beside it", remedy=f"Get {text}{SIGNATURE_SUFFIX} as well."
         )
-    verify_signature(read_file(os.path.realpath(text)), b"".join(read_file(beside)), key)
+    data = _read(text)
+    verify_signature([data], b"".join(read_file(beside)), key)
+    return SignedFile(os.path.basename(text), data)
+
+
+def _read(path: str) -> bytes:
+    from holdfast.storage import look_outside
+
+    [file] = look_outside(path, files_max=1, levels_max=1).files.values()
+    if file.size > _BYTES_MAX:
+        raise TooLarge(
+            f"a signed file of {file.size:,} bytes is more than is read at once",
+            limit="signed_bytes_max",
+            needed_bytes=file.size,
+        )
+    return b"".join(file.chunks(_CHUNK_BYTES))

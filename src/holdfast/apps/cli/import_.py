@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from holdfast.apps.cli._screen import Span
 from holdfast.apps.shown.words import counted
 from holdfast.errors import HoldfastError, InvalidData, KeyMissing, TooLarge, UsageError
 from holdfast.library import ImportReport, Place
+
+if TYPE_CHECKING:
+    from holdfast.library._signed_files import SignedFile
 
 __all__ = ["command"]
 
@@ -100,9 +104,8 @@ def command(
     brings is not trusted: no permission, plugin or setting comes in with it.
     """
     _check(paths, format, tool, scan=scan)
-    if verify_key is not None:
-        _check_signatures(paths, verify_key, alone=not (scan or watch))
-    importing = _Importing(app, dry_run=dry_run, as_json=as_json)
+    signed = _read_signed(paths, verify_key, alone=not (scan or watch))
+    importing = _Importing(app, signed, dry_run=dry_run, as_json=as_json)
     if watch:
         return importing.watch(paths, format, tool, scan=scan, every=every)
     report = importing.take(_places(app, paths, format, tool, scan=scan))
@@ -112,13 +115,15 @@ def command(
     return 1 if any(_counts(error, scan=scan) for error in report.errors) else 0
 
 
-def _check_signatures(paths: tuple[str, ...], key: str, *, alone: bool) -> None:
-    from holdfast.library._signed_files import check_signed
+def _read_signed(paths: tuple[str, ...], key: str | None, *, alone: bool) -> dict[str, SignedFile]:
+    """The files by their paths, verified, all of them before the first one is brought in."""
+    if key is None:
+        return {}
+    from holdfast.library._signed_files import read_signed
 
     if not alone:
         raise UsageError("--verify-key is for files that are named, not for --scan and --watch")
-    for path in paths:
-        check_signed(path, key)
+    return {path: read_signed(path, key) for path in paths}
 
 
 def _counts(error: HoldfastError, *, scan: bool) -> bool:
@@ -161,8 +166,11 @@ def _may_ask() -> bool:
 class _Importing:
     """Brings places in, one after the other, and tells what came of it."""
 
-    def __init__(self, app: App, *, dry_run: bool, as_json: bool) -> None:
+    def __init__(
+        self, app: App, signed: dict[str, SignedFile], *, dry_run: bool, as_json: bool
+    ) -> None:
         self._app = app
+        self._signed = signed
         self._dry_run = dry_run
         self._as_json = as_json
 
@@ -181,14 +189,15 @@ class _Importing:
     def _import(self, place: Place, tell: Callable[[int, int], None] | None = None) -> ImportReport:
         library = self._app.library
         given = os.environ.get(_PASSPHRASE)
+        source = self._signed.get(place.path, place.path)
         report = library.import_all(
-            [place.path], place.tool, dry_run=self._dry_run, passphrase=given, progress=tell
+            [source], place.tool, dry_run=self._dry_run, passphrase=given, progress=tell
         )
         sealed = any(isinstance(error, KeyMissing) for error in report.errors)
         if sealed and given is None and _may_ask():
             asked: str = click.prompt("Passphrase", hide_input=True, err=True)
             report = library.import_all(
-                [place.path], place.tool, dry_run=self._dry_run, passphrase=asked
+                [source], place.tool, dry_run=self._dry_run, passphrase=asked
             )
         return report
 
