@@ -220,3 +220,43 @@ def test_what_nobody_opened_before_is_forgotten(hf, monkeypatch):
     assert hf.decrypt(["a"]).changed == ["sessions/a"]
     assert hf.decrypt(["a"]).unchanged == ["sessions/a"]
     assert hf.rotate(data=True).unchanged == ["sessions/a"]
+
+
+@pytest.mark.parametrize("to", [None, OTHER])
+def test_a_rotation_that_was_broken_off_does_nothing_twice(tmp_path, to):
+    """Until it has come to its end; the next one begins with everything again."""
+
+    class Stopped(Exception):
+        """The process ends here."""
+
+    def stop(done, _):
+        if done == 2:
+            raise Stopped
+
+    with holdfast.open(tmp_path / "store", key=KEY, seal=True) as hf:
+        for id in "abcd":
+            brief(hf, id, "hello")
+        with pytest.raises(Stopped):
+            hf.rotate(to, data=True, progress=stop)
+    keys = [KEY] if to is None else [KEY, OTHER]
+    with holdfast.open(tmp_path / "store", key=keys) as hf:
+        before = {id: hf.store.ring(f"sessions/{id}").keys for id in "abcd"}
+        found = hf.rotate(to, data=True)
+        assert found.changed == ["sessions/c", "sessions/d"]
+        assert found.unchanged == ["sessions/a", "sessions/b"]
+        after = {id: hf.store.ring(f"sessions/{id}").keys for id in "abcd"}
+        assert [id for id in "abcd" if before[id] != after[id]] == ["c", "d"]
+        assert len(hf.rotate(to, data=True).changed) == 4
+        assert [event.data["content"] for event in hf.events("a", types=("user",))] == ["hello"]
+
+
+def test_a_rotation_of_long_ago_is_not_gone_on_with(tmp_path):
+    """What may have been seen since then gets new keys too."""
+    with holdfast.open(tmp_path / "store", key=KEY, seal=True) as hf:
+        brief(hf, "a", "hello")
+        hf.rotate(data=True)
+        done = hf.store.ring("sessions/a").rotation
+        place = hf.store.inner.documents("shared/rotation")
+        place.put("current.txt", f"{done} 1000".encode())
+        assert hf.rotate(data=True).changed == ["sessions/a"]
+        assert place.names() == []

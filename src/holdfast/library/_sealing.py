@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ __all__ = ["KeyInfo", "Resealed", "Sealing"]
 
 _FOLDERS = ("sessions/", "trash/", "agents/")
 _TRIES_MAX = 5
+_ROTATION, _CURRENT = "shared/rotation", "current.txt"
+_ROTATION_MS_MAX = 86_400_000
 
 Progress = Callable[[int, int], None]
 Step = Callable[["SealingStore", str], bool]
@@ -102,7 +105,8 @@ class Sealing(Finding):
 
         With ``data`` everything sealed is sealed again with new data keys, under ``to`` or the
         keys that are set: that is what to do when a data key may have been seen. Broken off at any
-        moment, everything opens with the old key or the new one, and the same call goes on.
+        moment, everything opens with the old key or the new one, and the same call goes on; within
+        a day it leaves alone what has new data keys already.
         """
         from holdfast.session import rekey_key
 
@@ -110,8 +114,13 @@ class Sealing(Finding):
             raise UsageError(
                 "there is nothing to rotate", remedy="Name a new key, or ask for data."
             )
+        rotation = self._begin_rotation() if data else ""
+
+        def rekey(store: SealingStore, key: str) -> bool:
+            return rekey_key(store, key, rotation)
+
         if to is None:
-            return self._each(None, rekey_key, "rekeyed", progress)
+            return self._end_rotation(self._each(None, rekey, "rekeyed", progress))
         fresh = self._chain(to)
         fresh.current()  # to hear now if there is no such key
         old = self._sealing_store()
@@ -120,9 +129,28 @@ class Sealing(Finding):
 
         def rewrap(store: SealingStore, key: str) -> bool:
             done = self._rewrap(store, key, lambda ring, _: fresh.wrap(ring))
-            return (rekey_key(_under(store, fresh), key) if data else done) or done
+            return (rekey(_under(store, fresh), key) if data else done) or done
 
-        return self._each(None, rewrap, "rekeyed", progress, store=both)
+        return self._end_rotation(self._each(None, rewrap, "rekeyed", progress, store=both))
+
+    def _begin_rotation(self) -> str:
+        """The name of the rotation that is under way, or of a new one."""
+        from holdfast.session import now_ms
+
+        documents, now = self._inner.documents(_ROTATION), now_ms()
+        found = documents.get(_CURRENT)
+        text = b"" if found is None else found[0]
+        id, _, begun = text.decode("ascii", "replace").partition(" ")
+        if begun.isdecimal() and 0 <= now - int(begun) < _ROTATION_MS_MAX:
+            return id
+        id = os.urandom(16).hex()
+        documents.put(_CURRENT, f"{id} {now}".encode())
+        return id
+
+    def _end_rotation(self, result: Resealed) -> Resealed:
+        if not result.failed:
+            self._inner.documents(_ROTATION).delete(_CURRENT)
+        return result
 
     # -- keys ----------------------------------------------------------------------------------
 

@@ -101,9 +101,10 @@ class _StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
     generation: int = 0
 
 
-class _StoredRing(msgspec.Struct, frozen=True):
+class _StoredRing(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str
     keys: list[_StoredKey]
+    rotation: str = ""
 
 
 class Ring(NamedTuple):
@@ -116,6 +117,8 @@ class Ring(NamedTuple):
 
     keys: tuple[DataKey, ...]
     state: str = "sealed"
+    rotation: str = ""
+    """Which rotation of everything made its key, so that one that was broken off can go on."""
 
     @property
     def is_open(self) -> bool:
@@ -254,7 +257,7 @@ def _argon2id() -> Callable[..., Any] | None:
 
 def _encode_ring(ring: Ring) -> bytes:
     keys = [_StoredKey(*key) for key in ring.keys]
-    return msgspec.json.encode(_StoredRing(ring.state, keys))
+    return msgspec.json.encode(_StoredRing(ring.state, keys, ring.rotation))
 
 
 def _wrap(plain: bytes, key: WrappingKey) -> Wrap:
@@ -273,7 +276,8 @@ def _unwrap(wrap: Wrap, key: WrappingKey) -> Ring:
         stored = msgspec.json.decode(plain, type=_StoredRing)
     except Exception as error:
         raise Tampered(f"{KEY_DOCUMENT} is not what was written there") from error
-    return Ring(tuple(DataKey(*msgspec.structs.astuple(one)) for one in stored.keys), stored.state)
+    found = tuple(DataKey(*msgspec.structs.astuple(one)) for one in stored.keys)
+    return Ring(found, stored.state, stored.rotation)
 
 
 def _context(key: str, source: str, kdf: Kdf | None) -> bytes:

@@ -72,11 +72,14 @@ def decrypt_key(store: SealingStore, key: str) -> bool:
     return True
 
 
-def rekey_key(store: SealingStore, key: str) -> bool:
-    """Seal everything of a sealed key again with a new data key; the old one is forgotten."""
+def rekey_key(store: SealingStore, key: str, rotation: str = "") -> bool:
+    """Seal everything of a sealed key again with a new data key; the old one is forgotten.
+
+    What this very ``rotation`` has done already stays as it is.
+    """
     with _held(store, key) as epoch:
         ring = store.ring(key)
-        if ring is None:
+        if ring is None or (rotation and (ring.rotation, ring.state) == (rotation, "sealed")):
             return False
         if ring.state != "rekeying":
             number = 1 + max(one.number for one in ring.keys)
@@ -84,7 +87,7 @@ def rekey_key(store: SealingStore, key: str) -> bool:
             fresh = new_data_key(number, generation=generation)
             ring = store.put_ring(key, Ring((*ring.keys, fresh), "rekeying"))
         _rewrite(store, key, ring, epoch, sealed=True)
-        store.put_ring(key, Ring((ring.current,)))
+        store.put_ring(key, Ring((ring.current,), rotation=rotation))
     return True
 
 
