@@ -31,6 +31,7 @@ SAMPLE_S = 2.0
 KILL_S = 3.0
 SESSIONS_KEPT = 25
 WRITERS = 2
+RENEWED_S = 20
 APPENDS = 50
 MIB = 1 << 20
 
@@ -47,7 +48,8 @@ def work(store: str, seed: int) -> None:
     count = 0
     with Holdfast(store) as hf:
         while True:
-            id = f"session-{chance.randrange(20)}"
+            # Others after a while: what retention lets go must be as much as what is made.
+            id = f"session-{int(time.time() / RENEWED_S)}-{chance.randrange(12)}"
             try:
                 with hf.session(id) as session:
                     for _ in range(chance.randrange(1, 30)):
