@@ -19,7 +19,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-recovery docs clean fmt lock audit fuzz torture soak test-peers test-frameworks
+.PHONY: help chat test lint types bench bench-peers bench-recovery docs clean fmt lock audit fuzz torture soak test-peers test-frameworks
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ CAMPAIGN := build/campaign.jsonl
 DURATION ?= 1h
 # What was found is written into docs/internals/testing.md also when a test failed, and the failure stays one.
 REPORTED = status=$$?; test ! -e $(CAMPAIGN) || $(BIN)/python tools/campaign_report.py $(CAMPAIGN); exit $$status
+
+bench-peers: $(FRAMEWORKS_READY)  ## Compare the adapters with the frameworks' own stores; writes bench/ADAPTERS.md
+	$(FRAMEWORKS)/bin/python -m bench.adapters
 
 fuzz: $(READY)  ## 2 million fuzzed inputs, and the property tests with many more examples: an hour and more
 	@mkdir -p build && rm -f $(CAMPAIGN)
