@@ -287,3 +287,32 @@ def test_a_server_that_stops_puts_turns_off(serving, space, talk):
         assert "so far" in str(told)
         assert "tell me" in str(told[0])
         assert client.get(f"/v1/sessions/{id}/verify").json()["ok"] is True
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        [{}],
+        [{"type": 5}],
+        [{"type": "text"}],
+        [{"type": "text", "text": 5}],
+        [{"type": "image"}],
+        [{"type": "image", "source": 5}],
+        [{"type": "image", "source": {"type": "url"}}],
+        [{"type": "image", "source": {"type": "url", "url": 5}}],
+        [{"type": "image", "source": {"type": "base64", "data": 5}}],
+        [{"type": "tool_result", "tool_use_id": [], "content": [5]}],
+        [{"type": "document", "source": {"type": "file", "path": "/etc/passwd"}}],
+        [],
+        "",
+        " ",
+        "\u0000",
+    ],
+)
+def test_any_prompt_is_answered(client, prompt):
+    """What is no message is refused, or told as it is; it is never a mistake of the server's."""
+    id = begin(client)
+    answer = client.post(f"/v1/sessions/{id}/turns", json={"prompt": prompt})
+    assert answer.status_code in {200, 400, 422}, answer.text
+    assert "root:" not in answer.text
+    note(client, id, 1)
