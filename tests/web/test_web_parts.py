@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.apps.shown.words import price
 from holdfast.apps.web import _family
 from holdfast.apps.web._conversation import read_tail, read_window
 from holdfast.apps.web._family import read_family
 from holdfast.apps.web._figures import calendar_of
 from holdfast.apps.web._listing import Asked
 from holdfast.apps.web._markdown import as_html
-from holdfast.apps.web._page import price, session_url
+from holdfast.apps.web._page import session_url
 from holdfast.apps.web._states import differences, facts
 
 _ELEMENT = re.compile(r"<(?!/?(?:p|br|strong|em|s|ul|ol|li|code|pre|blockquote|hr|figure|figcaption"

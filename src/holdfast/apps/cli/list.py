@@ -23,7 +23,7 @@ from holdfast.apps.cli._options import (
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._when import When
 from holdfast.apps.shown.tree import forest
-from holdfast.apps.shown.words import ago, counted, short
+from holdfast.apps.shown.words import ago, counted, price, short
 from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
 
@@ -191,16 +191,11 @@ def _cells(row: SessionMetadata, now: int, mark: str = "") -> list[Piece]:
         row.title or "",
         str(row.message_count),
         short(row.total_tokens) if row.total_tokens else "",
-        "" if row.cost is None else _price(row.cost),
+        price(row.cost),
         ", ".join(row.tags),
         Span(", ".join(row.auto_tags), "faint"),
         Span("" if state == "idle" else state.replace("_", " "), _STYLES.get(state, "")),
     ]
-
-
-def _price(cost: float) -> str:
-    """``$1.23``; below a cent as much as is needed to see something."""
-    return f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
 
 
 def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["ago", "clock", "counted", "day_time", "short", "size"]
+__all__ = ["ago", "clock", "counted", "day_time", "price", "short", "size"]
 
 _MS = 1000
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -40,6 +40,13 @@ def size(count: int) -> str:
         if scaled < _STEP or unit == _UNITS[-1]:
             break
     return f"{scaled:.1f} {unit}"
+
+
+def price(cost: float | None) -> str:
+    """``$1.23``; below a cent as much as is needed to see something; nothing if unknown."""
+    if cost is None:
+        return ""
+    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
 
 
 def ago(time_ms: int, now_ms: int) -> str:

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from holdfast.apps.shown.words import ago, clock, counted, day_time, short, size
+from holdfast.apps.shown.words import ago, clock, counted, day_time, price, short, size
 from holdfast.apps.web._door import Door, Guest
 from holdfast.apps.web._markdown import as_html
 from holdfast.apps.web._states import in_words
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.apps.web._talks import Talks
     from holdfast.library import Holdfast
 
-__all__ = ["Site", "back_to", "guest_of", "page", "price", "session_url", "site_of"]
+__all__ = ["Site", "back_to", "guest_of", "page", "session_url", "site_of"]
 
 
 @dataclass
@@ -85,13 +85,6 @@ def session_url(id: str, part: str = "", **query: Any) -> str:
     given = {name: value for name, value in query.items() if value is not None}
     path = f"/s/{quote(id, safe='')}" + (f"/{part}" if part else "")
     return f"{path}?{urlencode(given)}" if given else path
-
-
-def price(cost: float | None) -> str:
-    """``$1.23``; below a cent as much as is needed to see something; nothing if unknown."""
-    if cost is None:
-        return ""
-    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
 
 
 def _environment() -> Environment:
