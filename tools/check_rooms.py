@@ -66,7 +66,7 @@ HOMES = {
     "markupsafe": ("apps/web/",),  # of jinja2
     "markdown_it": ("apps/web/",),  # of rich
     "acp": ("apps/acp/",),
-    "mcp": ("apps/mcp/",),
+    "mcp": ("apps/mcp/", "apps/acp/_agent_servers.py"),
     "mcp_types": ("apps/mcp/",),
     "anyio": ("apps/mcp/",),
     "pydantic": ("apps/mcp/", "integrations/"),

@@ -201,17 +201,28 @@ async def _connected(server: McpServer, cwd: str) -> AsyncIterator[Client]:
     if server.type == "sse":
         from mcp.client.sse import sse_client
 
-        async with Client(sse_client(server.url, headers=headers)) as client:
+        events = sse_client(server.url, headers=headers, httpx_client_factory=_http_client)
+        async with Client(events) as client:
             yield client
         return
-    import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
     async with (
-        httpx2.AsyncClient(headers=headers, follow_redirects=False) as http,
+        _http_client(headers) as http,
         Client(streamable_http_client(server.url, http_client=http)) as client,
     ):
         yield client
+
+
+def _http_client(
+    headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None
+) -> Any:
+    """One that takes the headers nowhere but to the address that they are for."""
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    made = create_mcp_http_client(headers, timeout, auth)
+    made.follow_redirects = False
+    return made
 
 
 async def _offers(server: McpServer, client: Client) -> list[_Offer]:
