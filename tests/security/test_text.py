@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import holdfast
 from holdfast.security import escape_json, neutralise, neutralise_line
 
 CONTROLS = [chr(code) for code in range(0x20) if chr(code) not in "\n\t"]
@@ -99,3 +100,22 @@ def test_an_escaped_document_keeps_its_value(value):
 def test_an_escape_above_the_basic_plane_is_a_pair():
     """A hidden tag character is written as the two escapes that JSON knows for it."""
     assert escape_json('"\U000e0041"') == '"\\udb40\\udc41"'
+
+
+@pytest.mark.req("S2-98")
+@pytest.mark.parametrize(
+    "text",
+    ['say "hi"\\', "two\nlines\r\n", "\x07\x1b[31m\x7f", "\u2028\u2029\x85", "</script>\t{}[]"],
+)
+def test_special_characters_are_escaped_in_the_log(tmp_path, text):
+    """One line for each event, whatever is in it; nothing raw that ends a line or starts a code."""
+    with holdfast.open(tmp_path / "store") as hf:
+        with hf.session("a") as session:
+            session.user(text)
+            session.title = text
+        data = b"".join(hf.store.log("sessions/a").read())
+        events = list(hf.events("a"))
+        assert data.count(b"\n") == len(events) == len(data.splitlines())
+        assert not any(byte < 0x20 and byte != 0x0A for byte in data)
+        assert next(event.data["content"] for event in events if event.type == "user") == text
+        assert hf.verify("a").ok
