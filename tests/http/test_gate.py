@@ -12,8 +12,10 @@ import subprocess
 import sys
 import textwrap
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
+import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ from holdfast.apps.gate.amounts import BodyLimit, Buckets
 from holdfast.apps.gate.callers import same_secret
 from holdfast.apps.gate.guarding import guarded
 from holdfast.apps.gate.leaving import SafeHeaders
-from holdfast.apps.gate.serving import listen
+from holdfast.apps.gate.serving import _Heads, _Server, listen
 from holdfast.errors import Unavailable
 
 PATIENCE_S = 30
@@ -450,3 +452,93 @@ def test_a_port_that_is_taken_is_a_sentence():
     if socket.has_ipv6:
         with contextlib.suppress(Unavailable), listen("::1", 0) as six:
             assert six.family == socket.AF_INET6
+
+
+class _Transport:
+    """As much of a connection as a protocol needs."""
+
+    def __init__(self):
+        self.protocol = None
+        self.is_closed = False
+
+    def get_protocol(self):
+        """Who speaks on it now."""
+        return self.protocol
+
+    def close(self):
+        """The end."""
+        self.is_closed = True
+
+
+class _Base:
+    """As uvicorn's protocol: a cycle is a request that is being answered."""
+
+    def __init__(self):
+        self.loop = asyncio.get_running_loop()
+        self.cycle = None
+
+    def connection_made(self, transport):
+        """A client is there."""
+        self.transport = transport
+        transport.protocol = self
+
+    def data_received(self, data):
+        """``!`` completes a request, ``.`` its answer."""
+        for sign in data:
+            self.cycle = SimpleNamespace(response_complete=sign == ord("."))
+
+    def connection_lost(self, exc):
+        """It is gone."""
+
+
+@pytest.mark.parametrize(
+    ("parts", "upgraded", "closed"),
+    [
+        ((), False, True),
+        ((b"!",), False, False),
+        ((b"!", b"."), False, True),
+        ((), True, False),
+    ],
+)
+async def test_only_who_is_to_speak_is_given_up(parts, upgraded, closed):
+    """Not one that is being answered, and not one that became a WebSocket."""
+
+    class Heads(_Heads, _Base):
+        head_s = 0.01
+
+    heads, transport = Heads(), _Transport()
+    heads.connection_made(transport)
+    for part in parts:
+        heads.data_received(part)
+    if upgraded:
+        transport.protocol = object()
+    await asyncio.sleep(0.05)
+    assert transport.is_closed is closed
+    heads.connection_lost(None)
+    assert heads._late is None
+
+
+async def test_a_second_signal_does_not_wait():
+    """The first one asks, the second one ends; what stops is told once."""
+    told = []
+    server = _Server(uvicorn.Config(echo))
+    server.told_stopping = lambda: told.append("stopping")
+    server._end()
+    assert (server.should_exit, server.force_exit) == (True, False)
+    server._end()
+    assert (told, server.force_exit) == (["stopping"], True)
+
+
+async def test_a_server_that_cannot_answer_a_handshake_ends_it():
+    """Without the extension for it a WebSocket that is refused is closed."""
+    sent = []
+    scope = {"type": "websocket", "headers": [(b"host", b"evil.example")], "path": "/"}
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        sent.append(message)
+
+    await guarded(echo)(scope, receive, send)
+    assert [message["type"] for message in sent] == ["websocket.close"]
