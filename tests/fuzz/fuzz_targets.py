@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.apps.acp._recording import Notes, clean
 from holdfast.apps.http._table import ENDPOINTS
-from holdfast.apps.ipc._messages import ASKS
+from holdfast.apps.ipc._connection import _RpcAsker, _TagAsker
 from holdfast.apps.wire.frames import RpcError, parse, parse_object
 from holdfast.apps.wire.lines import Splitter
 from holdfast.errors import HoldfastError
@@ -72,10 +72,9 @@ def bridge(data):
         if isinstance(line, bytes):
             try:
                 frame = parse_object(line)
-                ask = ASKS.get(frame.get("type"))
-                if ask is not None:
-                    msgspec.convert(frame, ask.wish)
-            except (RpcError, msgspec.ValidationError, TypeError):
+                is_rpc = "method" in frame or "jsonrpc" in frame
+                (_RpcAsker(frame) if is_rpc else _TagAsker(frame, None)).read()
+            except RpcError:
                 continue
 
 
