@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from holdfast.apps.http import _turns
+
 
 def begin(client, **wish):
     """A session that is there."""
@@ -316,3 +318,16 @@ def test_any_prompt_is_answered(client, prompt):
     assert answer.status_code in {200, 400, 422}, answer.text
     assert "root:" not in answer.text
     note(client, id, 1)
+
+
+def test_a_question_that_nobody_answers_is_answered_no(serving, space, tmp_path, monkeypatch):
+    """After a while; the turn goes on without the tool."""
+    monkeypatch.setattr(_turns, "_APPROVAL_S", 0.05)
+    (tmp_path / space).mkdir()
+    server = serving([("list_directory", {"path": "."})], "done", root=str(tmp_path))
+    with server.client(space) as client:
+        id = begin(client)
+        answer = client.post(f"/v1/sessions/{id}/turns", json={"prompt": "look"}).json()
+        found = client.get(f"/v1/sessions/{id}/events", params={"type": "tool_result"}).json()
+    assert answer["output"] == "done "
+    assert "nobody answered in time" in str(found["events"][0]["data"])
