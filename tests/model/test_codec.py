@@ -320,7 +320,8 @@ LEAVES = (
     | st.uuids()
     | st.sampled_from([Colour.RED, Colour.GREEN, Level.HIGH])
     | st.text("abc/.").map(PurePosixPath)
-    | st.text("abc\\:").map(PureWindowsPath)
+    # Of some shares pathlib itself makes another path, given its text.
+    | st.text("abc\\:").map(PureWindowsPath).filter(lambda p: PureWindowsPath(str(p)) == p)
 )
 KEYS = st.recursive(
     LEAVES.filter(lambda value: not isinstance(value, bytearray)),
