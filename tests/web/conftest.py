@@ -129,14 +129,22 @@ def chromium_path():
     """Debian's Chromium; installed when that can be done here."""
     found = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if found is None and hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "install", "--yes", "-qq", "chromium"], check=False, timeout=240)
+        # Another worker may be installing it at this moment; a fresh machine may know no packages.
+        apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=200"]
+        for deed in (["install", "--yes", "chromium"], ["update"], ["install", "--yes", "chromium"]):
+            subprocess.run([*apt, *deed], check=False, timeout=240)
+            if shutil.which("chromium"):
+                break
         found = shutil.which("chromium")
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(shooting):
-    """One browser for all tests of a process."""
+    """One browser for all tests of a module.
+
+    Not of the process: as long as it is there an event loop runs, and asynchronous tests cannot.
+    """
     pytest.importorskip("playwright", reason="playwright is not installed")
     path = chromium_path()
     if path is None:
@@ -181,7 +189,7 @@ class Watch:
         assert self.bad == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def visit(chromium, shooting):
     """A page of a browser that came in to an app on a library; closed and judged at the end."""
 
