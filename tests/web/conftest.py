@@ -131,7 +131,8 @@ def chromium_path():
     if found is None and hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
         # Another worker may be installing it at this moment; a fresh machine may know no packages.
         apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=200"]
-        for deed in (["install", "--yes", "chromium"], ["update"], ["install", "--yes", "chromium"]):
+        install = ["install", "--yes", "chromium"]
+        for deed in (install, ["update"], install):
             subprocess.run([*apt, *deed], check=False, timeout=240)
             if shutil.which("chromium"):
                 break
