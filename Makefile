@@ -14,7 +14,7 @@ FRAMEWORKS_READY := $(FRAMEWORKS)/.ready
 LOCKS := requirements-dev.lock requirements-model.lock
 FRAMEWORKS_LOCK := requirements-frameworks.lock
 # Many tests wait for servers, locks and terminals rather than for a processor.
-WORKERS ?= $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
+WORKERS ?= $(shell expr 2 + $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 # What Python compiles is kept in one place, and used again by the many processes that the tests start.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/.compiled
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,8 +30,10 @@ help:  ## List the targets
 chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model if no API key is set
 	@$(BIN)/holdfast chat $(CHAT_ARGS)
 
-test: lint types  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
+test: lint  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
+	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS); tested=$$?; \
+	wait $$types; typed=$$?; cat $(VENV)/types.txt; [ $$tested -eq 0 ] && [ $$typed -eq 0 ]
 	$(MAKE) --no-print-directory test-frameworks FRAMEWORK_TESTS='$(CONFORMANCE)' \
 	  COVERAGE='--cov --cov-append --cov-report= --cov-fail-under=0'
 	$(BIN)/coverage report
