@@ -131,6 +131,7 @@ def test_of_many_writers_one_at_a_time_is_acknowledged(url, tmp_path):
     finally:
         for fighter in fighters:
             fighter.kill()
+            fighter.wait()
     assert pauses >= 2
     notes = [line.split() for out in outs for line in out.read_text().splitlines()]
     tried = {words[1] for words in notes if words[0] == "try"}

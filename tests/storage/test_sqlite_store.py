@@ -528,3 +528,33 @@ def test_a_log_that_cannot_be_emptied_is_not_copied_at_every_flush(path, monkeyp
             grown = os.path.getsize(f"{path}-wal")
         assert grown > 300_000
         assert 2 <= len(copied) <= grown // 100_000
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_one_who_looks_while_another_makes_the_file_sees_it_as_ours(path, monkeypatch, step):
+    """Whatever it had read of the file before the tables came, it is no foreign database."""
+    os.close(os.open(path, os.O_CREAT, 0o600))
+    real = _sqlite_shared.connect_file
+
+    class Looking:
+        """A connection between whose reads another process makes the tables."""
+
+        def __init__(self, connection):
+            self.connection = connection
+            self.reads = 0
+
+        def __getattr__(self, name):
+            return getattr(self.connection, name)
+
+        def execute(self, statement, *values):
+            if self.reads == step:
+                monkeypatch.setattr(_sqlite_shared, "connect_file", real)
+                with contextlib.closing(SQLiteStore(path)) as other:
+                    other.database.write(lambda _: None)
+            self.reads += 1
+            return self.connection.execute(statement, *values)
+
+    monkeypatch.setattr(_sqlite_shared, "connect_file", lambda where: Looking(real(where)))
+    with contextlib.closing(SQLiteStore(path)) as store:
+        store.check()
+        assert store.database.identity()

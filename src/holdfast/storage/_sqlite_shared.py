@@ -252,9 +252,11 @@ class SharedDatabase:
             raise
 
     def _version(self, connection: Connection) -> int:
+        # Tables come first: whoever sees some sees also the marks that were committed with them,
+        # while one who saw no mark yet could see another process's tables a moment later.
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application: int = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if application != _APPLICATION_ID and tables:
             raise Forbidden(
                 f"{self.path} is a database of another program",
