@@ -91,7 +91,6 @@ HOMES = {
     "strands": ("integrations/",),
     "claude_agent_sdk": ("integrations/",),
     "opentelemetry": ("integrations/",),
-    "prometheus_client": ("integrations/",),
     "hypothesis": ("testing/",),
     "pytest": ("testing/",),
 }

@@ -19,7 +19,7 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "web": ("the web app and the HTTP service", ("jinja2", "starlette", "uvicorn", "websockets")),
     "acp": ("types of ACP; `holdfast acp` needs none", ("agent-client-protocol",)),
     "mcp": ("tools for models, by MCP", ("mcp",)),
-    "otel": ("traces and metrics", ("opentelemetry-api", "prometheus-client")),
+    "otel": ("traces and metrics by OpenTelemetry", ("opentelemetry-api",)),
     "openai-agents": ("sessions of the OpenAI Agents SDK", ("openai-agents",)),
     "langgraph": ("checkpoints of LangGraph", ("langgraph", "langgraph-checkpoint")),
     "adk": ("sessions of Google's ADK", ("google-adk",)),
