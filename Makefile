@@ -18,11 +18,13 @@ WORKERS ?= $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2))
 # What Python compiles is kept in one place, and used again by the many processes that the tests start.
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/.compiled
 unexport PYTHONDONTWRITEBYTECODE
+# What the last whole run of the tests has shown of the requirements.
+SHOWN := build/requirements.jsonl
 PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-peers bench-recovery docs clean fmt lock audit fuzz torture soak test-peers test-frameworks
+.PHONY: help chat test lint types bench bench-peers bench-recovery docs clean fmt lock audit fuzz requirements torture soak test-peers test-frameworks
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,13 +33,18 @@ chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model
 	@$(BIN)/holdfast chat $(CHAT_ARGS)
 
 test: lint  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
+	@mkdir -p build
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS); tested=$$?; \
+	REQUIREMENTS_RESULTS=$(CURDIR)/$(SHOWN) $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS); tested=$$?; \
 	wait $$types; typed=$$?; cat $(VENV)/types.txt; [ $$tested -eq 0 ] && [ $$typed -eq 0 ]
 	$(MAKE) --no-print-directory test-frameworks FRAMEWORK_TESTS='$(CONFORMANCE)' \
 	  COVERAGE='--cov --cov-append --cov-report= --cov-fail-under=0'
+	$(if $(PYTEST_ARGS),,$(BIN)/python tools/requirements.py $(SHOWN) --check)
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(PURE)' --fail-under=100
+
+requirements: $(READY)  ## Write docs/internals/requirements.md from the last `make test`
+	$(BIN)/python tools/requirements.py $(SHOWN)
 
 lint: $(READY)  ## Style, formatting, sizes, rooms
 	$(BIN)/ruff check

@@ -28,8 +28,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The servers of ``servers.py`` and the tools of ``peers.py`` are there for every room."""
-    for name in ("servers", "peers"):
+    """What ``servers.py``, ``peers.py`` and ``noted.py`` have is there for every room."""
+    for name in ("servers", "peers", "noted"):
         place = Path(__file__).with_name(f"{name}.py")
         spec = importlib.util.spec_from_file_location(name, place)
         if place.exists() and spec is not None and spec.loader is not None:

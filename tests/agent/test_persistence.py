@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import holdfast
-from holdfast.agent import Agent, Features, PersistentSession, RepairedWarning
+from holdfast.agent import Agent, Features, PersistentSession, RepairedWarning, memory_tools
 from holdfast.errors import (
     AgentTypeMismatch,
     Conflict,
@@ -40,6 +40,7 @@ def agent_file(store_root, agent_id="bot", name="agent.json"):
 
 
 @pytest.mark.req("S0-55", "B-23")
+@pytest.mark.req("S0-5", "S0-76")
 async def test_the_first_run_starts_empty_and_saves_by_itself(hf, script, store_root):
     """Nothing is stored before the first run; afterwards everything is, without a call to save."""
     agent = Agent(script("Hello").model, agent_id="bot", persistent_session=True, hf=hf)
@@ -53,6 +54,7 @@ async def test_the_first_run_starts_empty_and_saves_by_itself(hf, script, store_
 
 
 @pytest.mark.req("S0-3", "S0-56", "S0-52", "S3-42", "S3-44")
+@pytest.mark.req("S1-36", "S0-76")
 async def test_a_second_agent_of_the_id_has_the_whole_context(script, texts, store_root):
     """Another object with the same id, in another library, goes on where the first one was."""
     with Agent(
@@ -73,7 +75,63 @@ async def test_a_second_agent_of_the_id_has_the_whole_context(script, texts, sto
     assert result.session_id == agent.session_id or agent.session_id is None
 
 
+class Counter:
+    """A plugin that counts turns."""
+
+    name = "counter"
+    version = 1
+
+    def __init__(self):
+        self.turns = 0
+
+    def get_state(self):
+        """What is kept."""
+        return {"turns": self.turns}
+
+    def restore_state(self, state, _version):
+        """Take it back."""
+        self.turns = state["turns"]
+
+    def on_turn_start(self, _context, _prompt):
+        """Count."""
+        self.turns += 1
+
+
+@pytest.mark.req("S0-2", "S0-16", "S0-46")
+@pytest.mark.parametrize("with_memory", [True, False])
+async def test_all_that_an_agent_has_comes_back_if_its_feature_is_on(
+    script, store_root, with_memory
+):
+    """Words, memory, plugin, tools, permissions, variables, todos; memory only with its feature."""
+    model = script([("remember", {"key": "name", "value": "Alice"})], "noted", "again")
+    options = {
+        "agent_id": "bot",
+        "persistent_session": PersistentSession(storage=str(store_root)),
+        "features": Features(memory=with_memory),
+        "tools": memory_tools(),
+    }
+    with Agent(model.model, plugins=[Counter()], **options) as agent:
+        await agent.run("I am Alice")
+        agent.block_tool("delete_everything")
+        agent.configure_tools(enabled={"forget": False})
+        agent.session.variables["city"] = "Lisbon"
+        agent.session.todos.write([{"content": "book a flight"}])
+        said = agent.session.messages()
+    plugin = Counter()
+    with Agent(script("yes").model, plugins=[plugin], **options) as again:
+        state = again.session.state
+        assert again.session.messages() == said
+        assert again.session.memory.get("name") == ("Alice" if with_memory else None)
+        assert state.permissions.blocklist == ["delete_everything"]
+        assert state.tools.enabled == {"forget": False}
+        assert again.session.variables["city"] == "Lisbon"
+        assert [todo["content"] for todo in state.todos] == ["book a flight"]
+        await again.run("go on")
+    assert plugin.turns == 2
+
+
 @pytest.mark.req("S0-57")
+@pytest.mark.req("S0-27", "S0-28", "S0-33", "S0-53")
 async def test_manual_mode_stores_only_what_is_saved(script, store_root):
     """With autosave off and load off, load() and save() do the work and nothing else does."""
     manual = PersistentSession(

@@ -110,6 +110,7 @@ async def test_calls_of_children_are_left_alone(hf, script):
 
 
 @pytest.mark.req("S3-74")
+@pytest.mark.req("S3-40")
 async def test_an_answer_that_was_cut_short_stays_what_the_user_saw(hf, script, texts):
     """Streamed words without a final message are part of the next request."""
     session = hf.session("s")

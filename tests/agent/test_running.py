@@ -17,6 +17,7 @@ from holdfast.testing.model_server import Say, ScriptedModel
 
 
 @pytest.mark.req("S1-23", "S1-28", "S1-41")
+@pytest.mark.req("S1-21")
 async def test_a_run_without_a_session_answers_and_forgets(script, texts):
     """Without a session each run starts with its own prompt alone."""
     model = script("Hello", "Again")
@@ -44,6 +45,7 @@ def lambda_tool() -> str:
 
 
 @pytest.mark.req("S1-1", "S1-2", "S1-42", "S1-44")
+@pytest.mark.req("S1-22")
 async def test_a_session_carries_the_conversation(hf, script, texts):
     """With a session, what was said before is part of the next request."""
     model = script("Hello Alice", "You are Alice")
@@ -57,6 +59,7 @@ async def test_a_session_carries_the_conversation(hf, script, texts):
     assert [message["role"] for message in result.messages] == ["user", "assistant"] * 2
 
 
+@pytest.mark.req("S1-25")
 async def test_each_step_is_recorded_in_order(hf, script, types):
     """Turn, user, intent, result, answer and end are on record in the order they happened."""
     agent = Agent(script([("add", {"a": 1, "b": 2})], "3").model, tools=[add])
@@ -84,6 +87,7 @@ def add(a: int, b: int) -> int:
 
 
 @pytest.mark.req("S1-8", "S1-27", "S1-43", "B-31")
+@pytest.mark.req("S1-26")
 async def test_a_tool_sets_a_variable_that_the_next_turn_has(hf, script):
     """A variable set by a tool keeps its type and is there in a later turn, also after a crash."""
     seen = []
@@ -108,6 +112,7 @@ async def test_a_tool_sets_a_variable_that_the_next_turn_has(hf, script):
     assert seen == [10]
 
 
+@pytest.mark.req("S1-22")
 async def test_given_variables_are_merged_over_the_stored_ones(hf, script):
     """Variables given with a run are set before it and stay."""
     agent = Agent(script("ok").model)
@@ -118,6 +123,7 @@ async def test_given_variables_are_merged_over_the_stored_ones(hf, script):
 
 
 @pytest.mark.req("S1-3", "S1-4", "S1-32", "S1-45")
+@pytest.mark.req("S1-33")
 async def test_a_question_is_an_answer_and_the_reply_the_next_turn(hf, script, texts):
     """The agent asks by answering; the user's reply continues the same conversation."""
     model = script("Which city?", "Paris it is")

@@ -37,6 +37,7 @@ async def test_words_come_one_by_one_and_the_result_at_the_end(hf, script):
         assert session.messages()[-1] == {"role": "assistant", "content": "one two three "}
 
 
+@pytest.mark.req("S2-86")
 async def test_pieces_are_put_together_and_the_final_event_covers_them(hf, script, patient):
     """Quick pieces share an event; the final one names the first it covers."""
     agent = Agent(script("one two three").model)

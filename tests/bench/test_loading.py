@@ -62,6 +62,7 @@ def test_rooms_are_reached_without_an_import_of_their_own(run_python):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the library itself is asked")
 @pytest.mark.parametrize("value", [None, "", "  ", "/somewhere/else"])
+@pytest.mark.req("S0-6")
 def test_the_users_directories_are_those_of_platformdirs(monkeypatch, value):
     """The short way on Linux gives what the library gives."""
     import platformdirs

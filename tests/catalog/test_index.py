@@ -83,6 +83,7 @@ def read_all(index):
         "DELETE FROM sessions WHERE id = 'a'",
     ],
 )
+@pytest.mark.req("S2-75")
 def test_a_changed_row_is_noticed(harm):
     """Whatever is changed behind its back, the index says so where it is read."""
     index = open_in_memory(MemoryStore())

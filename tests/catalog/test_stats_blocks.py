@@ -97,6 +97,7 @@ def test_sums_are_what_counting_gives(store_root):
         assert hf.stats().sessions == count + 1
 
 
+@pytest.mark.req("S2-90")
 def test_only_what_changed_is_counted_again(store_root, monkeypatch):
     """Asking again reads no tally; a session that went on costs its block."""
     from holdfast.catalog._sqlite_index import SqliteIndex

@@ -10,6 +10,7 @@ from holdfast.apps.cli._recovering import INCOMPLETE, PROVIDERS
 from holdfast.errors import UsageError
 
 
+@pytest.mark.req("S2-2")
 def test_header_and_conversation(run, trip, library):
     """The screen has what the session is, then what was said, with numbers to go back to."""
     outcome = run("show", trip)

@@ -88,6 +88,7 @@ def as_printed(expected, got):
     [page for page in PAGES if blocks_of(page.read_text(encoding="utf-8"))],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
+@pytest.mark.req("S0-77", "S2-108")
 def test_examples_of_a_page_run(page, tmp_path, monkeypatch):
     """Every example runs as written, in the order of the page."""
     monkeypatch.chdir(tmp_path)

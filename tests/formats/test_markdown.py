@@ -73,6 +73,7 @@ def _time(stamp):
 
 
 @pytest.mark.req("S2-33", "S2-34")
+@pytest.mark.req("S2-3")
 def test_messages(library, conversation):
     """Each role has its own sign, its name and the time of day."""
     headings = re.findall(

@@ -22,6 +22,7 @@ def past(hf, id, *texts, title=None):
 
 
 @pytest.mark.req("S2-43")
+@pytest.mark.req("S2-26", "S2-74")
 def test_a_session_is_created_and_found(hf, talk):
     """It has its title and is listed at once, before anything is said in it."""
     created, listed = talk(
@@ -40,6 +41,7 @@ def test_sessions_created_in_one_moment_differ(talk):
 
 
 @pytest.mark.req("S2-44")
+@pytest.mark.req("S2-27")
 def test_saving_needs_a_current_session(talk):
     """Without one the answer is no, with the reason; with one it is yes."""
     nothing, _, something = talk(
@@ -64,6 +66,7 @@ async def test_a_loaded_session_is_saved_unless_it_is_gone(hf, connect):
 
 
 @pytest.mark.req("S2-45")
+@pytest.mark.req("S2-28", "S2-74")
 def test_loading_counts_the_messages(hf, talk):
     """The answer has the id and the number of messages, and nobody is locked out by it."""
     past(hf, "trip", "go", "stay")
@@ -75,6 +78,7 @@ def test_loading_counts_the_messages(hf, talk):
 @pytest.mark.parametrize(
     ("id", "code"), [("missing", "not_found"), ("../../etc", "invalid_id"), ("", "invalid_id")]
 )
+@pytest.mark.req("S2-28", "S2-36")
 def test_what_cannot_be_loaded_is_told(ask, id, code):
     """An error in kind names the request and what to do."""
     answer = ask({"type": "session_load", "session_id": id})
@@ -94,6 +98,7 @@ def test_a_failed_load_keeps_the_current_session(hf, talk):
 
 
 @pytest.mark.req("S2-46", "S2-49")
+@pytest.mark.req("S0-14")
 def test_the_list_is_newest_first_and_typed(hf, ask):
     """Every row has the fields of SessionInfo: times in UTC, and a title or none, never null."""
     past(hf, "old", "one", title="First")
@@ -127,6 +132,7 @@ def test_the_limit_of_a_list(hf, ask, limit, count):
 
 
 @pytest.mark.req("S2-47")
+@pytest.mark.req("S2-36")
 def test_deleting_says_yes_or_no(hf, talk):
     """A session that is there goes to the trash; one that is not gives no, with the reason."""
     past(hf, "trip", "go")

@@ -27,7 +27,7 @@ def test_the_first_words(ask):
     assert answer["model"] == "a script"
 
 
-@pytest.mark.req("S2-42", "S2-50", "S2-51")
+@pytest.mark.req("S2-10", "S2-42", "S2-50", "S2-51")
 def test_a_query_is_streamed_and_answered(hf, talk, kit_of):
     """The words come one by one, then whole; the session began with them, and is on record."""
     assert hf.list() == []

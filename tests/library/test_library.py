@@ -51,6 +51,7 @@ def fill(hf, session_id, count=3, **options):
 @pytest.mark.req("S0-29")
 @pytest.mark.req("S0-31")
 @pytest.mark.req("S0-32")
+@pytest.mark.req("S3-3")
 def test_existence_location_and_time_of_a_session(hf, store_root):
     """What there is can be asked for without opening it."""
     assert not hf.exists("a")
@@ -89,6 +90,7 @@ def test_sessions_are_listed_newest_first(hf):
 
 @pytest.mark.req("S2-16")
 @pytest.mark.req("S2-18")
+@pytest.mark.req("S2-71", "S2-72")
 def test_a_row_tells_what_a_list_needs(hf):
     """Title, tags, times, counts and tokens come from the log."""
     with hf.session("a", agent_id="helper") as s:
@@ -160,6 +162,7 @@ def test_foreign_files_beside_the_sessions_are_left_alone(hf, store_root):
     assert not hf.exists("empty")
 
 
+@pytest.mark.req("S2-88", "S3-2")
 def test_events_are_read_in_parts_and_backwards(hf):
     """start, stop, types, limit and reverse choose; backwards reads only what is needed."""
     fill(hf, "a", 300)
@@ -172,6 +175,7 @@ def test_events_are_read_in_parts_and_backwards(hf):
     assert len(list(hf.events("a", limit=7))) == 7
 
 
+@pytest.mark.req("S2-88")
 def test_reading_backwards_does_not_read_the_whole_log(hf, monkeypatch):
     """The newest event of a long log costs one small read."""
     with hf.session("a") as s:
@@ -316,6 +320,7 @@ def test_an_open_session_is_not_repaired_or_deleted(hf):
 
 
 @pytest.mark.req("S2-30")
+@pytest.mark.req("S3-8")
 def test_a_deleted_session_is_in_the_trash_and_comes_back(hf):
     """Delete and undelete, also of several sessions that had the same id."""
     for text in ("first", "second"):

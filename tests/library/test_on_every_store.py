@@ -71,6 +71,7 @@ def hits(hf, query, **scope):
     return {(hit.session_id, hit.role) for hit in hf.search(query, limit=None, **scope)}
 
 
+@pytest.mark.req("S2-75")
 def test_lists_have_filters_and_pages(hf, url):
     """Newest first, by agent, time, tag and page; another who opens it sees the same."""
     assert ids(hf.list()) == ["trip", "tools", "old"]
@@ -217,6 +218,7 @@ def test_everything_is_copied_to_any_other_store(hf, kind, request, tmp_path):
         assert all(other.verify(id).ok for id in ("old", "tools", "trip"))
 
 
+@pytest.mark.req("S2-11")
 def test_a_catalogue_is_made_anew_when_asked(hf):
     """And says the same afterwards."""
     before = (hf.list(None), hits(hf, "harbour"), hf.stats(tz="UTC"))
@@ -224,6 +226,7 @@ def test_a_catalogue_is_made_anew_when_asked(hf):
     assert (hf.list(None), hits(hf, "harbour"), hf.stats(tz="UTC")) == before
 
 
+@pytest.mark.req("S2-35")
 def test_others_find_what_was_said_a_moment_ago(hf, url):
     """One writes; another library lists, searches and reads."""
     with hf.session("trip", **QUICK) as s, holdfast.open(url) as other:

@@ -80,6 +80,7 @@ def test_where_the_store_is(project, user_file, monkeypatch, tmp_path):
     assert holdfast.open("memory:given", config={"store": "none:"}).url == "memory:"
 
 
+@pytest.mark.req("S2-21")
 def test_without_anything_the_data_directory_is_the_store(project, monkeypatch, tmp_path):
     """The default is the user's data directory, and says so."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -117,6 +118,7 @@ def test_an_agent_config_without_storage_stores_nothing(project):
 
 @pytest.mark.req("S3-22")
 @pytest.mark.req("B-43")
+@pytest.mark.req("S3-23", "S3-39")
 def test_the_builder_of_old_is_open_with_a_configuration():
     """``open(config=…)`` gives storage and session manager in one object."""
     with holdfast.open(config={"storage": {"type": "memory"}}) as hf:

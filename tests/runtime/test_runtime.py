@@ -148,6 +148,7 @@ async def test_an_async_source_of_lines_and_a_failure(hf):
 
 
 @pytest.mark.req("S1-20")
+@pytest.mark.req("S1-5")
 async def test_observers_hear_what_fits_their_pattern(runtime, hf):
     """A wildcard on the types of events and notices, of one session or all, through one bus."""
     turns, everything, other = [], [], []
@@ -169,6 +170,7 @@ async def test_observers_hear_what_fits_their_pattern(runtime, hf):
     assert hf._hub.listeners == ()
 
 
+@pytest.mark.req("S1-34", "S2-87")
 async def test_idle_sessions_are_put_away_and_nothing_is_lost(hf):
     """After half an hour a session is closed; the next words open it again, with its past."""
     now = [1_000_000]

@@ -130,6 +130,7 @@ async def test_a_failed_sync_reaches_those_who_await_it(failing, disk):
     await s.aclose()
 
 
+@pytest.mark.req("S0-68", "S2-89")
 async def test_aflush_never_blocks_the_loop(failing, disk):
     """While a slow disk syncs, the event loop goes on."""
     async with failing.session("a") as s:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 import textwrap
 
 import pytest
@@ -127,6 +128,7 @@ def test_what_the_session_records_itself_cannot_be_claimed(hf, type):
     assert not hf.exists("a")
 
 
+@pytest.mark.req("S1-6", "S2-24", "S3-19")
 def test_a_session_without_an_id_gets_one_that_sorts_by_time(hf):
     """Generated ids are unique, well-formed and in the order of their making."""
     ids = []
@@ -438,3 +440,20 @@ def test_an_abandoned_session_gives_its_lock_back(hf):
     gc.collect()
     with hf.session("a") as s:
         assert s.restored
+
+
+@pytest.mark.req("S1-47")
+def test_an_open_session_is_light():
+    """A session with a word in it takes a few kilobytes of memory, not a copy of the machinery."""
+    with holdfast.open("memory:") as hf:
+        hf.session("first").user("loads what is loaded once")
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            sessions = [hf.session(f"s{number}") for number in range(20)]
+            for session in sessions:
+                session.user("hi")
+            taken = (tracemalloc.get_traced_memory()[0] - before) / len(sessions)
+        finally:
+            tracemalloc.stop()
+    assert taken < 32_768

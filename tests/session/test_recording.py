@@ -20,6 +20,7 @@ def types(hf, session_id):
 
 @pytest.mark.req("S3-1")
 @pytest.mark.req("S3-12")
+@pytest.mark.req("S2-83", "S3-2")
 def test_a_user_message_comes_back_after_reopening(hf):
     """What was appended is read back with its role, content and number."""
     with hf.session("a") as s:
@@ -29,6 +30,7 @@ def test_a_user_message_comes_back_after_reopening(hf):
     assert found.data == {"role": "user", "content": "My name is Alice"}
 
 
+@pytest.mark.req("S3-10")
 def test_append_returns_a_frozen_event_with_dense_seqs(hf):
     """Each append gives an immutable event whose seq is one more than the one before."""
     with hf.session("a") as s:
@@ -50,6 +52,7 @@ def test_changing_the_callers_data_after_append_changes_nothing(hf):
 
 
 @pytest.mark.req("S2-51")
+@pytest.mark.req("S3-9")
 def test_nothing_is_on_disk_before_the_first_event(hf, store_root):
     """Opening a new session, reading and closing it leaves no file behind."""
     with hf.session("a") as s:

@@ -29,6 +29,7 @@ def hf(tmp_path):
 @pytest.mark.parametrize(
     ("content", "error"), [("x" * (2 << 20), TooLarge), (float("nan"), InvalidData)]
 )
+@pytest.mark.req("S2-106")
 def test_a_first_event_that_is_refused_leaves_nothing_on_disk(hf, tmp_path, content, error):
     """Not even a directory is made for a session whose first event cannot be recorded."""
     session = hf.session("a")
@@ -218,6 +219,7 @@ def test_a_path_may_begin_with_the_home_directory(tmp_path, monkeypatch):
         assert hf.location("a").startswith(str(tmp_path / "store"))
 
 
+@pytest.mark.req("S2-106")
 def test_a_time_far_in_the_future_is_no_error(hf):
     """An event of a wrong clock does not make a session unreadable."""
     session = hf.session("a")

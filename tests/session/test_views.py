@@ -74,7 +74,7 @@ def test_what_cannot_be_stored_stays_in_memory_and_is_named(hf):
         with pytest.warns(NotStoredWarning, match="'tool'"):
             s.variables["tool"] = {"lock": lock, "name": "x"}
         assert s.variables["tool"]["lock"] is lock
-        assert [n.detail["name"] for n in notices if getattr(n, "kind", "") != ""] == ["tool"]
+        assert [n.detail["name"] for n in notices if getattr(n, "kind", "") == "variable_not_stored"] == ["tool"]
         assert list(s.variables) == ["tool"]
     with hf.session("a") as s:
         assert s.variables["tool"] == {"name": "x"}
@@ -103,6 +103,7 @@ def test_a_large_variable_comes_back(hf):
 
 @pytest.mark.req("S0-25")
 @pytest.mark.req("S0-26")
+@pytest.mark.req("S0-75")
 def test_memory_entries_carry_all_their_fields(hf):
     """Description, scope, priority, pin, size and times are kept, and the sums agree."""
     with hf.session("a") as s:
@@ -124,6 +125,39 @@ def test_memory_entries_carry_all_their_fields(hf):
         assert s.memory.stats()["total_entries"] == 0
 
 
+@pytest.mark.req("S0-39")
+def test_memory_is_read_and_cleared_by_scope(hf):
+    """Everything, or what is of one scope, is listed and forgotten; the other scope stays."""
+    with hf.session("a", agent_id="bot") as s:
+        s.memory.set("mine", 1)
+        s.memory.set("also", 2)
+        s.memory.set("ours", 3, scope="persistent")
+        assert list(s.memory.entries("session")) == ["mine", "also"]
+        assert list(s.memory.entries("persistent")) == ["ours"]
+        with pytest.raises(UsageError, match="not a scope"):
+            s.memory.clear("everything")
+        assert s.memory.clear("session") == 2
+        assert list(s.memory.entries()) == ["ours"]
+        s.memory.set("mine", 1)
+        assert s.memory.clear() == 2
+        assert s.memory.clear() == 0
+    with hf.session("b", agent_id="bot") as s:
+        assert s.memory.entries() == {}
+
+
+@pytest.mark.req("S0-37")
+def test_an_agents_memory_is_read_when_it_is_first_asked_for(hf, store_root):
+    """A session of the agent opens and records without touching the document."""
+    with hf.session("a", agent_id="bot") as s:
+        s.memory.set("ours", 3, scope="persistent")
+    (store_root / "agents" / "bot" / "memory.json").write_text("{")
+    with hf.session("b", agent_id="bot") as s:
+        s.user("not about memory")
+        with pytest.raises(Damaged):
+            s.memory.get("ours")
+
+
+@pytest.mark.req("S2-5")
 def test_persistent_memory_belongs_to_the_agent(hf):
     """It is seen by the agent's other sessions and does not travel with the log."""
     with hf.session("a", agent_id="helper") as s:
@@ -259,6 +293,7 @@ def test_the_last_list_wins_whoever_wrote_it(hf):
 
 @pytest.mark.req("S0-38")
 @pytest.mark.req("S0-67")
+@pytest.mark.req("S0-75")
 def test_persistent_memory_is_written_with_the_flush_not_with_each_change(hf, monkeypatch):
     """Many changes cost one write, at the next flush; a session without events saves at its end."""
     documents = hf.store.documents("agents/helper")

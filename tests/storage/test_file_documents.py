@@ -59,6 +59,7 @@ def test_left_over_temporary_is_used_again():
     assert paths(disk) == {"a"}
 
 
+@pytest.mark.req("S0-35", "S0-74")
 def test_replaced_at_every_moment():
     """At any crash a document is the old one or the new one, whole."""
     disk = SimDisk()

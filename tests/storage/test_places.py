@@ -67,6 +67,7 @@ class WatchfulDisk(Disk):
 @pytest.mark.req("S2-95")
 @pytest.mark.req("S2-96")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
+@pytest.mark.req("S2-77")
 def test_modes_at_every_instant(tmp_path, umask):
     """Directories are 0700 and files 0600 after every call, whatever the umask."""
     root = tmp_path / "made" / "store"

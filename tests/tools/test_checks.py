@@ -52,6 +52,7 @@ def rules_broken(tmp_path, where, source):
         ("apps/x.py", "from holdfast.testing import StoreContract", "testing"),
     ],
 )
+@pytest.mark.req("S0-9")
 def test_rooms_check_finds(tmp_path, where, source, rule):
     """What a room forbids is found, however it is imported or named."""
     assert rule in rules_broken(tmp_path, where, source)

@@ -85,3 +85,11 @@ def test_old_python_is_refused_with_a_remedy(tmp_path):
     assert "needs Python 3.11 or newer and found: Python 3.9.1" in outcome.stdout
     assert "make PYTHON=" in outcome.stdout
     assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.req("S2-105")
+def test_less_than_nine_tenths_covered_fails():
+    """The floor of the coverage report, without which nothing lands, is at least 90 %."""
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert whole["tool"]["coverage"]["report"]["fail_under"] >= 90
+    assert "$(BIN)/coverage report\n" in (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -104,6 +104,19 @@ class Memory:
             known = self._agent.delete(key) or known
         return known
 
+    def clear(self, scope: str | None = None) -> int:
+        """Forget every entry, or those of a scope; how many there were."""
+        if scope is not None and scope not in _SCOPES:
+            raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")
+        cleared = 0
+        if scope in (None, "session"):
+            for key in list(self._owner.live_state.memory):
+                self._owner.append("memory_delete", {"key": key})
+                cleared += 1
+        if scope in (None, "persistent") and self._agent is not None:
+            cleared += sum([self._agent.delete(key) for key in self._agent.entries()])
+        return cleared
+
     def stats(self) -> dict[str, int]:
         """How many entries there are and how large they are together."""
         entries = self.entries().values()

@@ -94,6 +94,7 @@ def write_index(place, *rows):
 
 @pytest.mark.req("S2-14", "S2-16", "S2-20")
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.req("S2-12", "S2-13", "S2-15", "S2-17", "S2-19", "S2-70", "S2-73")
 def test_a_session_file_arrives_whole(hf, place, monkeypatch, zone):
     """Every message with its role, naive times as local ones, tokens, title and tags."""
     monkeypatch.setenv("TZ", zone)
@@ -124,6 +125,7 @@ def test_a_session_file_arrives_whole(hf, place, monkeypatch, zone):
 
 
 @pytest.mark.req("S2-22", "S2-23")
+@pytest.mark.req("S2-75")
 def test_a_folder_whose_index_has_drifted(hf, place):
     """Files without an entry come in, entries without a file do not, titles come from either."""
     write(place, "2025-10-05_140000")

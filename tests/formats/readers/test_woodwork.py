@@ -42,6 +42,7 @@ def bring(hf, tmp_path, value, name="dump.json"):
     return hf.import_(path)
 
 
+@pytest.mark.req("S1-9")
 def test_the_six_fields_arrive(hf, tmp_path):
     """Turns with their times, variables with their types, prompt, creation and last activity."""
     [id] = bring(hf, tmp_path, session())
