@@ -9,8 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import tracemalloc
 import textwrap
+import tracemalloc
 
 import pytest
 
