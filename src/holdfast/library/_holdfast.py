@@ -22,6 +22,7 @@ from holdfast.library._erasing import Erasing
 from holdfast.library._exporting import Exporting
 from holdfast.library._importing import Importing
 from holdfast.library._labels import Labels
+from holdfast.library._observing import Observing
 from holdfast.library._redacting import Redacting
 from holdfast.library._retention import Retention
 from holdfast.library._sealing import Sealing
@@ -83,6 +84,7 @@ class Holdfast(
     Counting,
     Care,
     Copying,
+    Observing,
 ):
     """The sessions of one store. Every method may be called from any thread."""
 
@@ -121,7 +123,7 @@ class Holdfast(
         )
         self._check_open()
         if read_only:
-            return Session(self._store, Opening(self._store, self._known(id), chosen))
+            return self._opened_to_read(self._known(id), chosen)
         return self._live_session(new_session_id(chosen.clock) if id is None else id, chosen)
 
     def space(self, name: str) -> Holdfast:
@@ -143,6 +145,7 @@ class Holdfast(
             **self._given_keys(),
         )
         made._settings = msgspec.structs.replace(self._settings, store=inside)  # noqa: SLF001
+        made._observers = self._observers  # noqa: SLF001
         return made
 
     def subscribe(self, listener: Subscriber) -> Callable[[], None]:
@@ -200,13 +203,8 @@ class Holdfast(
                 _check_resume(session, options)
                 if session.retain():
                     return session
-            opening = Opening(self._store, id, options)
-            try:
-                session = Session(self._store, opening, hub=self._hub, timers=self._timers)
-                _live[key] = session
-            except BaseException:
-                opening.release()
-                raise
+            session, opening = self._opened_live(id, options)
+            _live[key] = session
         if self._timers is not None and self._store.capabilities.stores:
             self._made = self._made or not session.restored
             self._feeder.watch(session)
@@ -214,6 +212,8 @@ class Holdfast(
         return session
 
     def _tell_opened(self, session: Session, opening: Opening) -> None:
+        if opening.held:
+            self._hub.publish(session.id, opening.taken())
         if opening.repaired:
             self._hub.publish(session.id, Notice("repaired", session.id))
         if opening.loaded.torn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library._ground import Ground, session_key
-from holdfast.model import Event
+from holdfast.model import Event, Notice
 from holdfast.replay import State, check_format
 from holdfast.session import Snapshots, load, load_state_at, read_range, resolve_blobs
 
@@ -101,7 +102,7 @@ class Reading(Ground):
 
         key = self._stored(id)
         events = read_range(self._store.log(key), stop=None if at is None else at + 1)
-        return recover(
+        found = recover(
             resolve_blobs(of_known_format(events), self._store.documents(key)),
             provider=provider,
             incomplete=incomplete,
@@ -109,6 +110,10 @@ class Reading(Ground):
             count_tokens=token_counter(provider) if window_tokens is not None else None,
             session_id=id,
         )
+        if found.issues:
+            types = dict(Counter(issue.type for issue in found.issues))
+            self._hub.publish(id, Notice("recovered", id, {"issues": types}))
+        return found
 
     def snapshots(self, id: str) -> builtins.list[SnapshotInfo]:
         """The session's snapshots, newest first."""

@@ -145,6 +145,7 @@ class Retention(Trash):
             why = self._tried(decision.session_id, act)
             if why is None:
                 done.append(decision)
+                self._tell_pruned(decision.session_id, decision.action, decision.why)
             else:
                 result.failed[decision.session_id] = why
             if progress is not None:
@@ -194,7 +195,11 @@ class Retention(Trash):
         except HoldfastError as error:
             failed[one.session_id] = error.message
             return False
+        self._tell_pruned(one.session_id, "empty", "too long in the trash")
         return True
+
+    def _tell_pruned(self, id: str, action: str, reason: str) -> None:
+        self._hub.publish(id, Notice("pruned", id, {"action": action, "reason": reason}))
 
     # -- snapshots ---------------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ class Notice(msgspec.Struct, frozen=True):
     """Something happened to a session that is not part of its log."""
 
     kind: str
-    """``snapshot_created``, ``snapshot_failed``, ``session_restored``, ``torn_tail``,
-    ``session_near_limit``, ``repaired``, ``deleted``, ``undeleted``, ``archived``, ``unarchived``,
-    ``subscriber_failed``, ``variable_not_stored``, ``flush_failed``."""
+    """``snapshot_created``, ``snapshot_failed``, ``session_restored``, ``torn_tail``, and others:
+    docs/reference/observability.md lists them all, with what ``detail`` has."""
     session_id: str
     detail: dict[str, Any] = {}

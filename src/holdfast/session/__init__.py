@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.session._agent_pointer import AgentDocument, point_agent, read_agent
     from holdfast.session._branches import Branches, check_new_id, detach_children
     from holdfast.session._follower import Follower
+    from holdfast.session._observing import Done, ObservedSession, Observer, Observers
     from holdfast.session._places import Place
     from holdfast.session._repair import repair_log
     from holdfast.session._resealing import decrypt_key, encrypt_key, rekey_key
@@ -39,7 +40,11 @@ _LAZY = {
     "Branches": "_branches",
     "Follower": "_follower",
     "Place": "_places",
+    "Done": "_observing",
     "Finding": "_verifying",
+    "ObservedSession": "_observing",
+    "Observer": "_observing",
+    "Observers": "_observing",
     "Report": "_verifying",
     "SealedDocuments": "_sealing",
     "SealingStore": "_sealing",
@@ -62,12 +67,16 @@ __all__ = [
     "AgentDocument",
     "Branches",
     "Clock",
+    "Done",
     "Draft",
     "Finding",
     "Follower",
     "Hub",
     "Loaded",
     "NotStoredWarning",
+    "ObservedSession",
+    "Observer",
+    "Observers",
     "Opening",
     "Options",
     "Place",

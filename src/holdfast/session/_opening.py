@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +16,7 @@ from holdfast.errors import (
     TooLarge,
     UsageError,
 )
-from holdfast.model import FORMAT_VERSION, VERSION, Limits, Position, check_id
+from holdfast.model import FORMAT_VERSION, VERSION, Limits, Notice, Position, check_id
 from holdfast.replay import State, needs_interruption
 from holdfast.session._agent_memory import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
@@ -105,6 +106,8 @@ class Opening:
         """Whether the session was wanted again before its closing had ended."""
         self.epoch = 0
         self.repaired = False
+        self.tell: Callable[[Notice], None] | None = None
+        """Who is told when the right to write is taken or given back."""
         self._store = store
         self._seal: SessionSeal | None = None
         self._lease = store.lease(self.key)
@@ -135,6 +138,15 @@ class Opening:
             staged=self.options.staged,
             defers=self._store.capabilities.defers,
         )
+
+    @property
+    def held(self) -> bool:
+        """Whether the right to write is held."""
+        return self._held
+
+    def taken(self) -> Notice:
+        """What is told when the right to write was taken."""
+        return Notice("lease_acquired", self.session_id, {"epoch": self.epoch})
 
     def agent_memory(self) -> AgentMemory | None:
         """The lasting memory of the session's agent, if it has one."""
@@ -191,7 +203,9 @@ class Opening:
         """Give everything back."""
         self.log.close()
         self._lease.release()
-        self._held = False
+        was_held, self._held = self._held, False
+        if was_held and self.tell is not None:
+            self.tell(Notice("lease_released", self.session_id, {"epoch": self.epoch}))
 
     def _check_policy(self, *, exists: bool) -> None:
         if exists:
@@ -219,6 +233,8 @@ class Opening:
     def _hold(self) -> None:
         self.epoch = self._lease.acquire(self.session_id, self.options.lease_ms)
         self._held = True
+        if self.tell is not None:
+            self.tell(self.taken())
 
     def _hold_late(self) -> None:
         """The lease of a session that was not there when it was opened."""

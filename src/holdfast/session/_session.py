@@ -84,6 +84,7 @@ class Session(Readable):
         self.todos = Todos(self)
         if not store.capabilities.stores:
             self._talk.keep_from_now()
+        opening.tell, self._writer.tell = self._outbox.put, self._outbox.put
         self._release = weakref.finalize(self, opening.release)
         _sessions.add(self)
 
@@ -196,7 +197,7 @@ class Session(Readable):
             self._hand_over()
             offset = self._writer.offset
         self.memory.flush()
-        self._writer.sync()
+        self._sync()
         self._keeper.flushed = max(self._keeper.flushed, offset)
 
     async def aflush(self) -> None:
@@ -207,7 +208,7 @@ class Session(Readable):
             self._check_usable()
             self._hand_over()
             offset = self._writer.offset
-            future: Future[None] = self._store.sync({self._opening.key: self._writer.log})
+            future = self._begin_sync()
         try:
             await uncancelled(asyncio.wrap_future(future))
             if self.memory.is_dirty:
@@ -215,6 +216,12 @@ class Session(Readable):
         except StoreError as error:
             raise self._writer.failed(error) from error
         self._keeper.flushed = max(self._keeper.flushed, offset)
+
+    def _sync(self) -> None:
+        self._writer.sync()
+
+    def _begin_sync(self) -> Future[None]:
+        return self._store.sync({self._opening.key: self._writer.log})
 
     def barrier(self) -> None:
         """Flush, unless the session was opened with ``durability="os"`` or is staged."""
@@ -550,6 +557,7 @@ class Session(Readable):
                     self._release()
                 finally:
                     self._opening.release()  # again, in case the first was interrupted
+        self._outbox.deliver()
 
 
 def _redacting(opening: Opening) -> Redacting:

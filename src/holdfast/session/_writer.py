@@ -5,7 +5,7 @@ It works without a session and is not safe for threads by itself: the session's 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -18,6 +18,7 @@ from holdfast.model import (
     START,
     Event,
     Limits,
+    Notice,
     Position,
     encode_data,
     encode_event_line,
@@ -94,6 +95,8 @@ class Writer:
         self._plain_bytes_max = min(self.limits.blob_bytes_min, self.limits.message_bytes_max)
         self.staged = staged
         self.dead: HoldfastError | None = None
+        self.tell: Callable[[Notice], None] | None = None
+        """Who is told when the right to write was lost."""
         self._documents = documents
         self._clock = clock
         self._sealer: Sealer | None = None
@@ -340,6 +343,9 @@ class Writer:
         if isinstance(error, StoreFull):
             return error
         if self._defers or isinstance(error, (Fenced, SyncFailed)):
+            if isinstance(error, Fenced) and self.dead is None and self.tell is not None:
+                id = error.fields.get("session_id", "")
+                self.tell(Notice("lease_lost", id, {"epoch": self.epoch}))
             self.dead = error
             self.hand_out_unsaved(error)
         return error
