@@ -74,7 +74,8 @@ def test_what_cannot_be_stored_stays_in_memory_and_is_named(hf):
         with pytest.warns(NotStoredWarning, match="'tool'"):
             s.variables["tool"] = {"lock": lock, "name": "x"}
         assert s.variables["tool"]["lock"] is lock
-        assert [n.detail["name"] for n in notices if getattr(n, "kind", "") == "variable_not_stored"] == ["tool"]
+        lost = [n for n in notices if getattr(n, "kind", "") == "variable_not_stored"]
+        assert [n.detail["name"] for n in lost] == ["tool"]
         assert list(s.variables) == ["tool"]
     with hf.session("a") as s:
         assert s.variables["tool"] == {"name": "x"}
