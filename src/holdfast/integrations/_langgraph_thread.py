@@ -6,15 +6,14 @@ was added, and a message, wherever it stands, once in the log and by its name af
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.integrations._langchain_messages import FORM, seqs_of
 from holdfast.integrations._langgraph_values import Items, Typed, Values
 from holdfast.integrations._place import Place
-from holdfast.integrations._units import CONVERSATION, Words
+from holdfast.integrations._units import CONVERSATION, UnitReader, Words
 from holdfast.model import Event
 
 __all__ = ["TOOL", "Checkpoint", "Thread", "Write"]
@@ -44,46 +43,22 @@ class Write(NamedTuple):
     path: str
 
 
-class Thread:
+class Thread(UnitReader):
     """What the log of a thread says. Keep ``lock`` while reading or writing it."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.lock = threading.RLock()
-        self._begin_again(None)
+        super().__init__(FORM, place)
 
-    def _begin_again(self, log: tuple[Any, ...] | None) -> None:
-        self._log = log
-        self._next = 0
-        self._taking = -1
+    def _begin_again(self) -> None:
+        super()._begin_again()
         self.values = Values()
         self.checkpoints: dict[str, dict[str, Checkpoint]] = {}
         self.writes: dict[tuple[str, str], dict[tuple[str, int], Write]] = {}
         self._stored: dict[tuple[str, str, Version], dict[str, Any]] = {}
         self._latest: dict[tuple[str, str], tuple[Version, list[Any]]] = {}
         self._seqs: dict[str, list[int]] = {}
-        self._begun: list[Event] = []
-        self._missing = 0
 
     # -- reading -----------------------------------------------------------------------------
-
-    def catch_up(self) -> None:
-        """Take in what is new in the log."""
-        held = self.place.held()
-        if held is not None and held == (self._taking, self._next - 1):
-            return
-        log = self.place.log_id()
-        if log != self._log:
-            self._begin_again(log)
-        self.take(self.place.events(self._next))
-        self._taking = held[0] if held else -1
-
-    def take(self, events: Iterable[Event]) -> None:
-        """Take in events as they stand in the log."""
-        for event in events:
-            if event.seq >= self._next:
-                self._next = event.seq + 1
-                self._take(event)
 
     def newest(self, ns: str) -> str | None:
         """The id of the newest checkpoint of a namespace: ids grow."""
@@ -129,22 +104,16 @@ class Thread:
             value[step["keep"] :] = step["add"]
         return value
 
-    def _take(self, event: Event) -> None:
-        if self._missing:
-            self._begun.append(event)
-            self._missing -= 1
-        elif event.data.get("adapter") == FORM.name:
-            self._begun, self._missing = [event], event.data.get("span", 1) - 1
-        else:
-            if event.type == "frame" and event.data.get("tool") == TOOL:
-                self._take_frame(event.data)
-            elif event.type in CONVERSATION and event.run is None:
-                self.values.told[event.seq] = event
-            return
-        if not self._missing:
-            name = self._begun[0].data["ref"]
-            self.values.items[name] = FORM.read(self._begun)
-            self._seqs[name] = [one.seq for one in self._begun]
+    def _take_own(self, events: list[Event], item: Any) -> None:
+        name = events[0].data["ref"]
+        self.values.items[name] = item
+        self._seqs[name] = [one.seq for one in events]
+
+    def _take_foreign(self, event: Event) -> None:
+        if event.type == "frame" and event.data.get("tool") == TOOL:
+            self._take_frame(event.data)
+        elif event.type in CONVERSATION and event.run is None:
+            self.values.told[event.seq] = event
 
     def _take_frame(self, data: dict[str, Any]) -> None:
         if "checkpoint" in data:

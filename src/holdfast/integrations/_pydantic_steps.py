@@ -7,8 +7,6 @@ one before, each message by the seq of the event that says it; so n steps take O
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -17,7 +15,7 @@ import msgspec
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Place
 from holdfast.integrations._pydantic_messages import FORM
-from holdfast.integrations._units import Words
+from holdfast.integrations._units import UnitReader, Words
 from holdfast.model import Event
 
 __all__ = ["TOOL", "Conversation", "Snapshot"]
@@ -50,18 +48,14 @@ class Run:
         self.effects: dict[str, dict[str, Any]] = {}
 
 
-class Conversation:
+class Conversation(UnitReader):
     """What the log of a conversation says. Keep ``lock`` while reading or writing it."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.lock = threading.RLock()
-        self._begin_again(None)
+        super().__init__(FORM, place)
 
-    def _begin_again(self, log: tuple[Any, ...] | None) -> None:
-        self._log = log
-        self._next = 0
-        self._taking = -1
+    def _begin_again(self) -> None:
+        super()._begin_again()
         self.runs: dict[str, Run] = {}
         self.items: dict[int, dict[str, Any]] = {}
         self.snapshots: dict[int, Snapshot] = {}
@@ -72,28 +66,8 @@ class Conversation:
         self._latest: dict[str, tuple[int, list[int]]] = {}
         self._speaker: str | None = None
         self._newest: str | None = None
-        self._begun: list[Event] = []
-        self._missing = 0
 
     # -- reading -----------------------------------------------------------------------------
-
-    def catch_up(self) -> None:
-        """Take in what is new in the log."""
-        held = self.place.held()
-        if held is not None and held == (self._taking, self._next - 1):
-            return
-        log = self.place.log_id()
-        if log != self._log:
-            self._begin_again(log)
-        self.take(self.place.events(self._next))
-        self._taking = held[0] if held else -1
-
-    def take(self, events: Iterable[Event]) -> None:
-        """Take in events as they stand in the log."""
-        for event in events:
-            if event.seq >= self._next:
-                self._next = event.seq + 1
-                self._take(event)
 
     def run(self, run_id: str) -> Run:
         """What is on record of a run; something empty if there is nothing."""
@@ -117,23 +91,17 @@ class Conversation:
             listed[step.keep :] = step.add
         return listed
 
-    def _take(self, event: Event) -> None:
-        if self._missing:
-            self._begun.append(event)
-            self._missing -= 1
-        elif event.data.get("adapter") == FORM.name:
-            self._begun, self._missing = [event], event.data.get("span", 1) - 1
-        else:
-            if event.type == "retracted":
-                self._retracted.update(event.data.get("seqs", ()))
-            elif event.type == "frame" and event.data.get("tool") == TOOL:
-                self._take_frame(event, event.data)
-            return
-        if not self._missing:
-            first = self._begun[0]
-            item = self.items[first.seq] = FORM.read(self._begun)
-            self._known[first.run, _digest(item)] = first.seq
-            self._spans[first.seq] = [one.seq for one in self._begun]
+    def _take_own(self, events: list[Event], item: Any) -> None:
+        first = events[0]
+        self.items[first.seq] = item
+        self._known[first.run, _digest(item)] = first.seq
+        self._spans[first.seq] = [one.seq for one in events]
+
+    def _take_foreign(self, event: Event) -> None:
+        if event.type == "retracted":
+            self._retracted.update(event.data.get("seqs", ()))
+        elif event.type == "frame" and event.data.get("tool") == TOOL:
+            self._take_frame(event, event.data)
 
     def _take_frame(self, event: Event, data: dict[str, Any]) -> None:
         if "amended" in data:

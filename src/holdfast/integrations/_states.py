@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Place
+from holdfast.integrations._reader import Reader
 from holdfast.integrations._units import Words
 from holdfast.model import Event
 
 __all__ = ["States"]
 
 
-class States:
+class States(Reader):
     """Values by name, kept in a session. A value is a change of the one recorded before it."""
 
     def __init__(self, place: Place, tool: str) -> None:
-        self.place = place
         self._tool = tool
-        self._lock = threading.RLock()
-        self._begin_again(None)
+        super().__init__(place)
 
-    def _begin_again(self, log: tuple[Any, ...] | None) -> None:
-        self._log = log
-        self._next = 0
+    def _begin_again(self) -> None:
         self._values: dict[str, Any] = {}
         self._last: Any = None
-
-    def catch_up(self) -> None:
-        """Take in what is new in the log."""
-        with self._lock:
-            log = self.place.log_id()
-            if log != self._log:
-                self._begin_again(log)
-            for event in self.place.events(self._next):
-                self._take(event)
 
     def names(self) -> list[str]:
         """The names in the order in which they were first recorded."""
@@ -48,7 +35,7 @@ class States:
     def record(self, name: str, value: Any, words: Words | None = None) -> None:
         """Record a value after some words; it is on the medium when this returns."""
         with self.place.writing() as session:
-            with self._lock:
+            with self.lock:
                 self.catch_up()
                 told = {"name": name, "change": difference(self._last, value)}
                 session.extend([*(words or ()), self._frame("state", told)])
@@ -66,7 +53,6 @@ class States:
         return "frame", {"direction": "stored", "tool": self._tool, kind: told}
 
     def _take(self, event: Event) -> None:
-        self._next = event.seq + 1
         if event.type != "frame" or event.data.get("tool") != self._tool:
             return
         if "state" in event.data:

@@ -8,13 +8,15 @@ no such mark, and is told in the framework's form as well as it can be.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Callable
+from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.formats import speak
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Place
+from holdfast.integrations._reader import Reader
 from holdfast.model import Event
 from holdfast.replay import from_dialect
 
@@ -22,6 +24,7 @@ __all__ = [
     "CONVERSATION",
     "Form",
     "Unit",
+    "UnitReader",
     "Units",
     "Words",
     "blocks_of",
@@ -34,7 +37,7 @@ Words = list[tuple[str, dict[str, Any]]]
 """Types and data of events to be."""
 
 CONVERSATION = frozenset({"user", "assistant", "system", "thinking", "tool_call", "tool_result"})
-_MAY_BE_OWN = CONVERSATION | {"frame"}
+_OF_UNITS = CONVERSATION | {"frame", "variable_set"}
 _MARKS = frozenset({"adapter", "span", "raw"})
 
 
@@ -86,74 +89,71 @@ class Form(NamedTuple):
         return apply(self.rebuild(words), events[0].data.get("raw"))
 
 
-class Units:
-    """What a session holds, as units in their order, without what was retracted.
-
-    Kept from one reading to the next: only what is new in the log is read again.
-    """
+class UnitReader(Reader):
+    """Reads a log unit by unit: those of one form, and each event of others by itself."""
 
     def __init__(self, form: Form, place: Place) -> None:
         self._form = form
-        self._place = place
-        self._lock = threading.Lock()
-        self._taking = -1
-        self._begin_again(None)
+        super().__init__(place)
 
-    def read(self) -> list[Unit]:
-        """All there is now; the list is the caller's."""
-        with self._lock:
-            # What is held here is written here alone: there is nothing new to be read.
-            held = self._place.held()
-            if held is None or held != (self._taking, self._next - 1):
-                self._catch_up()
-                self._taking = held[0] if held else -1
-            return list(self._units.values())
-
-    def take(self, recorded: Iterable[Event]) -> None:
-        """Take in what was just written, so that it need not be read."""
-        with self._lock:
-            for event in recorded:
-                if self._log is not None and event.seq == self._next:
-                    self._take(event)
-
-    def _catch_up(self) -> None:
-        log = self._place.log_id()
-        if log != self._log:
-            self._begin_again(log)
-        for event in self._place.events(self._next):
-            self._take(event)
-
-    def _begin_again(self, log: tuple[Any, ...] | None) -> None:
-        """For another log than before: one made anew by a repair or a redaction, or none at all."""
-        self._log = log
-        self._next = 0
-        self._taking = -1
-        self._units: dict[int, Unit] = {}
-        self._firsts: dict[int, int] = {}
+    def _begin_again(self) -> None:
         self._begun: list[Event] = []
         self._missing = 0
 
     def _take(self, event: Event) -> None:
-        self._next = event.seq + 1
-        if self._missing:
+        mark = event.data.get("adapter") if event.type in _OF_UNITS else ""
+        if mark == self._form.name:
+            self._begun, self._missing = [event], event.data.get("span", 1)
+        elif self._missing and mark is None:
             self._begun.append(event)
-            self._missing -= 1
-        elif event.type in _MAY_BE_OWN and event.data.get("adapter") == self._form.name:
-            self._begun = [event]
-            self._missing = event.data.get("span", 1) - 1
         else:
             self._take_foreign(event)
             return
+        self._missing -= 1
         if not self._missing:
-            item, run = self._form.read(self._begun), self._begun[0].run
-            self._add(Unit(_seqs(self._begun), own=True, item=item, run=run))
+            self._take_own(self._begun, self._form.read(self._begun))
+
+    @abstractmethod
+    def _take_own(self, events: list[Event], item: Any) -> None:
+        """Take in an item of the form, and the events by which it was told."""
+
+    @abstractmethod
+    def _take_foreign(self, event: Event) -> None:
+        """Take in an event that is no part of a unit."""
+
+
+class Units(UnitReader):
+    """What a session holds, as units in their order, without what was retracted."""
+
+    def read(self) -> list[Unit]:
+        """All there is now; the list is the caller's."""
+        with self.lock:
+            self.catch_up()
+            return list(self._units.values())
+
+    def newest(self, count: int) -> list[Unit]:
+        """The last few in their order, for no more than they cost."""
+        with self.lock:
+            self.catch_up()
+            return list(islice(reversed(self._units.values()), count))[::-1]
+
+    def _begin_again(self) -> None:
+        super()._begin_again()
+        self._units: dict[int, Unit] = {}
+        self._firsts: dict[int, int] = {}
+
+    def _take_own(self, events: list[Event], item: Any) -> None:
+        seqs = tuple(event.seq for event in events)
+        self._add(Unit(seqs, own=True, item=item, run=events[0].run))
 
     def _take_foreign(self, event: Event) -> None:
         if event.type == "frame":
             self._amend(event.data)
         elif event.type == "retracted":
             for seq in event.data.get("seqs", ()):
-                self._units.pop(self._firsts.pop(seq, seq), None)
+                unit = self._units.pop(self._firsts.pop(seq, seq), None)
+                if unit is not None:
+                    self._drop(unit)
         elif event.type in CONVERSATION:
             self._add(Unit((event.seq,), own=False, item=event, run=event.run, at=event.timestamp))
 
@@ -167,9 +167,8 @@ class Units:
         self._units[first] = unit
         self._firsts.update(dict.fromkeys(rest, first))
 
-
-def _seqs(events: list[Event]) -> tuple[int, ...]:
-    return tuple(event.seq for event in events)
+    def _drop(self, unit: Unit) -> None:
+        """A unit was retracted, and is no longer among them."""
 
 
 def _without_marks(data: dict[str, Any]) -> dict[str, Any]:

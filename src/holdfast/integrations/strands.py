@@ -8,7 +8,7 @@ within it, and the state of agents is kept with them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +19,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Library, Place, library_of
+from holdfast.integrations._reader import Reader
 from holdfast.integrations._strands_messages import FORM, as_message, interrupted
 from holdfast.integrations._units import Units
 from holdfast.model import Event
@@ -31,43 +32,22 @@ __all__ = ["HoldfastSessionRepository", "bring_over"]
 _TOOL = "strands"
 
 
-class _Kept:
+class _Kept(Reader):
     """One session of Strands: where it is, its messages, and what is known of its agents."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
         self.units = Units(FORM, place)
-        self.lock = threading.RLock()
-        self._begin_again(None)
+        super().__init__(place)
 
-    def _begin_again(self, log: tuple[Any, ...] | None) -> None:
-        self._log = log
-        self._next = 0
-        self._taking = -1
+    def _begin_again(self) -> None:
         self.session: dict[str, Any] | None = None
         self.states: dict[tuple[str, str], dict[str, Any]] = {}
         """What is on record of agents (``agent``) and of groups of them (``multi_agent``)."""
 
-    def catch_up(self) -> None:
-        """Take in what is new in the log."""
-        held = self.place.held()
-        if held is not None and held == (self._taking, self._next - 1):
+    def _take(self, event: Event) -> None:
+        if event.type != "frame" or event.data.get("tool") != _TOOL:
             return
-        log = self.place.log_id()
-        if log != self._log:
-            self._begin_again(log)
-        self.take(self.place.events(self._next))
-        self._taking = held[0] if held else -1
-
-    def take(self, events: Iterable[Event]) -> None:
-        """Take in events as they stand in the log."""
-        for event in events:
-            if event.seq >= self._next:
-                self._next = event.seq + 1
-                if event.type == "frame" and event.data.get("tool") == _TOOL:
-                    self._take(event.data)
-
-    def _take(self, data: dict[str, Any]) -> None:
+        data = event.data
         if "session" in data:
             self.session = data["session"]
         else:
