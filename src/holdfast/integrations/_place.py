@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import holdfast
@@ -21,10 +21,13 @@ from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
 from holdfast.session import Session, Timers, resolve_blobs
 
-__all__ = ["Library", "Place", "library_of", "linked", "own_id"]
+__all__ = ["Act", "Library", "Place", "library_of", "linked", "own_id"]
 
 Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"
 """What an adapter takes as its ``hf``."""
+
+Act: TypeAlias = Callable[[Session], Sequence[Event]]
+"""Something that is done with a session that is held; it gives what it recorded."""
 
 _PATIENCE_S = 10.0
 _FIRST_WAIT_S = 0.005
@@ -155,6 +158,18 @@ class Place:
             yield session
         finally:
             self._leave()
+
+    def write(self, act: Act) -> None:
+        """Do something with the session; what it recorded is on the medium when this returns."""
+        with self.writing() as session:
+            if act(session):
+                session.barrier()
+
+    async def awrite(self, act: Act) -> None:
+        """The same without blocking the event loop."""
+        async with self.awriting() as session:
+            if act(session):
+                await session.abarrier()
 
     def close(self) -> None:
         """Give the session back now. It is taken again when something is written."""
