@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast.catalog._catching_up import PREFIX, CatchUp, Progress, catch_up, read_on
+from holdfast.catalog._catching_up import PREFIX, CatchUp, Lag, Progress, catch_up, lag, read_on
 from holdfast.catalog._filter import Filter, Page, read_cursor
 from holdfast.catalog._index import (
     NEVER_READ,
@@ -65,6 +65,10 @@ class Health(msgspec.Struct, frozen=True):
     """How often it was made anew since this object was made."""
     trouble: str | None
     """What was wrong last."""
+    lag_sessions: int = 0
+    """Sessions of which it did not know the newest before it was asked."""
+    lag_bytes: int = 0
+    """How much of their logs it had not read."""
 
 
 class Catalog:
@@ -210,14 +214,22 @@ class Catalog:
 
     def health(self) -> Health:
         """How the catalogue is, after a catch-up."""
+        behind = self._lag()
         count = self.count()
         with self._guard():
             if self._lent is not None:
-                return Health(
-                    self._lent.place, count, self._mended, self._trouble or self._lent.note
-                )
+                trouble = self._trouble or self._lent.note
+                return Health(self._lent.place, count, self._mended, trouble, *behind)
             place = self._place if self._index is not None else None
-            return Health(place, count, self._mended, self._trouble)
+            return Health(place, count, self._mended, self._trouble, *behind)
+
+    def _lag(self) -> Lag:
+        """How far it is behind; what is wrong with it is for the next question to mend."""
+        try:
+            with self._guard():
+                return lag(self._store, self._opened())
+        except _troubles():
+            return Lag()
 
     # -- keeping it ----------------------------------------------------------------------------
 

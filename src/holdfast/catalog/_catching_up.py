@@ -11,7 +11,7 @@ from holdfast.catalog._index import NEVER_READ, Index, Kept, Row, Update
 from holdfast.errors import Forbidden, Unavailable
 from holdfast.storage import Changes, Entry, Store
 
-__all__ = ["PREFIX", "CatchUp", "Progress", "Work", "catch_up", "read_on"]
+__all__ = ["PREFIX", "CatchUp", "Lag", "Progress", "Work", "catch_up", "lag", "read_on"]
 
 PREFIX = "sessions/"
 _BATCH_SESSIONS = 500
@@ -22,6 +22,13 @@ _ROUNDS_MAX = 5
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are done and the bytes that there are to do."""
+
+
+class Lag(NamedTuple):
+    """What the logs have and an index does not know."""
+
+    sessions: int = 0
+    bytes: int = 0
 
 
 class Work(NamedTuple):
@@ -75,6 +82,20 @@ class CatchUp:
             self._index.write([], mark=changes.mark)
 
     # -- what there is to do -------------------------------------------------------------------
+
+    def due(self) -> Lag:
+        """How much there is to do; nothing is done."""
+        mark = self._index.mark()
+        changes = self._store.changes(mark, PREFIX)
+        work = self._plan(changes, rebooted=bool(mark))
+        sessions, size = len(work.gone), 0
+        for entry in work.entries:
+            kept = self._index.get(_id(entry.key))
+            if kept is None or kept.row.trace.etag != entry.etag:
+                sessions += 1
+                known = 0 if kept is None else kept.row.trace.position.offset
+                size += max(entry.size - known, 0)
+        return Lag(sessions, size)
 
     def _plan(self, changes: Changes, *, rebooted: bool) -> Work:
         if changes.keys is None:
@@ -172,6 +193,11 @@ def catch_up(store: Store, index: Index, progress: Progress | None = None) -> Ca
     work = CatchUp(store, index, progress)
     work.run()
     return work
+
+
+def lag(store: Store, index: Index) -> Lag:
+    """How far an index is behind the logs."""
+    return CatchUp(store, index).due()
 
 
 def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:

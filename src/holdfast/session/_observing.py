@@ -48,6 +48,9 @@ class Observer:
     ``end`` of a sync. Must be quick and safe to call from any thread. What it raises is dropped.
     """
 
+    def join(self, observers: Observers) -> None:
+        """It is about to be told of what happens in a store."""
+
     def begin(self, operation: str, session_id: str) -> Any:
         """An operation begins; what is returned is given to ``end``."""
 
@@ -67,6 +70,7 @@ class Observers:
 
     def add(self, observer: Observer) -> Callable[[], None]:
         """Let one more watch; what comes back ends it."""
+        observer.join(self)
         self.all = (*self.all, observer)
 
         def end() -> None:
