@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+from concurrent.futures import wait
+
 import pytest
 from click.testing import CliRunner
 
 from holdfast.apps.cli import cli, tui
+from holdfast.apps.tui import make_app
+from holdfast.apps.tui._shelf import Asked, Shelf, parse
+from holdfast.errors import NotFound
 
 
 @pytest.fixture
@@ -84,3 +91,71 @@ def test_other_verbs_load_nothing_of_it():
 def test_it_is_installed():
     """Here it is."""
     assert tui.is_installed()
+
+
+@pytest.fixture
+def collector():
+    """The collector as it was, whatever a test does to it."""
+    was_on = gc.isenabled()
+    gc.enable()
+    yield
+    gc.unfreeze()
+    (gc.enable if was_on else gc.disable)()
+
+
+@pytest.mark.usefixtures("collector")
+async def test_the_first_page_is_asked_for_before_there_is_a_screen(hf, trip):
+    """It is asked for once, and the first screen has it; until then nothing is collected."""
+    asked = []
+    listed = hf.list
+
+    def list_(*arguments, **filters):
+        asked.append(filters)
+        return listed(*arguments, **filters)
+
+    hf.list = list_
+    app = make_app(hf)
+    assert not gc.isenabled()
+    wait([app.get_default_screen()._shelf._ahead])
+    async with app.run_test():
+        assert [row.session_id for row in app.screen.sessions.rows] == [trip]
+        while not gc.isenabled():  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.01)
+    assert asked == [{}]
+
+
+@pytest.mark.usefixtures("collector")
+async def test_a_store_that_fails_ends_the_start(hf, monkeypatch):
+    """The failure is told as ever, and the collector works again."""
+
+    def fail(*_, **__):
+        raise NotFound("there is no such store")
+
+    monkeypatch.setattr(hf, "list", fail)
+    app = make_app(hf)
+    async with app.run_test(notifications=True):
+        while gc.isenabled() is False:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.01)
+        assert "no such store" in next(iter(app._notifications)).message
+
+
+@pytest.mark.usefixtures("collector")
+def test_an_app_that_cannot_be_made_leaves_the_collector_alone(hf):
+    """A wrong wish is refused; nothing stays as it is only while the app starts."""
+    with pytest.raises(TypeError):
+        make_app(hf, colour="none")
+    assert gc.isenabled()
+    gc.disable()
+    make_app(hf).started()
+    assert not gc.isenabled()
+
+
+def test_only_the_plain_list_is_asked_ahead(hf, trip):
+    """What was typed into the filter meanwhile counts; what was asked ahead is then not used."""
+    shelf = Shelf(hf)
+    shelf.ask_ahead()
+    wait([shelf._ahead])
+    assert shelf.at_hand(parse("nothing")) is None
+    assert shelf.first(parse("nothing"))[0] == []
+    assert shelf.at_hand(Asked()) is None
+    assert [row.session_id for row in shelf.first(Asked())[0]] == [trip]

@@ -84,9 +84,9 @@ def start(
     light: bool = False,
 ) -> None:
     """Run the app until the user leaves it."""
-    from holdfast.apps.tui import SessionsApp
+    from holdfast.apps.tui import make_app
 
-    SessionsApp(
+    make_app(
         app.library,
         place=app.place,
         session_id=session_id,

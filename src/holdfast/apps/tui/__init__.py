@@ -6,6 +6,36 @@ a session is ever read as markup. Whatever may take time runs in a thread.
 
 from __future__ import annotations
 
-from holdfast.apps.tui._app import SessionsApp
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["SessionsApp"]
+if TYPE_CHECKING:
+    from holdfast.apps.tui._app import SessionsApp
+    from holdfast.library import Holdfast
+
+__all__ = ["SessionsApp", "make_app"]
+
+
+def make_app(library: Holdfast, **wishes: Any) -> SessionsApp:
+    """The app, to be run at once: what it shows first is fetched while it is being loaded.
+
+    ``wishes`` are those of SessionsApp. The library is the caller's, who closes it.
+    """
+    from holdfast.apps.tui._starting import Start
+
+    start = Start(library)
+    try:
+        from holdfast.apps.tui._app import SessionsApp
+
+        return SessionsApp(library, start=start, **wishes)
+    except BaseException:
+        start.end()
+        raise
+
+
+def __getattr__(name: str) -> Any:
+    """The app's class, with which all that draws is loaded."""
+    if name == "SessionsApp":
+        from holdfast.apps.tui._app import SessionsApp
+
+        return SessionsApp
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

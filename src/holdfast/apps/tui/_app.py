@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -24,6 +24,7 @@ from holdfast.storage import shown_url
 if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
     from holdfast.apps.talk.making import AgentMaker
+    from holdfast.apps.tui._starting import Start
     from holdfast.library import Holdfast
 
 __all__ = ["SessionsApp"]
@@ -54,9 +55,9 @@ _ACTIONS = {
 
 
 class SessionsApp(KeyOrder):
-    """Browse, read, search and talk. ``session_id`` is opened at once; ``wishes`` choose the model.
+    """Browse, read, search and talk. ``session_id`` is opened at once.
 
-    The library is the caller's, who closes it.
+    The library is the caller's, who closes it. A ``start`` is ended when the list is shown.
     """
 
     TITLE = "Holdfast"
@@ -75,9 +76,11 @@ class SessionsApp(KeyOrder):
         model: str | None = None,
         agent: str | None = None,
         light: bool = False,
+        start: Start | None = None,
     ) -> None:
         super().__init__()
         self.library = library
+        self._start = start
         self.tracking = Tracking()
         self.fresh: set[str] = set()
         """Sessions that were begun here and in which nothing was said yet."""
@@ -88,7 +91,9 @@ class SessionsApp(KeyOrder):
         self._main: MainScreen | None = None
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
-        self.ansi_theme_dark, self.ansi_theme_light = DARK_ANSI, LIGHT_ANSI
+        # The theme that is set after them reads the style sheets anew; once is enough.
+        self.set_reactive(App.ansi_theme_dark, DARK_ANSI)
+        self.set_reactive(App.ansi_theme_light, LIGHT_ANSI)
         self.theme = LIGHT.name if light else DARK.name
 
     @property
@@ -109,13 +114,20 @@ class SessionsApp(KeyOrder):
 
     def get_default_screen(self) -> Screen[Any]:
         """The list comes first."""
-        self._main = MainScreen(Shelf(self.library), session_id=self._first_id)
+        shelf = Shelf(self.library) if self._start is None else self._start.shelf
+        self._main = MainScreen(shelf, session_id=self._first_id)
         return self._main
+
+    def started(self) -> None:
+        """The list is shown, or the app is left before it was."""
+        if self._start is not None:
+            self._start.end()
 
     async def on_unmount(self) -> None:
         """Answers that still run are stopped, and kept."""
         import asyncio
 
+        self.started()
         await asyncio.to_thread(self.talks.close)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:

@@ -42,6 +42,11 @@ class Listing(MainParts):
     def begin(self, *, keep: bool = False) -> None:
         """Ask for the first page, and for more as it is needed."""
         self._next, self._is_whole, self._wants_all = None, False, False
+        found = self._shelf.at_hand(self._asked)
+        if found is not None:
+            self._put(self._asked, *found, keep)
+            self._count()
+            return
         self.set_timer(SLOW_S, self._tell_slow)
         self._load(self._asked, keep=keep)
 
@@ -56,10 +61,20 @@ class Listing(MainParts):
         try:
             rows, after = self._shelf.first(asked)
             hand_over(self, self._put, asked, rows, after, keep)
-            total = self._shelf.total()
-            hand_over(self, self._tell_total, total)
+            hand_over(self, self._tell_total, self._shelf.total())
         except HoldfastError as error:
-            hand_over(self, self.tell_failure, error)
+            hand_over(self, self._unlisted, error)
+
+    @work(thread=True, group="count")
+    def _count(self) -> None:
+        try:
+            hand_over(self, self._tell_total, self._shelf.total())
+        except HoldfastError as error:
+            hand_over(self, self._unlisted, error)
+
+    def _unlisted(self, error: HoldfastError) -> None:
+        self.app.started()
+        self.tell_failure(error)
 
     def _put(
         self,
@@ -75,6 +90,7 @@ class Listing(MainParts):
         self.sessions.put(rows, keep=keep)
         self._know(rows)
         self._tell_top()
+        self.call_after_refresh(self.app.started)
 
     @on(SessionList.NearEnd)
     def _near_end(self, event: SessionList.NearEnd) -> None:

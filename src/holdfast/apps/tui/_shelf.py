@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.model import SessionMetadata
@@ -70,9 +72,36 @@ class Shelf:
 
     def __init__(self, library: Holdfast) -> None:
         self._library = library
+        self._ahead: Future[tuple[list[SessionMetadata], Any]] | None = None
+
+    def ask_ahead(self) -> None:
+        """Ask for the first page of the plain list, in a thread; `first` gives it, once."""
+        ahead: Future[tuple[list[SessionMetadata], Any]] = Future()
+
+        def ask() -> None:
+            try:
+                ahead.set_result(self._first(Asked(), FIRST_PAGE))
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                ahead.set_exception(error)
+
+        self._ahead = ahead
+        Thread(target=ask, name="holdfast-first-page", daemon=True).start()
+
+    def at_hand(self, asked: Asked) -> tuple[list[SessionMetadata], Any] | None:
+        """What `first` would give, if it was asked ahead and is there by now. Never waits."""
+        ahead = self._ahead
+        if ahead is None or not ahead.done() or ahead.exception() is not None:
+            return None
+        return self.first(asked) if asked == Asked() else None
 
     def first(self, asked: Asked, limit: int = FIRST_PAGE) -> tuple[list[SessionMetadata], Any]:
         """The first that fit, and where the next page begins; None at the end."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and asked == Asked() and limit == FIRST_PAGE:
+            return ahead.result()
+        return self._first(asked, limit)
+
+    def _first(self, asked: Asked, limit: int) -> tuple[list[SessionMetadata], Any]:
         page = self._library.list(limit, **asked.filters())
         return list(page), page.next
 
