@@ -78,6 +78,11 @@ class Figures:
                 return 0 if found is None else sum(found.counts)
             return self._values.get(name, {}).get(labels, 0)
 
+    def values(self, name: str) -> dict[Labels, float]:
+        """A count or a state, by its labels; nothing if nobody said it."""
+        with self._lock:
+            return dict(self._values.get(name, {}))
+
     def text(self, kinds: tuple[str, ...] = ("counter", "gauge", "histogram")) -> str:
         """All of them as Prometheus reads them; ``kinds`` leaves others out."""
         with self._lock:
