@@ -24,7 +24,7 @@ PURE := src/holdfast/model/*,src/holdfast/replay/*
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help chat test lint types bench bench-peers bench-recovery docs clean fmt lock audit fuzz requirements torture soak test-peers test-frameworks
+.PHONY: help chat test lint types bench bench-peers bench-recovery dist docs clean fmt lock audit fuzz requirements torture soak test-peers test-frameworks
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ test-frameworks: $(FRAMEWORKS_READY)  ## All adapters, in an environment with th
 docs: $(READY)  ## Build the documentation into site/; a broken link fails
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/python tools/check_site.py site
+
+dist: $(READY) $(BIN)/uv  ## Build wheel and sdist, and try them in fresh environments with each extra (downloads them)
+	$(BIN)/python tools/check_dist.py
 
 fmt: $(READY)  ## Format, and mend what ruff can mend by itself
 	$(BIN)/ruff format

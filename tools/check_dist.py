@@ -1,0 +1,113 @@
+"""Build wheel and sdist, and try them as a user would: in fresh environments, with each extra.
+
+    python tools/check_dist.py [EXTRA …]
+
+Without names every extra of the project but those for development is tried. Packages come from
+wherever this machine's pip or uv gets them; what cannot be installed fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+TRY = """
+import holdfast, sys
+with holdfast.open(sys.argv[1]) as hf, hf.session("s") as s:
+    s.user("hello")
+    assert s.messages("anthropic") == [{"role": "user", "content": "hello"}]
+if "agent" in sys.argv[2]:  # some public names need it
+    assert all(hasattr(holdfast, name) for name in holdfast.__all__)
+"""
+# What each extra is for, as far as it can be loaded without a server or a key.
+LOADS = {
+    "acp": "holdfast.apps.acp.proxy",
+    "adk": "holdfast.integrations.adk",
+    "agent": "holdfast.agent",
+    "claude-sdk": "holdfast.integrations.claude_sdk",
+    "crypto": "cryptography.hazmat.primitives.ciphers.aead",
+    "langgraph": "holdfast.integrations.langgraph",
+    "mcp": "holdfast.apps.mcp",
+    "openai-agents": "holdfast.integrations.openai_agents",
+    "otel": "opentelemetry",
+    "postgres": "holdfast.storage.postgres",
+    "pydantic-ai": "holdfast.integrations.pydantic_ai",
+    "s3": "holdfast.storage.s3",
+    "strands": "holdfast.integrations.strands",
+    "tui": "holdfast.apps.tui",
+    "web": "holdfast.apps.http",
+}
+
+
+def run(*words: str | Path, where: Path) -> str:
+    """What a command prints, in an environment without ours; a failure ends everything."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HOLDFAST_", "VIRTUAL_ENV", "PYTHON"))
+    }
+    done = subprocess.run(  # noqa: S603 - our own words
+        [str(word) for word in words],
+        cwd=where,
+        env={**environment, "HOME": str(where)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=900,
+        check=True,
+    )
+    return done.stdout
+
+
+def build() -> tuple[Path, Path]:
+    """The wheel and the sdist."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    run(sys.executable, "-m", "hatchling", "build", "-d", DIST, where=ROOT)
+    [wheel], [sdist] = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def attempt(package: Path, extra: str, uv: str | None) -> None:
+    """Install into a fresh environment, record something, show it, start what the extra is for."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        python = place / "env" / "bin" / "python"
+        run(sys.executable, "-m", "venv", *(["--without-pip"] if uv else []), "env", where=place)
+        wanted = (
+            f"holdfast[{extra}] @ {package.as_uri()}" if extra else f"holdfast @ {package.as_uri()}"
+        )
+        installer = (
+            (uv, "pip", "install", "--quiet", "--python", python)
+            if uv
+            else (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        )
+        run(*installer, wanted, where=place)
+        run(python, "-W", "error", "-c", TRY, place / "store", extra, where=place)
+        holdfast = python.with_name("holdfast")
+        version = run(holdfast, "--version", where=place)
+        listed = run(holdfast, "--store", place / "store", "list", where=place)
+        assert "hello" in listed, listed
+        if extra in LOADS:
+            run(python, "-c", f"import {LOADS[extra]}", where=place)
+        print(f"{package.name} [{extra or 'alone'}]: {version.strip()}")
+
+
+def main(*names: str) -> None:
+    """Build, then try each."""
+    wheel, sdist = build()
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    extras = [name for name in PROJECT["optional-dependencies"] if not name.startswith("dev")]
+    attempt(sdist, "", uv)
+    for extra in names or ("", *extras):
+        attempt(wheel, extra, uv)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
