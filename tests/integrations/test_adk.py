@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -19,9 +20,19 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 import holdfast
+from holdfast.integrations import adk
+from holdfast.integrations._adk_shared import Announced
 from holdfast.integrations.adk import HoldfastSessionService
 
 WHO = {"app_name": "app", "user_id": "u1"}
+
+
+class _Killed(BaseException):
+    pass
+
+
+def _killed(_):
+    raise _Killed
 
 
 @pytest.fixture(params=["files", "sqlite", "postgres"])
@@ -127,6 +138,61 @@ async def test_the_state_of_a_user_may_be_changed_from_many_sides(hf):
         )
     )
     assert await service.get_user_state(**WHO) == {f"k{n}": n for n in range(6)}
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_shared_state_changes_with_its_event_or_not_at_all(store_root, monkeypatch, recorded):
+    """A kill between the event and the state of the user tears nothing, whoever reads it next."""
+    with holdfast.open(store_root) as hf:
+        service = HoldfastSessionService(hf)
+        one = await service.create_session(**WHO, session_id="one", state={"app:n": 1})
+        with monkeypatch.context() as killed:
+            killed.setattr(Announced, "settle", lambda _: None)
+            killed.setattr(Announced, "withdraw", lambda _: None)
+            if not recorded:
+                killed.setattr(adk, "FORM", adk.FORM._replace(tell=_killed))
+            with contextlib.suppress(_Killed):
+                await service.append_event(one, _said("hi", state_delta={"user:x": 1, "app:n": 2}))
+        again = HoldfastSessionService(hf)
+        other = await again.create_session(**WHO, session_id="two", state={"user:y": 3})
+        expected = {"user:x": 1, "app:n": 2} if recorded else {"app:n": 1}
+        assert other.state == expected | {"user:y": 3}
+        assert len((await again.get_session(**WHO, session_id="one")).events) == recorded
+
+
+async def test_an_announced_change_is_forgotten_when_it_can_no_longer_happen(store_root):
+    """When others opened the session since, or it is gone, what its log lacks is nobody's."""
+    key, document = adk._user_key("app", "u1"), "shared.json"
+    with holdfast.open(store_root) as hf:
+        service = HoldfastSessionService(hf)
+        ids = []
+        for name in ("opened", "gone", "left"):
+            await service.create_session(**WHO, session_id=name)
+            place = service._of(**WHO, session_id=name).place
+            place.close()
+            ids.append(place.id)
+            newest = max(event.seq for event in hf.events(place.id))
+            service._shared.announce({key: {name: 1}}, place.id, newest)
+        for _ in range(2):
+            with hf.session(ids[0]) as session:
+                session.user("hi")
+        hf.erase(ids[1])
+        assert await service.get_user_state(**WHO) == {}
+        service._shared.set(key, {"x": 1})
+        left = hf.store.documents(key).get(document)[0]
+        assert [name in left for name in (b"opened", b"gone", b"left")] == [False, False, True]
+
+
+async def test_a_session_is_made_once(hf):
+    """Of two that make the same one at the same time, one is told that it is there."""
+    service = HoldfastSessionService(hf)
+    made = await asyncio.gather(
+        *(service.create_session(**WHO, session_id="trip", state={"user:n": n}) for n in (1, 2)),
+        return_exceptions=True,
+    )
+    assert sorted(type(one).__name__ for one in made) == ["AlreadyExistsError", "Session"]
+    first = next(one for one in made if not isinstance(one, Exception))
+    assert await service.get_user_state(**WHO) == {"n": first.state["user:n"]}
 
 
 async def test_a_config_chooses_events(hf):

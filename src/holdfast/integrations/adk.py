@@ -8,13 +8,14 @@ of a user and of an app outlives sessions, and is kept in documents beside them.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
 import threading
 import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -23,25 +24,39 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import to_jsonable_python
 
-from holdfast.errors import Conflict
+from holdfast.integrations._adk_events import FORM, VARIABLE, by_owner, events_of
+from holdfast.integrations._adk_shared import Announced, Shared, Values
 from holdfast.integrations._place import Library, Place, library_of, linked
-from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken, voices
-from holdfast.replay import to_dialect
-from holdfast.storage import MUST_NOT_EXIST
+from holdfast.integrations._units import Unit, Units, Words
+from holdfast.model import Event as Recorded
+from holdfast.session import Session as Written
 
 __all__ = ["HoldfastSessionService", "bring_over"]
 
 _TOOL = "adk"
-_ATTEMPTS = 50
-_VARIABLE = "variable_set"
 
 
-class _Kept:
+class _Kept(Units):
     """One session of the kit: where it is, and what it holds."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.units = Units(_FORM, place)
+        super().__init__(FORM, place)
+
+    def _begin_again(self) -> None:
+        super()._begin_again()
+        self.variables: dict[str, Any] = {}
+        self.changed_at = 0
+        self.created = False
+
+    def _take(self, event: Recorded) -> None:
+        self.changed_at = event.timestamp
+        if event.type == VARIABLE:
+            self.variables[event.data["name"]] = event.data["value"]
+        elif event.type == "variable_delete":
+            self.variables.pop(event.data["name"], None)
+        elif event.type == "frame" and event.data.get("tool") == _TOOL:
+            self.created = True
+        super()._take(event)
 
 
 class HoldfastSessionService(BaseSessionService):
@@ -57,6 +72,7 @@ class HoldfastSessionService(BaseSessionService):
         self._library = library_of(hf)
         self._adopt = bool(adopt)
         self._author = adopt if isinstance(adopt, str) else "model"
+        self._shared = Shared(self._library)
         self._kept: dict[tuple[str, str, str], _Kept] = {}
         self._lock = threading.Lock()
 
@@ -71,16 +87,20 @@ class HoldfastSessionService(BaseSessionService):
         """A new session. Raises AlreadyExistsError if there is one of this id."""
         session_id = (session_id or "").strip() or str(uuid.uuid4())
         kept = self._of(app_name, user_id, session_id)
+        taken = AlreadyExistsError(f"Session with id {session_id} already exists.")
         if self._library.exists(kept.place.id):
-            raise AlreadyExistsError(f"Session with id {session_id} already exists.")
-        given = _split(_plain(state or {}))
-        async with kept.place.awriting() as session:
-            words = [
-                (_VARIABLE, {"name": name, "value": v}) for name, v in given["session"].items()
-            ]
-            session.extend([*words, ("frame", {"direction": "stored", "tool": _TOOL})])
-            await session.abarrier()
-        await asyncio.to_thread(self._share, app_name, user_id, given)
+            raise taken
+        given = by_owner(_plain(state or {}))
+
+        def create(written: Written, shared: Words) -> Sequence[Recorded]:
+            kept.catch_up()
+            if kept.created:
+                raise taken
+            begun = [_variable(name, value) for name, value in given["session"].items()]
+            made = ("frame", {"direction": "stored", "tool": _TOOL})
+            return written.extend([*begun, made, *shared])
+
+        await self._write(kept, _owned(app_name, user_id, given), create)
         return await asyncio.to_thread(self._read, kept, app_name, user_id, session_id)
 
     async def get_session(
@@ -126,13 +146,11 @@ class HoldfastSessionService(BaseSessionService):
         kept = self._of(app_name, user_id, session_id)
         with self._lock:
             self._kept.pop((app_name, user_id, session_id), None)
-        await asyncio.to_thread(kept.place.close)
-        if self._library.exists(kept.place.id):
-            await asyncio.to_thread(self._library.delete, kept.place.id)
+        await asyncio.to_thread(self._delete, kept, app_name, user_id)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The state that all sessions of a user share, without its prefix."""
-        return await asyncio.to_thread(self._shared, _user_key(app_name, user_id))
+        return await asyncio.to_thread(self._shared.read, _user_key(app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Record an event. Raises StaleSessionError if others wrote since the session was read."""
@@ -144,20 +162,21 @@ class HoldfastSessionService(BaseSessionService):
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         item = _plain(event.model_dump(mode="json", by_alias=True, exclude_none=True))
-        async with kept.place.awriting() as written:
-            units = kept.units.read()
-            if any(unit.own and unit.item == item for unit in units[-_RETRIED:]):
-                return event
-            marker = session._storage_update_marker  # noqa: SLF001 - where the kit keeps it
-            if marker is not None and marker != _marker(units):
-                raise StaleSessionError(
-                    f"session {session.id} has grown since it was read: read it again"
-                )
-            kept.units.take(written.extend(_FORM.record(item)))
-            await written.abarrier()
-            session._storage_update_marker = _marker(kept.units.read())  # noqa: SLF001
-        shared = _split(item.get("actions", {}).get("stateDelta", {}))
-        await asyncio.to_thread(self._share, session.app_name, session.user_id, shared)
+        given = by_owner(item.get("actions", {}).get("stateDelta", {}))
+
+        def append(written: Written, shared: Words) -> Sequence[Recorded]:
+            with kept.lock:
+                units = kept.newest(_RETRIED)
+                if any(unit.own and unit.item == item for unit in units):
+                    return []
+                _check_not_stale(session, units)
+                recorded = written.extend([*FORM.record(item), *shared])
+                kept.take(recorded)
+                session._storage_update_marker = _marker(kept.newest(1))  # noqa: SLF001
+                return recorded
+
+        if not await self._write(kept, _owned(session.app_name, session.user_id, given), append):
+            return event
         session.last_update_time = event.timestamp
         return self._commit_event_to_session(session, event)
 
@@ -177,20 +196,27 @@ class HoldfastSessionService(BaseSessionService):
             return kept
 
     def _read(self, kept: _Kept, app_name: str, user_id: str, session_id: str) -> Session:
-        units = kept.units.read()
-        state = self._library.state(kept.place.id)
+        with kept.lock:
+            units = kept.read()
+            state, changed_at = copy.deepcopy(kept.variables), kept.changed_at / 1000
+        events = events_of(units, self._author)
         session = Session(
             app_name=app_name,
             user_id=user_id,
             id=session_id,
-            state=state.variables | self._scoped(app_name, user_id),
-            events=_events(units, self._author),
-            last_update_time=state.updated_at / 1000,
+            state=state | self._scoped(app_name, user_id),
+            events=events,
+            last_update_time=events[-1].timestamp if events else changed_at,
         )
-        if session.events:
-            session.last_update_time = session.events[-1].timestamp
         session._storage_update_marker = _marker(units)  # noqa: SLF001 - where the kit keeps it
         return session
+
+    def _delete(self, kept: _Kept, app_name: str, user_id: str) -> None:
+        kept.place.close()
+        if self._library.exists(kept.place.id):
+            for key in (_app_key(app_name), _user_key(app_name, user_id)):
+                self._shared.settle(key)
+            self._library.delete(kept.place.id)
 
     def _list(self, app_name: str, user_id: str | None) -> list[Session]:
         found: list[Session] = []
@@ -203,35 +229,39 @@ class HoldfastSessionService(BaseSessionService):
         return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
 
     def _scoped(self, app_name: str, user_id: str) -> dict[str, Any]:
-        app = self._shared(_app_key(app_name))
-        user = self._shared(_user_key(app_name, user_id))
+        app = self._shared.read(_app_key(app_name))
+        user = self._shared.read(_user_key(app_name, user_id))
         named = {State.APP_PREFIX + name: value for name, value in app.items()}
         return named | {State.USER_PREFIX + name: value for name, value in user.items()}
 
-    def _share(self, app_name: str, user_id: str, given: dict[str, dict[str, Any]]) -> None:
-        self._merge(_app_key(app_name), given["app"])
-        self._merge(_user_key(app_name, user_id), given["user"])
+    async def _write(
+        self, kept: _Kept, shared: dict[str, Values], act: Callable[[Written, Words], Any]
+    ) -> bool:
+        """Record something with the changes of shared state that it makes: all of it or nothing.
 
-    def _shared(self, key: str) -> dict[str, Any]:
-        found = self._library.store.documents(key).get(_DOCUMENT)
-        return {} if found is None else msgspec.json.decode(found[0])
-
-    def _merge(self, key: str, values: dict[str, Any]) -> None:
-        """Put values into a document that others may be changing at the same time."""
-        if not values:
-            return
-        documents = self._library.store.documents(key)
-        for left in reversed(range(_ATTEMPTS)):
-            found = documents.get(_DOCUMENT)
-            data, etag = found or (b"{}", MUST_NOT_EXIST)
-            merged = msgspec.json.decode(data) | values
+        Whether anything was recorded; it is on the medium then.
+        """
+        async with kept.place.awriting() as written:
+            announced = await self._announce(kept, written, shared)
             try:
-                documents.put(_DOCUMENT, msgspec.json.encode(merged), if_match=etag)
-            except Conflict:
-                if not left:
-                    raise
-            else:
-                return
+                recorded = act(written, announced.words)
+            except BaseException:
+                await asyncio.to_thread(announced.withdraw)
+                raise
+            if recorded:
+                await written.abarrier()
+        if shared:
+            end = announced.settle if recorded else announced.withdraw
+            await asyncio.to_thread(end)
+        return bool(recorded)
+
+    async def _announce(
+        self, kept: _Kept, written: Written, shared: dict[str, Values]
+    ) -> Announced:
+        if not shared:
+            return Announced(self._shared, {})
+        await written.abarrier()  # a session that is being made is there before it is named
+        return await asyncio.to_thread(self._shared.announce, shared, kept.place.id, written.seq)
 
 
 async def bring_over(
@@ -258,12 +288,19 @@ async def bring_over(
                 await target.append_event(known, event)
                 count += 1
         # What several sessions share is as it is now, not as the last of their events left it.
-        target._share(app_name, listed.user_id, _split(_plain(session.state)))  # noqa: SLF001
+        now = _owned(app_name, listed.user_id, by_owner(_plain(session.state)))
+        for key, values in now.items():
+            target._shared.set(key, values)  # noqa: SLF001
     return count
 
 
-_DOCUMENT = "state.json"
 _RETRIED = 16  # an event that is delivered again comes soon after the first time
+
+
+def _owned(app_name: str, user_id: str, given: dict[str, Values]) -> dict[str, Values]:
+    """Changes of shared state by the document that they are kept in."""
+    found = {_app_key(app_name): given["app"], _user_key(app_name, user_id): given["user"]}
+    return {key: values for key, values in found.items() if values}
 
 
 def _app_key(app_name: str) -> str:
@@ -275,7 +312,7 @@ def _user_key(app_name: str, user_id: str) -> str:
 
 
 def _digest(*names: str) -> str:
-    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:32]
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
@@ -284,17 +321,14 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _split(delta: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """A change of state by whom it belongs to; what is only for now belongs to nobody."""
-    parts: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}}
-    for name, value in delta.items():
-        if name.startswith(State.APP_PREFIX):
-            parts["app"][name.removeprefix(State.APP_PREFIX)] = value
-        elif name.startswith(State.USER_PREFIX):
-            parts["user"][name.removeprefix(State.USER_PREFIX)] = value
-        elif not name.startswith(State.TEMP_PREFIX):
-            parts["session"][name] = value
-    return parts
+def _variable(name: str, value: Any) -> tuple[str, dict[str, Any]]:
+    return VARIABLE, {"name": name, "value": value}
+
+
+def _check_not_stale(session: Session, units: list[Unit]) -> None:
+    marker = session._storage_update_marker  # noqa: SLF001 - where the kit keeps it
+    if marker is not None and marker != _marker(units):
+        raise StaleSessionError(f"session {session.id} has grown since it was read: read it again")
 
 
 def _marker(units: list[Unit]) -> str:
@@ -308,80 +342,3 @@ def _chosen(events: list[Event], config: GetSessionConfig) -> list[Event]:
         older = [n for n, event in enumerate(events) if event.timestamp < config.after_timestamp]
         events = events[older[-1] + 1 :] if older else events
     return events
-
-
-def _events(units: list[Unit], author: str) -> list[Event]:
-    """What the runner gets: its own events as they came, what others said in its form."""
-    made: list[Event] = []
-    for unit in voices(units):
-        if unit.own:
-            made.append(Event.model_validate(unit.item))
-        else:
-            made += _told_by_others(unit, author)
-    return made
-
-
-def _told_by_others(unit: Unit, author: str) -> list[Event]:
-    said = unit.item
-    asked = said["role"] == "user" and not _results(said)
-    about = {
-        "id": f"holdfast-{unit.seqs[0]}",
-        "author": "user" if asked else author,
-        "timestamp": unit.at / 1000,
-    }
-    contents = to_dialect([said], "gemini") if said["role"] != "system" else []
-    return [Event.model_validate({**about, "content": content}) for content in contents]
-
-
-def _results(said: dict[str, Any]) -> bool:
-    content = said["content"]
-    return isinstance(content, list) and any(one["type"] == "tool_result" for one in content)
-
-
-def _tell(item: dict[str, Any]) -> Words:
-    content = item.get("content")
-    words = spoken(content, "gemini") if isinstance(content, dict) else []
-    usage = item.get("usageMetadata") or {}
-    counts = {"input_tokens": "promptTokenCount", "output_tokens": "candidatesTokenCount"}
-    spent = {name: usage[theirs] for name, theirs in counts.items() if usage.get(theirs)}
-    for type, data in words:
-        if type == "assistant" and spent:
-            data["usage"] = spent
-    delta = _split(item.get("actions", {}).get("stateDelta", {}))["session"]
-    changes: Words = [(_VARIABLE, {"name": name, "value": value}) for name, value in delta.items()]
-    if changes and not words:
-        words = [("frame", {"direction": "stored"})]
-    return [*words, *changes]
-
-
-def _rebuild(words: Words) -> dict[str, Any]:
-    delta = {data["name"]: data["value"] for type, data in words if type == _VARIABLE}
-    actions = {
-        "stateDelta": delta,
-        "artifactDelta": {},
-        "requestedAuthConfigs": {},
-        "requestedToolConfirmations": {},
-    }
-    item: dict[str, Any] = {"actions": actions, "nodeInfo": {"path": ""}}
-    said = [word for word in words if word[0] not in (_VARIABLE, "frame")]
-    if said:
-        role = "user" if said[0][0] in ("user", "tool_result") else "model"
-        parts = [_part(block) for word in said for block in blocks_of(*word)]
-        item["content"] = {"role": role, "parts": parts}
-    return item
-
-
-def _part(block: dict[str, Any]) -> dict[str, Any]:
-    kind = block["type"]
-    if kind == "text":
-        return {"text": block["text"]}
-    if kind == "tool_use":
-        call = {"id": block["id"], "name": block["name"], "args": block["input"]}
-        return {"functionCall": call}
-    if kind == "tool_result":
-        response = {"result": block["content"]}
-        return {"functionResponse": {"id": block["tool_use_id"], "response": response}}
-    return block
-
-
-_FORM = Form("adk/1", _tell, _rebuild)
