@@ -6,41 +6,58 @@ import argparse
 import os
 import sys
 import tempfile
+import time
+import traceback
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from bench import table
 from bench.acp import Loaded, Proxied
+from bench.ahead import Ahead
+from bench.away import Away
 from bench.branching import Archive, Fork
 from bench.catalogue import Feeding, Lists, Search
 from bench.child import SCRATCH
+from bench.command import Command
 from bench.fresh import Bytes, Imports, Load, Memory, Syncs
+from bench.kept import Section, keep, section
+from bench.lag import Lag
 from bench.live import Append, Flush, Growth
+from bench.many import Processes, Together
 from bench.recovery import peers
 from bench.redaction import Redaction
+from bench.resuming import Resume
 from bench.sealing import Sealing
 from bench.service import Service
 from bench.stores import Postgres, SQLite
-from bench.table import show, write
 from bench.tui import Painted, Pressed
 from bench.web import Pages
 
 CASES = (
     Append,
+    Ahead,
     Flush,
     Syncs,
+    SQLite,
+    Together,
+    Away,
     Growth,
     Bytes,
+    Archive,
     Load,
+    Resume,
     Memory,
     Imports,
+    Command,
     Lists,
     Search,
     Feeding,
-    Fork,
-    Archive,
-    Sealing,
-    SQLite,
+    Lag,
+    Processes,
     Postgres,
+    Fork,
+    Sealing,
     Proxied,
     Loaded,
     Painted,
@@ -49,10 +66,15 @@ CASES = (
     Redaction,
     Service,
 )
+_EXIT_MISSED = 1
+_EXIT_FAILED = 2
 
 
 def main() -> int:
-    """Measure, print, and write the table of a whole run; 1 with ``--check`` and a missed mark."""
+    """Measure, print, keep, and write the table; 1 with ``--check`` and a missed mark.
+
+    2 if a section failed: the others are kept all the same.
+    """
     names = {case.__name__.lower(): case for case in CASES}
     parser = argparse.ArgumentParser(prog="bench", description="Ratios to the machine's floor.")
     parser.add_argument(
@@ -61,47 +83,120 @@ def main() -> int:
         help="less of everything, about three minutes; nothing is written",
     )
     parser.add_argument("--rounds", type=int, default=0, help="5, or 3 with --quick")
-    parser.add_argument("--only", nargs="+", choices=names, help="some lines; nothing is written")
+    parser.add_argument(
+        "--only", nargs="+", choices=names, help="some sections; the others stay as they were"
+    )
     parser.add_argument("--check", action="store_true", help="fail if a mark is missed")
+    parser.add_argument(
+        "--table", action="store_true", help="write the table from what is kept; measure nothing"
+    )
+    parser.add_argument("--dry", action="store_true", help="write nothing")
     chosen = parser.parse_args()
+    if chosen.table:
+        table.write(keep({}))
+        return 0
     rounds = chosen.rounds or (3 if chosen.quick else 5)
-    cases = [names[name](quick=chosen.quick) for name in chosen.only or names]
     if not chosen.only and not chosen.quick:
         peers.install()
-    run(cases, rounds)
-    lines = [line for case in cases for line in case.lines()]
-    print(show(lines))
-    if not chosen.only and not chosen.quick:
-        write(lines, rounds)
-    return int(chosen.check and any(line.met is False for line in lines))
+    cases = {name: names[name](quick=chosen.quick) for name in chosen.only or names}
+    found = run(cases, rounds)
+    print(table.show([line for one in found.values() for line in one.lines]))
+    if not chosen.quick and not chosen.dry:
+        table.write(keep(found))
+    return _judged(found, is_checked=chosen.check)
 
 
-def run(cases: list, rounds: int) -> None:
-    """Every case in every round, so that a slow minute of the machine hits all of them."""
+def _judged(found: dict[str, Section], *, is_checked: bool) -> int:
+    failed = {name: one.failed for name, one in found.items() if one.failed}
+    for name, why in failed.items():
+        print(f"{name} failed: {why}", file=sys.stderr)
+    if failed:
+        return _EXIT_FAILED
+    is_missed = any(line.met is False for one in found.values() for line in one.lines)
+    return _EXIT_MISSED if is_checked and is_missed else 0
+
+
+class _Run:
+    """A section at work: what it took so far, and why it goes no further if it does not."""
+
+    def __init__(self, case: Any) -> None:
+        self.case = case
+        self.failed = ""
+        self.rounds = 0
+        self._seconds = 0.0
+
+    def do(self, work: Callable[[str], None], folder: str) -> None:
+        """Do a part, unless an earlier one failed."""
+        if self.failed:
+            return
+        begin = time.monotonic()
+        try:
+            work(folder)
+        except Exception as error:  # noqa: BLE001 - it takes no other section with it
+            traceback.print_exc()
+            self.failed = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        self._seconds += time.monotonic() - begin
+
+    def section(self) -> Section:
+        """What it gave: of the rounds that it was there for."""
+        try:
+            lines = self.case.lines() if self.rounds else []
+        except Exception as error:  # noqa: BLE001 - the same
+            traceback.print_exc()
+            lines, self.failed = [], self.failed or f"{type(error).__name__}: {error}"
+        return section(lines, self.rounds, self._seconds, self.failed)
+
+
+def run(cases: dict[str, Any], rounds: int) -> dict[str, Section]:
+    """Every case in every round, so that a slow minute of the machine hits all of them.
+
+    Interrupted, it gives what there is.
+    """
     os.makedirs(SCRATCH, exist_ok=True)
+    runs = {name: _Run(case) for name, case in cases.items()}
     with (
-        tempfile.TemporaryDirectory(prefix="bench-", dir=SCRATCH) as folder,
+        tempfile.TemporaryDirectory(
+            prefix="bench-", dir=SCRATCH, ignore_cleanup_errors=True
+        ) as folder,
         ExitStack() as after,
     ):
-        for case in cases:
-            _prepare(case, folder, after)
-        for number in range(rounds):
-            print(f"round {number + 1} of {rounds}", file=sys.stderr)
-            for case in cases:
-                with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                    case.measure(scratch)
+        try:
+            for name, one in runs.items():
+                _prepare(name, one, folder, after)
+            for number in range(rounds):
+                print(f"round {number + 1} of {rounds}", file=sys.stderr)
+                for one in runs.values():
+                    _measure(one, folder)
+        except KeyboardInterrupt:
+            print("interrupted: what was measured is kept", file=sys.stderr)
+    found = {name: one.section() for name, one in runs.items()}
+    for name, one in sorted(found.items(), key=lambda item: -item[1].seconds)[:8]:
+        print(f"{one.seconds:6.1f} s {name}", file=sys.stderr)
+    return {name: one for name, one in found.items() if one.rounds or one.failed}
 
 
-def _prepare(case: Any, folder: str, after: ExitStack) -> None:
+def _measure(one: _Run, folder: str) -> None:
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as scratch:
+        one.do(one.case.measure, scratch)
+    one.rounds += not one.failed
+
+
+def _prepare(name: str, one: _Run, folder: str, after: ExitStack) -> None:
     """What a case needs in every round is made once; what it started is ended with the run."""
-    if hasattr(case, "finish"):
-        after.callback(case.finish)
-    if hasattr(case, "prepare"):
-        name = type(case).__name__.lower()
+    if hasattr(one.case, "finish"):
+        after.callback(_finish, one.case)
+    if hasattr(one.case, "prepare"):
         print(f"preparing {name}", file=sys.stderr)
         place = os.path.join(folder, name)
         os.mkdir(place)
-        case.prepare(place)
+        one.do(one.case.prepare, place)
+
+
+def _finish(case: Any) -> None:
+    try:
+        case.finish()
+    except Exception:  # noqa: BLE001 - the figures are there by now
+        traceback.print_exc()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import holdfast
 from bench import rivals
 from bench.child import ask
-from bench.crowd import RARE, Crowd, common_words, paths, phrases, rare_words
+from bench.crowd import RARE, Crowd, common_words, paths, phrases, rare_words, shared_crowd
 from bench.figures import Line, alternated, exponent, line_of, median, micros, millis
 from bench.workload import record, step
 
@@ -33,7 +33,6 @@ _COLUMNS = (
 class Lists:
     """The newest 50 of many sessions against a bare SELECT; and what 100,000 sessions cost."""
 
-    MARK = 3.0
     FLAT_MARK = 0.1
     # What, and milliseconds for the first call after opening and for later ones.
     LIMITS: ClassVar = {
@@ -65,11 +64,9 @@ class Lists:
         self._folder = folder
         crowd = Crowd(6, chars_max=400)
         for size in self._sizes:
-            store = self._store(size)
-            crowd.fill(store, size)
-            with holdfast.open(store) as hf:
-                hf.reindex()
-                if size == self._sizes[1]:
+            store = shared_crowd(folder, size)
+            if size == self._sizes[1]:
+                with holdfast.open(store) as hf:
                     self._make_floor(hf.list(None))
         self._ask(self._sizes[0])  # which compiles what it imports
         task = {"sessions": _turns(crowd, 1_000), "page": _PAGE}
@@ -117,19 +114,20 @@ class Lists:
         middle = self._sizes[1]
         ours = micros(median([one[middle] for one in self._ours]))
         floors = (
-            ("a bare indexed SELECT", self._floor, self.MARK),
-            ("the same rows as one undecoded text each", self._plain, None),
+            ("a bare indexed SELECT", self._floor),
+            ("the same rows as one undecoded text each", self._plain),
         )
         found = [
             line_of(
                 f"list newest 50 of {middle:,} sessions ({what})",
                 [one[middle] / floor for one, floor in zip(self._ours, spent, strict=True)],
-                mark,
+                None,
                 ours=ours,
                 floor=micros(median(spent)),
             )
-            for what, spent, mark in floors
+            for what, spent in floors
         ]
+        found[0] = found[0].shows("list")
         flat = self._flat_line("a list of 50", self._ours)
         return [*found, flat, self._flat_line("a list of 50 by tokens", self._sorted)]
 
@@ -175,7 +173,7 @@ class Lists:
         return [*found, _limit_line(f"{what} ({limit:.0f} MB)", memory, limit, "MB")]
 
     def _store(self, size: int) -> str:
-        return os.path.join(self._folder, f"crowd-{size}")
+        return shared_crowd(self._folder, size)
 
     def _make_floor(self, rows: list[Any]) -> None:
         with closing(sqlite3.connect(os.path.join(self._folder, "floor.db"))) as floor:
@@ -216,7 +214,6 @@ def _limit_line(what: str, spent: list[float], limit: float, unit: str) -> Line:
 class Search:
     """Words among 1,000 sessions of 50 events against a bare full-text query; and the rebuild."""
 
-    MARK = 3.0
     REBUILD_MARK = 1.0
     REBUILD_MB_S = 20.0
 
@@ -305,7 +302,7 @@ class Search:
             for said, spent in floors
         ]
         # The mark is for the first: the same answer, by a table that keeps the text itself.
-        found[0] = found[0]._replace(mark=self.MARK)
+        found[0] = found[0].shows("search")
         for name, theirs in self._rivals.items():
             ratios = [one / theirs for one in self._ours["rare"]]
             ours = millis(median(self._ours["rare"]))

@@ -21,10 +21,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # which building the documentation empties.
 SCRATCH = os.path.join(ROOT, ".bench")
 SESSION = "bench"
+TURNS = 50
+_SECONDS_MAX = 180
 
 
 def ask(job: str, *arguments: str, prefix: tuple[str, ...] = (), compiled: str = "") -> Any:
-    """What a job in a fresh process says. Raises CalledProcessError if it fails.
+    """What a job in a fresh process says. Raises CalledProcessError or TimeoutExpired.
 
     ``compiled`` names a folder for compiled files: what is imported while the clock runs is then
     read as after an installation, from the second time on.
@@ -34,7 +36,9 @@ def ask(job: str, *arguments: str, prefix: tuple[str, ...] = (), compiled: str =
     if compiled:
         environment["PYTHONPYCACHEPREFIX"] = compiled
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, env=environment)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, check=True, env=environment, timeout=_SECONDS_MAX
+    )
     return json.loads(done.stdout)
 
 
@@ -89,6 +93,80 @@ def open_session(store: str) -> int:
 def open_messages(store: str) -> int:
     """The session open for writing, and its conversation."""
     return _timed(_conversation_of(store))
+
+
+def recover(store: str) -> int:
+    """A conversation that the provider accepts, from the log; the code for it is loaded."""
+    from holdfast import Holdfast
+    from holdfast.replay import recover as loaded
+
+    loaded([], provider="anthropic")
+    return _timed(lambda: Holdfast(store).recover(SESSION, "anthropic"))
+
+
+def save_session(store: str) -> int:
+    """One more event in a session that is open, flushed, with a snapshot; the median of seven."""
+    from holdfast import Holdfast
+
+    def save() -> None:
+        session.user("one more")
+        session.flush()
+        session.snapshot()
+
+    with Holdfast(store) as hf, hf.session(SESSION) as session:
+        session.user("the first one opens the file")
+        session.flush()
+        return sorted(_timed(save) for _ in range(7))[3]
+
+
+def resume_session(store: str) -> int:
+    """The session open for writing, and its last turns with their data."""
+    holdfast = _warm(store)
+
+    def work() -> Any:
+        hf = holdfast(store)
+        return hf.session(SESSION), _last_turns(hf)
+
+    return _timed(work)
+
+
+def read_tail(store: str) -> int:
+    """The last turns with their data."""
+    holdfast = _warm(store)
+    return _timed(lambda: _last_turns(holdfast(store)))
+
+
+def _warm(store: str) -> Any:
+    """The library, with what opens and reads a session loaded: that has a line of its own."""
+    from holdfast import Holdfast
+
+    with Holdfast(f"{store}-warm") as hf:
+        for _ in range(2):
+            with hf.session(SESSION) as session:
+                for _ in range(TURNS):
+                    session.user("warm")
+                session.snapshot()
+            assert _last_turns(hf)
+    return Holdfast
+
+
+def _last_turns(hf: Any) -> list[Any]:
+    found, turns = [], 0
+    for event in hf.events(SESSION, reverse=True):
+        found.append(event.data)
+        turns += event.type == "user"
+        if turns == TURNS:
+            return found
+    raise AssertionError(turns)
+
+
+def floor_tail(store: str) -> int:
+    """Read the bytes that hold the last turns, decode them into typed structs."""
+    from bench.floor import decode_tail
+
+    path = log_path(store)
+    size = decode_tail(path, 1 << 22, find=TURNS)
+    return _timed(lambda: decode_tail(path, size))
 
 
 def memory_floor(store: str) -> dict[str, int]:
@@ -264,7 +342,7 @@ def app_painted(store: str) -> int:
     import asyncio
 
     import holdfast
-    from holdfast.apps.tui import SessionsApp
+    from holdfast.apps.tui import make_app
 
     async def paint(app: Any) -> int:
         async with app.run_test(size=(80, 24)):
@@ -273,7 +351,7 @@ def app_painted(store: str) -> int:
             return len(app.screen.sessions.rows)
 
     with holdfast.open(store) as hf:
-        return asyncio.run(paint(SessionsApp(hf)))
+        return asyncio.run(paint(make_app(hf)))
 
 
 def _has_rows(app: Any) -> bool:
@@ -338,6 +416,11 @@ JOBS = {
         load_data,
         open_session,
         open_messages,
+        resume_session,
+        read_tail,
+        floor_tail,
+        recover,
+        save_session,
         memory_floor,
         memory_session,
         write_session,

@@ -16,7 +16,7 @@ import holdfast
 from bench.workload import TIMESTAMP, record, step
 from holdfast.model import Event, encode_line, line_body
 
-__all__ = ["RARE", "TAG", "Crowd", "common_words", "paths", "phrases", "rare_words"]
+__all__ = ["RARE", "TAG", "Crowd", "common_words", "paths", "phrases", "rare_words", "shared_crowd"]
 
 RARE = "quetzalcoatlus00"
 """A word that ten sessions of a store have; there are more like it, see :func:`rare_words`."""
@@ -109,6 +109,19 @@ class Crowd:
                 for type, text in self._said(number, is_rare):
                     call = record(session, step(0)._replace(type=type, text=text), call)
             return list(hf.events("template"))
+
+
+def shared_crowd(folder: str, count: int) -> str:
+    """A store of short sessions beside a case's own folder, made by whoever needs it first.
+
+    Making 100,000 sessions takes a minute: the cases of a run that only look at them share them.
+    """
+    store = os.path.join(os.path.dirname(folder), f"crowd-{count}")
+    if not os.path.exists(store):
+        Crowd(6, chars_max=400).fill(store, count)
+        with holdfast.open(store) as hf:
+            hf.reindex()
+    return store
 
 
 def rare_words(count: int) -> list[str]:

@@ -8,7 +8,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Line", "alternated", "exponent", "line_of", "median", "micros", "millis"]
+from bench.goals import GOALS
+
+__all__ = [
+    "Line",
+    "alternated",
+    "exponent",
+    "high",
+    "line_of",
+    "median",
+    "micros",
+    "millis",
+    "ratios_of",
+]
 
 median = statistics.median
 
@@ -25,11 +37,24 @@ class Line(NamedTuple):
     """At most this; None for a figure that is only told."""
     ours: str
     floor: str
+    goal: str = ""
+    """The promise that it shows, by its name in `bench/goals.py`, which then has the mark."""
+    at_least: bool = False
+    """Whether more is better."""
+    chart: tuple[tuple[str, float], ...] = ()
+    """Points or bars of a chart that the figure has."""
 
     @property
     def met(self) -> bool | None:
         """Whether the mark was reached; None if there is none."""
-        return None if self.mark is None else self.ratio <= self.mark
+        if self.mark is None:
+            return None
+        return self.ratio >= self.mark if self.at_least else self.ratio <= self.mark
+
+    def shows(self, goal: str) -> Line:
+        """The same line as the figure of a promise, whose mark it then has."""
+        promise = GOALS[goal]
+        return self._replace(goal=goal, mark=promise.mark, at_least=promise.at_least)
 
 
 def line_of(
@@ -37,6 +62,16 @@ def line_of(
 ) -> Line:
     """A line from one ratio per round."""
     return Line(what, median(ratios), (min(ratios), max(ratios)), mark, ours, floor)
+
+
+def ratios_of(ours: Sequence[float], floors: Sequence[float]) -> list[float]:
+    """Ours to the floor of the same round, round by round."""
+    return [one / floor for one, floor in zip(ours, floors, strict=True)]
+
+
+def high(spent: Sequence[float], share: float) -> float:
+    """The value that so large a share of all stays below."""
+    return sorted(spent)[min(len(spent) - 1, int(len(spent) * share))]
 
 
 def exponent(points: Sequence[tuple[int, float]]) -> float:

@@ -10,7 +10,7 @@ import msgspec
 
 from bench.workload import AssistantLine, CallLine, ResultLine, UserLine, step, typed_event
 
-__all__ = ["append_floor", "decode_raw", "decode_typed", "open_plain"]
+__all__ = ["append_floor", "decode_raw", "decode_tail", "decode_typed", "open_plain"]
 
 
 class _Envelope(msgspec.Struct):
@@ -54,6 +54,24 @@ def decode_typed(path: str) -> list[Any]:
     end = content.rindex(b"\n", 0, -1) + 1
     lines: list[Any] = _typed.decode_lines(memoryview(content)[begin:end])
     return lines
+
+
+def decode_tail(path: str, size: int, *, find: int = 0) -> int:
+    """Read so many last bytes of a log and decode them into typed structs; how many they were.
+
+    With ``find`` nothing is decoded: how many bytes the last turns take, by their number.
+    """
+    with open(path, "rb") as file:
+        file.seek(-min(size, os.path.getsize(path)), os.SEEK_END)
+        content = file.read()
+    end = content.rindex(b"\n", 0, content.rindex(b'"type":"tool_result"')) + 1
+    end = content.index(b"\n", end) + 1
+    begin = len(content)
+    for _ in range(find):
+        begin = content.rindex(b"\n", 0, content.rindex(b'"type":"user"', 0, begin)) + 1
+    if not find:
+        _typed.decode_lines(memoryview(content)[:end])
+    return len(content) - begin
 
 
 def decode_raw(path: str) -> list[Any]:

@@ -12,17 +12,14 @@ from typing import Any, ClassVar
 
 import holdfast
 from bench.child import SESSION, ask, log_path
-from bench.figures import Line, line_of, median, millis
+from bench.figures import Line, line_of, median, millis, ratios_of
 from bench.workload import record, step
 
-__all__ = ["Bytes", "Imports", "Load", "Memory", "Syncs"]
+__all__ = ["Bytes", "Imports", "Load", "Memory", "Syncs", "on_copy"]
 
 
 class Bytes:
     """What a session leaves on disk and what it writes, against its plain lines."""
-
-    DISK_MARK = 1.08
-    WRITTEN_MARK = 1.15
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 2_000 if quick else 10_000
@@ -36,25 +33,24 @@ class Bytes:
     def lines(self) -> list[Line]:
         """The table's lines."""
         return [
-            self._line("bytes on disk, snapshots included", "disk", self.DISK_MARK),
-            self._line("bytes written", "written", self.WRITTEN_MARK),
+            self._line("bytes on disk, snapshots included", "disk"),
+            self._line("bytes written", "written"),
         ]
 
-    def _line(self, what: str, name: str, mark: float) -> Line:
+    def _line(self, what: str, name: str) -> Line:
         one = self._found[-1]
         return line_of(
             f"{what} (plain lines)",
             [found[name] / found["plain"] for found in self._found],
-            mark,
+            None,
             ours=f"{one[name] / self._count:,.0f} B per event",
             floor=f"{one['plain'] / self._count:,.0f} B per event",
-        )
+        ).shows(name)
 
 
 class Syncs:
     """How many syncs one flush takes, counted by strace where there is one."""
 
-    MARK = 1.0
     _COUNT = 50
 
     def __init__(self, *, quick: bool) -> None:
@@ -76,79 +72,98 @@ class Syncs:
         """The table's lines; none without strace."""
         if not self._ratios:
             return []
-        return [line_of("syncs per flush (counted)", self._ratios, self.MARK, ours="", floor="1")]
+        return [
+            line_of("syncs per flush (counted)", self._ratios, None, floor="1").shows("flush-syncs")
+        ]
 
 
 class Load:
     """A verified load in a fresh process against bare decoding of the same file."""
 
-    MARK = 1.4
     _JOBS: ClassVar = {
-        "load_events": ("list(hf.events(id))", "plain"),
-        "open_session": ("open a session, no snapshot", "plain"),
-        "open_snapshot": ("open a session, snapshot", "snapshot"),
-        "open_messages": ("open a session and its messages", "plain"),
-        "load_data": ("list(hf.events(id)), all data decoded", "plain"),
+        "load_data": ("list(hf.events(id)), all data decoded", "plain", "load"),
+        "load_events": ("list(hf.events(id)), data decoded when looked at", "plain", ""),
+        "open_session": ("open a session, no snapshot", "plain", ""),
+        "open_snapshot": ("open a session, snapshot", "snapshot", "load-snapshot"),
+        "open_messages": ("open a session and its messages", "plain", ""),
+        "recover": ('hf.recover(id, "anthropic")', "plain", ""),
     }
-    _TOLD = ("open_messages", "load_data")
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 10_000
         self._floors: list[float] = []
         self._raw: list[float] = []
         self._ours: dict[str, list[float]] = {job: [] for job in self._JOBS}
-        self._ratios: dict[str, list[float]] = {job: [] for job in self._JOBS}
+        self._save: list[float] = []
+        self._stores: dict[str, str] = {}
+
+    def prepare(self, folder: str) -> None:
+        """The stores; loads work on copies."""
+        self._stores = _stores(folder, self._count)
 
     def measure(self, folder: str) -> None:
-        """One round: floor, each load, floor."""
-        stores = _stores(folder, self._count)
-        before = ask("floor_typed", stores["plain"])
+        """One round: floor, half of the loads, floor, the others, floor."""
+        stores = self._stores
+        floors = [ask("floor_typed", stores["plain"])]
         self._raw.append(ask("floor_raw", stores["plain"]))
-        for job, (_, kind) in self._JOBS.items():
+        for number, (job, (_, kind, _)) in enumerate(self._JOBS.items()):
             name = "open_session" if job == "open_snapshot" else job
-            self._ours[job].append(_on_copy(name, stores[kind]))
-        floor = (before + ask("floor_typed", stores["plain"])) / 2
-        self._floors.append(floor)
-        for job in self._JOBS:
-            self._ratios[job].append(self._ours[job][-1] / floor)
+            self._ours[job].append(on_copy(name, stores[kind]))
+            if number % 2:
+                floors.append(ask("floor_typed", stores["plain"]))
+        self._floors.append(median(floors))
+        self._save.append(on_copy("save_session", stores["plain"]))
 
     def lines(self) -> list[Line]:
         """The table's lines."""
-        floor = millis(median(self._floors))
-        found = [
-            line_of(
-                f"load {self._count:,}: {what} (decode_lines, typed)",
-                self._ratios[job],
-                None if job in self._TOLD else self.MARK,
-                ours=millis(median(self._ours[job])),
-                floor=floor,
+        found = []
+        for job, (what, _, goal) in self._JOBS.items():
+            line = self._line(
+                f"load {self._count:,}: {what} (decode_lines, typed)", job, self._floors
             )
-            for job, (what, _) in self._JOBS.items()
+            found.append(line.shows(goal) if goal else line)
+        raw = f"load {self._count:,}: list(hf.events(id)) (decode_lines, data left raw)"
+        typed = f"recover {self._count:,} events to a provider dialect (our typed load)"
+        loads = [spent / 1e6 for spent in self._ours["open_session"]]
+        saves = [spent / 1e6 for spent in self._save]
+        return [
+            *found,
+            self._line(raw, "load_events", self._raw),
+            self._line(typed, "recover", self._ours["load_data"]).shows("recover"),
+            line_of(f"ms to load a session of {self._count:,} events", loads, None).shows(
+                "load-ms"
+            ),
+            line_of(
+                f"ms to save one of {self._count:,}: event, flush, snapshot", saves, None
+            ).shows("save"),
         ]
-        pairs = zip(self._ours["load_events"], self._raw, strict=True)
-        what = f"load {self._count:,}: list(hf.events(id)) (decode_lines, data left raw)"
-        ours, raw = millis(median(self._ours["load_events"])), millis(median(self._raw))
-        ratios = [events / floor for events, floor in pairs]
-        return [*found, line_of(what, ratios, None, ours=ours, floor=raw)]
+
+    def _line(self, what: str, job: str, floors: list[float]) -> Line:
+        ours = self._ours[job]
+        spent = {"ours": millis(median(ours)), "floor": millis(median(floors))}
+        return line_of(what, ratios_of(ours, floors), None, **spent)
 
 
 class Memory:
     """What a loaded session with its messages holds, against the bytes of its log."""
 
-    MARK = 1.4
-
     def __init__(self, *, quick: bool) -> None:
         self._count = 10_000
         self._payload = 0
+        self._store = ""
         self._held: list[int] = []
         self._peak: list[int] = []
         self._floor: list[int] = []
 
+    def prepare(self, folder: str) -> None:
+        """The store."""
+        self._store = _stores(folder, self._count)["plain"]
+
     def measure(self, folder: str) -> None:
         """One round."""
-        store = _stores(folder, self._count)["plain"]
+        store = self._store
         self._payload = os.path.getsize(log_path(store))
-        found = _on_copy("memory_session", store)
+        found = on_copy("memory_session", store)
         self._held.append(found["held"])
         self._peak.append(found["peak"])
         self._floor.append(ask("memory_floor", store)["held"])
@@ -157,21 +172,20 @@ class Memory:
         """The table's lines."""
         payload = f"{self._payload / 1e6:.1f} MB"
         return [
-            self._line("a loaded session with its messages", self._held, self.MARK, payload),
-            self._line("the same, at its highest", self._peak, None, payload),
-            self._line("typed structs of the log, for comparison", self._floor, None, payload),
+            self._line("a loaded session with its messages", self._held, payload).shows("memory"),
+            self._line("the same, at its highest", self._peak, payload),
+            self._line("typed structs of the log, for comparison", self._floor, payload),
         ]
 
-    def _line(self, what: str, found: list[int], mark: float | None, payload: str) -> Line:
+    def _line(self, what: str, found: list[int], payload: str) -> Line:
         ratios = [size / self._payload for size in found]
         ours = f"{median(found) / 1e6:.1f} MB"
-        return line_of(f"memory: {what} (payload)", ratios, mark, ours=ours, floor=payload)
+        return line_of(f"memory: {what} (payload)", ratios, None, ours=ours, floor=payload)
 
 
 class Imports:
     """What importing adds to a bare interpreter; everything is compiled before, as installed."""
 
-    MARK = 1.4
     _CODES = ("pass", "import msgspec, orjson", "import holdfast", "from holdfast import open")
 
     def __init__(self, *, quick: bool) -> None:
@@ -191,13 +205,13 @@ class Imports:
         """The table's lines."""
         what = "import holdfast, above a bare interpreter (msgspec and orjson)"
         first_use = "the same with what the first open() loads (msgspec and orjson)"
-        return [self._line(what, 2, self.MARK), self._line(first_use, 3, None)]
+        return [self._line(what, 2).shows("import"), self._line(first_use, 3)]
 
-    def _line(self, what: str, number: int, mark: float | None) -> Line:
+    def _line(self, what: str, number: int) -> Line:
         added = [(spent[number] - spent[0], spent[1] - spent[0]) for spent in self._spent]
         ours, floor = (median(each) for each in zip(*added, strict=True))
         ratios = [one / least for one, least in added]
-        return line_of(what, ratios, mark, ours=millis(ours), floor=millis(floor))
+        return line_of(what, ratios, None, ours=millis(ours), floor=millis(floor))
 
 
 def _run(code: str, environment: dict[str, str]) -> int:
@@ -226,7 +240,7 @@ def _fill(store: str, count: int, *, snapshot: bool) -> None:
                 session.snapshot()
 
 
-def _on_copy(job: str, store: str) -> Any:
+def on_copy(job: str, store: str) -> Any:
     """A job on a copy: a process that ends without closing must leave nothing to the next one."""
     with tempfile.TemporaryDirectory(dir=os.path.dirname(store)) as folder:
         copy = os.path.join(folder, "store")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 
 import holdfast
-from bench.figures import Line, exponent, line_of, median, micros
+from bench.figures import Line, exponent, line_of, median, micros, ratios_of
 from bench.floor import append_floor, open_plain
 from bench.workload import record, step, typed_event
 
@@ -17,49 +18,84 @@ __all__ = ["Append", "Flush", "Growth"]
 
 
 class Append:
-    """One event through the public surface, default settings; the floor before and after it."""
-
-    MARK = 3.0
+    """One event through the public surface, default settings; the floor before, between, after."""
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 800 if quick else 4_000
-        self._ratios: list[float] = []
-        self._ours: list[float] = []
         self._floor: list[float] = []
+        self._spent: dict[str, list[float]] = {"append": [], "append-loop": []}
 
     def measure(self, folder: str) -> None:
-        """One round."""
-        before = append_floor(folder, self._count)
-        ours = median(self._append(folder))
-        floor = median(before + append_floor(folder, self._count))
-        self._ours.append(ours)
-        self._floor.append(floor)
-        self._ratios.append(ours / floor)
-
-    def _append(self, folder: str) -> list[int]:
-        clock = time.perf_counter_ns
-        spent = []
-        call: Any = None
-        with holdfast.open(os.path.join(folder, "append")) as hf, hf.session() as session:
-            session.user("the first event opens the file")
-            for index in range(self._count):
-                event = step(index)
-                begin = clock()
-                call = record(session, event, call)
-                spent.append(clock() - begin)
-        return spent
+        """One round: as a program calls it, and as a coroutine of a running loop does."""
+        floors = append_floor(folder, self._count)
+        for name, store, run in (
+            ("append", "append", _appended),
+            ("append-loop", "loop", _appended_in_loop),
+        ):
+            with holdfast.open(os.path.join(folder, store)) as hf, hf.session() as session:
+                session.user("the first event opens the file")
+                self._spent[name].append(median(run(session, self._count)))
+            floors += append_floor(folder, self._count)
+        self._floor.append(median(floors))
 
     def lines(self) -> list[Line]:
         """The table's lines."""
-        ours, floor = micros(median(self._ours)), micros(median(self._floor))
-        what = "append p50 (encode + one write)"
-        return [line_of(what, self._ratios, self.MARK, ours=ours, floor=floor)]
+        said = {
+            "append": "append p50 (encode + one write)",
+            "append-loop": "append p50 in an event loop (encode + one write)",
+        }
+        return [
+            line_of(
+                what,
+                ratios_of(self._spent[name], self._floor),
+                None,
+                ours=micros(median(self._spent[name])),
+                floor=micros(median(self._floor)),
+            ).shows(name)
+            for name, what in said.items()
+        ]
+
+
+def _appended(session: Any, count: int) -> list[int]:
+    """Nanoseconds of each of ``count`` appends."""
+    clock = time.perf_counter_ns
+    spent = []
+    call: Any = None
+    for index in range(count):
+        event = step(index)
+        begin = clock()
+        call = record(session, event, call)
+        spent.append(clock() - begin)
+    return spent
+
+
+def _appended_in_loop(session: Any, count: int) -> list[int]:
+    """The same by a task that gives way after each, beside one that does nothing else."""
+    clock = time.perf_counter_ns
+    spent: list[int] = []
+
+    async def idle() -> None:
+        while len(spent) < count:  # noqa: ASYNC110 - a loop that has something else to do
+            await asyncio.sleep(0)
+
+    async def append() -> None:
+        call: Any = None
+        for index in range(count):
+            event = step(index)
+            begin = clock()
+            call = record(session, event, call)
+            spent.append(clock() - begin)
+            await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(append(), idle())
+
+    asyncio.run(both())
+    return spent
 
 
 class Flush:
     """Append and flush against write and fdatasync, in turn, so that both see the same disk."""
-
-    MARK = 1.3
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 40 if quick else 200
@@ -99,24 +135,23 @@ class Flush:
         """The table's lines."""
         ours, floor = micros(median(self._ours)), micros(median(self._floor))
         what = "append and flush p50 (write + fdatasync)"
-        return [line_of(what, self._ratios, self.MARK, ours=ours, floor=floor)]
+        return [line_of(what, self._ratios, None, ours=ours, floor=floor).shows("flush")]
 
 
 class Growth:
-    """One append, and one append with the messages after it, in a session that grows."""
+    """One append, and the messages after it, in a session that grows."""
 
-    MARK = 0.05
     _WINDOW = 400
 
     def __init__(self, *, quick: bool) -> None:
         self._sizes = (100, 1_000, 10_000) if quick else (100, 1_000, 10_000, 100_000)
         self._append: list[dict[int, float]] = []
-        self._both: list[dict[int, float]] = []
+        self._messages: list[dict[int, float]] = []
 
     def measure(self, folder: str) -> None:
         """One round."""
         append: dict[int, float] = {}
-        both: dict[int, float] = {}
+        messages: dict[int, float] = {}
         limits = holdfast.Limits(session_bytes_max=1 << 40)
         with (
             holdfast.open(os.path.join(folder, "growth"), limits=limits) as hf,
@@ -126,16 +161,15 @@ class Growth:
             session.messages("anthropic")
             for size in self._sizes:
                 _grow(session, size)
-                hf.list(
-                    1
-                )  # so that the catalogue has caught up: what it costs has lines of its own
-                append[size], both[size] = self._window(session, size)
+                # The catalogue catches up first: what it costs has lines of its own.
+                hf.list(1)
+                append[size], messages[size] = self._window(session, size)
         self._append.append(append)
-        self._both.append(both)
+        self._messages.append(messages)
 
     def _window(self, session: Any, size: int) -> tuple[float, float]:
         clock = time.perf_counter_ns
-        appends, wholes = [], []
+        appends, afters = [], []
         call, messages = None, session.messages("anthropic")
         for index in range(size, size + self._WINDOW):
             event = step(index)
@@ -143,28 +177,29 @@ class Growth:
             call = record(session, event, call)
             between = clock()
             messages = session.messages("anthropic")
-            wholes.append(clock() - begin)
+            afters.append(clock() - between)
             appends.append(between - begin)
         assert messages
-        return median(appends), median(wholes)
+        return median(appends), median(afters)
 
     def lines(self) -> list[Line]:
         """The table's lines: the ratios are exponents here."""
         return [
-            self._line("append", self._append),
-            self._line('append and messages("anthropic")', self._both),
+            self._line("append", self._append).shows("growth"),
+            self._line('messages("anthropic") after one append', self._messages).shows("messages"),
         ]
 
     def _line(self, what: str, rounds: list[dict[int, float]]) -> Line:
         last = self._sizes[-1]
         costs = {n: median([one[n] for one in rounds]) for n in self._sizes}
-        return line_of(
+        line = line_of(
             f"exponent of one {what}, n = 100 to {last:,}",
             [exponent(list(one.items())) for one in rounds],
-            self.MARK,
+            None,
             ours=f"{micros(costs[last])} at {last:,}",
             floor=f"{micros(costs[100])} at 100",
         )
+        return line._replace(chart=tuple((str(n), cost / 1e3) for n, cost in costs.items()))
 
 
 def _grow(session: Any, size: int) -> None:

@@ -16,13 +16,13 @@ from uuid import uuid4
 import holdfast
 from bench import rivals, server
 from bench.child import ask
-from bench.figures import Line, alternated, exponent, line_of, median, micros
+from bench.figures import Line, alternated, exponent, line_of, median, micros, ratios_of
 from bench.workload import record, step
 from holdfast.library import Holdfast
 
-__all__ = ["Postgres", "SQLite"]
+__all__ = ["SESSIONS", "Postgres", "SQLite", "many_rate"]
 
-_SESSIONS = 64
+SESSIONS = 64
 _TEXT = step(1).text
 _FLAT_MARK = 0.1
 _COUNTED = 20  # flushes of each session, also in a quick run: the first ones find no crowd yet
@@ -30,8 +30,6 @@ _COUNTED = 20  # flushes of each session, also in a quick run: the first ones fi
 
 class SQLite:
     """One file for many sessions against a bare insert with the same settings."""
-
-    SYNCS_MARK = 0.05
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 200 if quick else 1_000
@@ -47,7 +45,7 @@ class SQLite:
 
     def measure(self, folder: str) -> None:
         """One round, the rival in it, since disks are not always as quick; the counts once."""
-        task = {"texts": [_TEXT] * self._flushes, "sessions": _SESSIONS, "each": self._each}
+        task = {"texts": [_TEXT] * self._flushes, "sessions": SESSIONS, "each": self._each}
         self._rival.append(rivals.ask("openai_agents", folder, task))
         with (
             closing(_bare(os.path.join(folder, "bare.db"), "NORMAL")) as bare,
@@ -56,7 +54,7 @@ class SQLite:
         ):
             self._measure_one(hf, bare, safe)
             self._growth.append(_growth(hf, self._sizes, flush=False))
-            self._spent["many"].append(_many(hf, self._each, flush=True))
+            self._spent["many"].append(many_rate(hf, self._each, flush=True))
         if not self._syncs["loop"] and shutil.which("strace"):
             for how, found in self._syncs.items():
                 found.append(_count_syncs(folder, how))
@@ -91,15 +89,17 @@ class SQLite:
             _flat("sqlite: exponent of one append", self._growth),
         ]
         said = {
-            "loop": (f"{_SESSIONS} sessions of one event loop", self.SYNCS_MARK),
-            "threads": (f"{_SESSIONS} sessions, a thread each", None),
+            "loop": f"{SESSIONS} sessions of one event loop",
+            "threads": f"{SESSIONS} sessions, a thread each",
         }
-        for how, (what, mark) in said.items():
+        for how, what in said.items():
             if self._syncs[how]:
-                line = (
-                    f"sqlite: syncs while they append and flush, for each append, {what} (counted)"
+                line = line_of(
+                    f"sqlite: syncs while they append and flush, for each append, {what} (counted)",
+                    self._syncs[how],
+                    None,
                 )
-                found.append(line_of(line, self._syncs[how], mark))
+                found.append(line.shows("many-syncs") if how == "loop" else line)
         return [*found, *self._rival_lines()]
 
     def _rival_lines(self) -> list[Line]:
@@ -112,7 +112,7 @@ class SQLite:
             _ratio(f"sqlite: append p50 ({name})", self._spent["append"], theirs),
             _ratio(f"sqlite: append and flush p50 ({name})", self._spent["flush"], theirs),
             line_of(
-                f"sqlite: {_SESSIONS} sessions, each event flushed, time for an event ({name})",
+                f"sqlite: {SESSIONS} sessions, each event flushed, time for an event ({name})",
                 [least / rate for rate, least in zip(rates, their_rates, strict=True)],
                 None,
                 ours=f"{median(rates):,.0f} events/s",
@@ -142,7 +142,7 @@ def _count_syncs(folder: str, how: str) -> float:
         # Only these calls are held up: a process that stops at every one is another process.
         strace = ("strace", "-f", "--seccomp-bpf", "-qq", "-o", trace.name, "-e", calls)
         store = f"sqlite:///{folder}/syncs-{how}.db"
-        count = ask("flush_many", store, str(_SESSIONS), str(_COUNTED), how, prefix=strace)
+        count = ask("flush_many", store, str(SESSIONS), str(_COUNTED), how, prefix=strace)
         # Calls of several threads are told in two lines: only the beginnings are counted.
         inside = trace.read().split("getppid(")[1]
     return inside.count("sync(") / count
@@ -151,10 +151,9 @@ def _count_syncs(folder: str, how: str) -> float:
 class Postgres:
     """A server for many machines against one bare insert and commit."""
 
-    MANY_MARK = 0.1
-
     def __init__(self, *, quick: bool) -> None:
-        self._count = 60 if quick else 300
+        self._count = 60 if quick else 200
+        self._before = 100 if quick else 1_000
         self._sizes = (100, 1_000) if quick else (100, 1_000, 10_000)
         self._each = 20 if quick else 100
         self._server: server.Server | None = None
@@ -183,7 +182,8 @@ class Postgres:
         """One round, in a schema of its own, and the rival in it."""
         if self._server is None:
             return
-        before, texts = [_TEXT] * 100, [_TEXT] * self._count
+        # A thread of 1,000 messages takes it long enough that a few more of them say all.
+        before, texts = [_TEXT] * self._before, [_TEXT] * 20
         task = {"url": self._server.url, "before": before, "texts": texts}
         self._rival.append(rivals.ask("langgraph", folder, task))
         self._number += 1
@@ -192,14 +192,14 @@ class Postgres:
         with Holdfast(url, timers=False) as hf:  # the store alone: nothing is indexed meanwhile
             found = _in_turn(hf, self._server.url, self._count)
             self._growth.append(_growth(hf, self._sizes, flush=True))
-            spent["many"].append(_many(hf, self._each, flush=False))
-            spent["many_flushed"].append(_many(hf, self._each, flush=True))
+            spent["many"].append(many_rate(hf, self._each, flush=False))
+            spent["many_flushed"].append(many_rate(hf, self._each, flush=True))
         with holdfast.open(f"{url}indexed") as hf:
-            spent["many_indexed"].append(_many(hf, self._each, flush=False))
+            spent["many_indexed"].append(many_rate(hf, self._each, flush=False))
         for name, value in zip(("append", "flush", "bare"), found, strict=True):
             spent[name].append(value)
         spent["bare_rate"].append(asyncio.run(_bare_rate(self._server.url, self._count, 1)))
-        spent["bare_many"].append(asyncio.run(_bare_rate(self._server.url, self._each, _SESSIONS)))
+        spent["bare_many"].append(asyncio.run(_bare_rate(self._server.url, self._each, SESSIONS)))
 
     def lines(self) -> list[Line]:
         """The table's lines; none without a server."""
@@ -211,32 +211,44 @@ class Postgres:
             _ratio(f"postgres: append p50, accepted ({bare})", spent["append"], spent["bare"]),
             _ratio(f"postgres: append and flush p50 ({bare})", spent["flush"], spent["bare"]),
             _flat("postgres: exponent of one append and flush", self._growth),
-            self._many("stored at the end", "many", "bare_rate", "a commit for each", 1),
+            self._many("stored at the end", "many", "bare_rate", "a commit for each").shows(
+                "postgres-many"
+            ),
             self._many(
                 "stored at the end, the catalogue at work",
                 *("many_indexed", "bare_rate", "a commit for each"),
-                1,
             ),
-            self._many("each flushed", "many_flushed", "bare_rate", "a commit for each", None),
-            self._many(
-                "stored at the end", "many", "bare_many", f"on {_SESSIONS} connections", None
-            ),
+            self._many("each flushed", "many_flushed", "bare_rate", "a commit for each"),
+            self._many("stored at the end", "many", "bare_many", f"on {SESSIONS} connections"),
         ]
-        if None not in self._rival:
-            theirs = [float(one["append_ns"]) for one in self._rival]
-            name = f"{rivals.NAMES['langgraph']}, a thread of 100 messages"
-            found.append(
-                _ratio(f"postgres: append p50, accepted ({name})", spent["append"], theirs)
-            )
-            found.append(_ratio(f"postgres: append and flush p50 ({name})", spent["flush"], theirs))
-        return found
+        return [*found, *self._rival_lines()]
 
-    def _many(self, how: str, ours: str, floor: str, said: str, marked: int | None) -> Line:
+    def _rival_lines(self) -> list[Line]:
+        if None in self._rival or not self._rival:
+            return []
+        spent = self._spent
+        theirs = [float(one["append_ns"]) for one in self._rival]
+        name = f"{rivals.NAMES['langgraph']}, a thread of {self._before:,} messages"
+        rates = spent["many_flushed"]
+        together = line_of(
+            f"postgres: {SESSIONS} sessions, each flushed, events per second ({name})",
+            [rate * one / 1e9 for rate, one in zip(rates, theirs, strict=True)],
+            None,
+            ours=f"{median(rates):,.0f} events/s",
+            floor=f"{1e9 / median(theirs):,.0f} events/s",
+        )
+        return [
+            together.shows("postgres-langgraph"),
+            _ratio(f"postgres: append p50, accepted ({name})", spent["append"], theirs),
+            _ratio(f"postgres: append and flush p50 ({name})", spent["flush"], theirs),
+        ]
+
+    def _many(self, how: str, ours: str, floor: str, said: str) -> Line:
         rates, bare = self._spent[ours], self._spent[floor]
         return line_of(
-            f"postgres: {_SESSIONS} sessions, {how}, time for an event ({said})",
-            [least / rate for rate, least in zip(rates, bare, strict=True)],
-            self.MANY_MARK if marked else None,
+            f"postgres: {SESSIONS} sessions, {how}, events per second ({said})",
+            ratios_of(rates, bare),
+            None,
             ours=f"{median(rates):,.0f} events/s",
             floor=f"{median(bare):,.0f} events/s",
         )
@@ -311,7 +323,7 @@ def _growth(hf: Any, sizes: tuple[int, ...], *, flush: bool) -> dict[int, float]
     return costs
 
 
-def _many(hf: Any, each: int, *, flush: bool) -> float:
+def many_rate(hf: Any, each: int, *, flush: bool) -> float:
     """Events per second of many sessions in one event loop, all stored in the end."""
     # No text twice in a session: what is stored together must not be smaller than it really is.
     texts = [step(number * 4 + 1).text for number in range(each)]
@@ -327,7 +339,7 @@ def _many(hf: Any, each: int, *, flush: bool) -> float:
         await asyncio.gather(*map(talk, sessions))
         return len(sessions) * each / (time.perf_counter() - begin)
 
-    sessions = [hf.session(f"many-{flush}-{number}") for number in range(_SESSIONS)]
+    sessions = [hf.session(f"many-{flush}-{number}") for number in range(SESSIONS)]
     for session in sessions:
         session.assistant("the first event makes the session")
         session.flush()
@@ -339,7 +351,7 @@ def _many(hf: Any, each: int, *, flush: bool) -> float:
 
 def _ratio(what: str, ours: list[float], floor: list[float]) -> Line:
     """A line that is only told."""
-    ratios = [one / least for one, least in zip(ours, floor, strict=True)]
+    ratios = ratios_of(ours, floor)
     return line_of(what, ratios, None, ours=micros(median(ours)), floor=micros(median(floor)))
 
 

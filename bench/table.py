@@ -1,36 +1,46 @@
-"""The results for people: on the terminal and in a file."""
+"""The results for people: on the terminal, in RESULTS.md, and on the page about performance."""
 
 from __future__ import annotations
 
 import os
-import platform
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
-import holdfast
+from bench import charts
+from bench.child import ROOT
 from bench.figures import Line
+from bench.goals import CAUSES, GOALS, Goal
+from bench.kept import Section
 
-__all__ = ["show", "write"]
+__all__ = ["PAGE", "PATH", "page_with", "promises", "show", "whole", "write"]
 
-PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "RESULTS.md")
+PATH = os.path.join(ROOT, "bench", "RESULTS.md")
+PAGE = os.path.join(ROOT, "docs", "internals", "performance.md")
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 _HEAD = """\
 # Results
 
-Written by `make bench`; do not edit. Holdfast {version}, Python {python}, msgspec {msgspec},
-{system}, {rounds} rounds.
+Written by `make bench`; do not edit. {machine}; {rounds}.
 
 Each figure is a ratio to the least that any store must do on the same machine, named in parentheses
 and measured before, between and after ours in the same run. The ratio is the median of the rounds,
 with the lowest and the highest round beside it; times are medians and only say where it comes
 from. In place of a floor some lines name a limit, both ends of an exponent, or another tool at the
-same work, which is only told. Marks are at-most values. Workload: user 200 B, assistant 1 KB, tool
-call 300 B, tool result 4 KB in turn, 1.56 KB per plain line on average; see `bench/workload.py`.
+same work. Workload: user 200 B, assistant 1 KB, tool call 300 B, tool result 4 KB in turn, 1.56 KB
+per plain line on average; see `bench/workload.py`. The figures of each section are kept in
+`bench/results.json`; `python -m bench --only NAME` measures one of them again.
 
-| what (floor) | ratio | rounds | mark | | ours | floor |
-|---|--:|---|--:|---|--:|--:|
+## What is promised
+
+"""
+_PICTURES = """
+
+![Every figure as a share of its mark](../docs/internals/pictures/bench-marks.svg)
+
+![One append, ours and others](../docs/internals/pictures/bench-rivals.svg)
+
+![One append in a session that grows](../docs/internals/pictures/bench-growth.svg)
+
 """
 
 
@@ -38,38 +48,100 @@ def show(lines: Sequence[Line]) -> str:
     """The lines as text."""
     width = max((len(line.what) for line in lines), default=0)
     rows = [
-        f"{line.what:{width}}  {line.ratio:7.3f}  {_spread(line):15} {_mark(line):>6}"
+        f"{line.what:{width}}  {line.ratio:9.3f}  {_spread(line):19} {_mark(line):>7}"
         f" {_verdict(line):6} {line.ours:>20} {line.floor:>20}"
         for line in lines
     ]
     return "\n".join(rows)
 
 
-def write(lines: Sequence[Line], rounds: int) -> None:
-    """Put the table into RESULTS.md."""
-    head = _HEAD.format(
-        version=holdfast.__version__,
-        python=platform.python_version(),
-        msgspec=msgspec.__version__,
-        system=sys.platform,
-        rounds=rounds,
-    )
-    rows = [
-        f"| {line.what} | {line.ratio:.3f} | {_spread(line)} | {_mark(line)} | {_verdict(line)}"
-        f" | {line.ours} | {line.floor} |"
-        for line in lines
-    ]
+def write(sections: Mapping[str, Section]) -> None:
+    """Put the table into RESULTS.md, the promises onto the page, and draw the charts."""
     with open(PATH, "w", encoding="utf-8") as file:
-        file.write(head + "\n".join(rows) + "\n")
+        file.write(whole(sections))
+    with open(PAGE, encoding="utf-8") as file:
+        page = file.read()
+    with open(PAGE, "w", encoding="utf-8") as file:
+        file.write(page_with(page, promises(sections)))
+    charts.draw(sections)
+
+
+def page_with(page: str, figures: str) -> str:
+    """The page with other figures between its two marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"
+
+
+def whole(sections: Mapping[str, Section]) -> str:
+    """The page of all results."""
+    rounds = sorted({one.rounds for one in sections.values() if one.rounds}) or [0]
+    said = f"{rounds[0]} to {rounds[-1]} rounds" if len(rounds) > 1 else f"{rounds[0]} rounds"
+    machines = [one.machine for one in sections.values()] or [""]
+    head = _HEAD.format(machine=max(set(machines), key=machines.count), rounds=said)
+    parts = [_section(name, one) for name, one in sections.items()]
+    return head + promises(sections) + _PICTURES + "\n\n".join(parts) + "\n"
+
+
+def promises(sections: Mapping[str, Section]) -> str:
+    """Each promise with its figure, and the cause of each that is missed."""
+    found = {line.goal: line for one in sections.values() for line in one.lines if line.goal}
+    rows = [_promise(goal, found.get(name)) for name, goal in GOALS.items()]
+    head = "| promise | mark | figure | rounds | | ours | floor |\n|---|--:|--:|---|---|--:|--:|\n"
+    missed = [name for name, line in found.items() if line.met is False]
+    gaps = "".join(
+        f"- **{GOALS[name].what}**: {CAUSES[name]}\n" for name in missed if name in CAUSES
+    )
+    table = head + "\n".join(rows)
+    if not gaps:
+        return table
+    return f"{table}\n\nWhat is missed, and why:\n\n{gaps.rstrip()}"
+
+
+def _promise(goal: Goal, line: Line | None) -> str:
+    what = f"**{goal.what}**" if goal.hard else goal.what
+    mark = f"{'≥' if goal.at_least else '≤'} {goal.mark:g}{goal.unit}"
+    if line is None:
+        return f"| {what} | {mark} | not measured | | | | |"
+    figure = f"{_figure(line.ratio)}{goal.unit}"
+    spread = " - ".join(map(_figure, line.spread))
+    cells = [what, mark, figure, spread, _verdict(line), line.ours, line.floor]
+    return f"| {' | '.join(cells)} |"
+
+
+def _figure(value: float) -> str:
+    if abs(value) < 10:
+        return f"{value:.3f}"
+    return f"{value:,.1f}"
+
+
+def _section(name: str, one: Section) -> str:
+    rows = list(_rows(one))
+    return f"## {name}\n\n" + "\n".join(rows)
+
+
+def _rows(one: Section) -> Iterator[str]:
+    if one.failed:
+        yield f"It failed: {one.failed.replace('|', ' ')}"
+        yield ""
+    if one.lines:
+        yield "| what (floor) | figure | rounds | mark | | ours | floor |"
+        yield "|---|--:|---|--:|---|--:|--:|"
+    for line in one.lines:
+        yield (
+            f"| {line.what} | {_figure(line.ratio)} | {_spread(line)} | {_mark(line)}"
+            f" | {_verdict(line)} | {line.ours} | {line.floor} |"
+        )
 
 
 def _spread(line: Line) -> str:
-    low, high = line.spread
-    return f"{low:.3f} - {high:.3f}"
+    return " - ".join(map(_figure, line.spread))
 
 
 def _mark(line: Line) -> str:
-    return "" if line.mark is None else f"{line.mark:g}"
+    if line.mark is None:
+        return ""
+    return f"≥ {line.mark:g}" if line.at_least else f"{line.mark:g}"
 
 
 def _verdict(line: Line) -> str:

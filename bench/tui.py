@@ -7,9 +7,8 @@ import subprocess
 import sys
 import time
 
-import holdfast
 from bench.child import ROOT, ask
-from bench.crowd import Crowd
+from bench.crowd import shared_crowd
 from bench.figures import Line, line_of, median, millis
 
 __all__ = ["Painted", "Pressed"]
@@ -37,7 +36,7 @@ class Painted:
 
     def prepare(self, folder: str) -> None:
         """A store with so many sessions; each program once, so that it is compiled."""
-        self._store = _crowd(folder, self._count)
+        self._store = shared_crowd(folder, self._count)
         for code in (_FLOOR, _OURS):
             _started(code, self._store)
 
@@ -77,7 +76,7 @@ class Pressed:
 
     def prepare(self, folder: str) -> None:
         """A store with so many sessions."""
-        self._store = _crowd(folder, self._count)
+        self._store = shared_crowd(folder, self._count)
 
     def measure(self, folder: str) -> None:
         """One round: all rows fetched, then one key after the other."""
@@ -94,14 +93,6 @@ class Pressed:
                 floor=f"{self.LIMIT_MS:.0f} ms",
             )
         ]
-
-
-def _crowd(folder: str, count: int) -> str:
-    store = os.path.join(folder, "store")
-    Crowd(4, chars_max=200).fill(store, count)
-    with holdfast.open(store) as hf:
-        hf.reindex()
-    return store
 
 
 def _started(code: str, store: str) -> float:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import holdfast
-from bench.crowd import Crowd, rare_words
+from bench.crowd import rare_words, shared_crowd
 from bench.figures import Line, line_of, median, millis
 
 __all__ = ["Pages"]
@@ -36,10 +35,7 @@ class Pages:
 
     def prepare(self, folder: str) -> None:
         """A store with so many sessions."""
-        self._store = os.path.join(folder, "store")
-        Crowd(4, chars_max=200).fill(self._store, self._count)
-        with holdfast.open(self._store) as hf:
-            hf.reindex()
+        self._store = shared_crowd(folder, self._count)
 
     def measure(self, folder: str) -> None:
         """One round: every page and its question in turn."""

@@ -1,0 +1,62 @@
+"""What is promised of speed: each promise with its mark, in the order in which they are told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["CAUSES", "GOALS", "Goal"]
+
+
+class Goal(NamedTuple):
+    """One promise: a figure of the bench that is at most, or at least, its mark."""
+
+    what: str
+    mark: float
+    hard: bool = False
+    """Not negotiable: a figure that misses it stops a release."""
+    at_least: bool = False
+    unit: str = "x"
+
+
+def _least(what: str, mark: float, *, hard: bool = False, unit: str = "x") -> Goal:
+    return Goal(what, mark, hard, at_least=True, unit=unit)
+
+
+GOALS: dict[str, Goal] = {
+    "append": Goal("append p50 against encode + one write", 2.0, hard=True),
+    "append-loop": Goal("append p50 in an event loop, against the same", 2.0, hard=True),
+    "append-rival": _least("append p50, the fastest rival against ours", 30.0, hard=True),
+    "flush": Goal("append and flush against write + fdatasync", 1.25, hard=True),
+    "flush-syncs": Goal("syncs per flush, counted", 1.0, hard=True, unit=""),
+    "flush-rival": _least(
+        "append and flush, the fastest rival that syncs against ours", 1.0, hard=True
+    ),
+    "many-syncs": Goal("64 sessions on sqlite: syncs per append, counted", 0.05, unit=""),
+    "many-rate": _least("64 sessions on sqlite: events per second against a sync each", 10.0),
+    "stall": Goal("aflush: p99.9 stall of the event loop", 2.0, unit=" ms"),
+    "stall-slow": Goal("the same on a slow disk (20 ms for a sync)", 2.0, unit=" ms"),
+    "growth": Goal("exponent of one append, n = 100 to 100,000", 0.03, hard=True, unit=""),
+    "disk": Goal("bytes on disk against plain lines", 1.05, hard=True),
+    "archived": Goal("bytes archived against plain lines", 0.35, hard=True),
+    "written": Goal("bytes written against plain lines", 1.1, hard=True),
+    "save": Goal("one save at 10,000 events", 50.0, unit=" ms"),
+    "load-ms": Goal("one load at 10,000 events", 100.0, hard=True, unit=" ms"),
+    "load": Goal("verified typed load of 10,000 events against decode_lines", 1.2, hard=True),
+    "load-snapshot": Goal("the same through a snapshot", 0.8, hard=True),
+    "resume": Goal("resume to the last 50 turns, 100,000 events against 10,000", 1.2),
+    "resume-tail": Goal("the same against reading and decoding the bare tail", 4.0),
+    "messages": Goal("exponent of messages() after one append, n = 100 to 100,000", 0.03, unit=""),
+    "recover": Goal("recover to a provider dialect against the typed load", 2.0),
+    "memory": Goal("memory of a loaded session against its payload", 1.3),
+    "import": Goal("import holdfast against msgspec and orjson", 1.2),
+    "command": Goal("`holdfast list` against a bare start of Python", 3.0),
+    "list": Goal("list newest 50 of 10,000 against a bare indexed SELECT", 2.0, hard=True),
+    "search": Goal("search, tool results included, against bare FTS5", 2.0),
+    "lag": Goal("index lag in a burst", 200.0, unit=" ms"),
+    "processes": _least("8 processes against bare separate files", 0.9),
+    "postgres-many": _least("PostgreSQL, 64 sessions: events against a commit each", 10.0),
+    "postgres-langgraph": _least("the same against LangGraph's PostgresSaver at n = 1,000", 50.0),
+}
+
+CAUSES: dict[str, str] = {}
+"""Why a promise is missed and by what it could be met, for each that was missed."""

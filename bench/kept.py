@@ -1,0 +1,73 @@
+"""The figures of every section as they were measured last: ``bench/results.json``.
+
+Each section is kept by itself, so that one can be measured again alone, and one that fails takes
+nothing from the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+import holdfast
+from bench.figures import Line
+
+__all__ = ["PATH", "Section", "keep", "kept"]
+
+PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results.json")
+
+
+class Section(msgspec.Struct, omit_defaults=True):
+    """What one section gave: its lines, or why it has none."""
+
+    rounds: int
+    seconds: float
+    machine: str
+    lines: list[Line]
+    failed: str = ""
+
+
+def machine() -> str:
+    """What the figures were taken with."""
+    versions = f"Holdfast {holdfast.__version__}, Python {platform.python_version()}"
+    return f"{versions}, msgspec {msgspec.__version__}, {sys.platform}, {os.cpu_count()} processors"
+
+
+def section(lines: Sequence[Line], rounds: int, seconds: float, failed: str = "") -> Section:
+    """A section that was measured here and now."""
+    return Section(rounds, round(seconds, 1), machine(), list(lines), failed)
+
+
+def kept(path: str = PATH) -> dict[str, Section]:
+    """Every section by its name; none if nothing was measured yet."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        return msgspec.json.decode(file.read(), type=dict[str, Section])
+    return {}
+
+
+def keep(found: Mapping[str, Section], path: str = PATH) -> dict[str, Section]:
+    """Put these sections in the place of what they were; all of them as they are now."""
+    known = kept(path) | found
+    beside = f"{path}.new"
+    with open(beside, "wb") as file:
+        file.write(_readable(known))
+    os.replace(beside, path)
+    return known
+
+
+def _readable(sections: Mapping[str, Section]) -> bytes:
+    """A row for each line of each section, so that a change of one is a change of one row."""
+    encode = msgspec.json.encode
+    parts = []
+    for name, one in sections.items():
+        head = encode(msgspec.structs.replace(one, lines=[])).replace(
+            b'"lines":[]', b'"lines":[%b]'
+        )
+        rows = b",\n".join(b"  " + encode(line) for line in one.lines)
+        parts.append(encode(name) + b": " + head % (b"\n" + rows + b"\n" if rows else b""))
+    return b"{\n" + b",\n".join(parts) + b"\n}\n"

@@ -1,0 +1,105 @@
+"""A process that stores as others do, asked from outside, with patience that ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+from typing import Any
+
+from bench.child import ROOT
+from bench.recovery.peers import PYTHON as PEERS
+
+__all__ = ["FRAMEWORKS", "Rival", "python_of"]
+
+FRAMEWORKS = os.path.join(ROOT, ".venv-frameworks", "bin", "python")
+
+
+def python_of(place: str) -> str | None:
+    """The interpreter of an environment; None if it was not made."""
+    found = {"frameworks": [FRAMEWORKS], "peers": [PEERS], "both": [PEERS, FRAMEWORKS]}[place]
+    return next((path for path in found if os.path.exists(path)), None)
+
+
+class Rival:
+    """A process of `bench.rivals.stores`, or of another module that answers line by line."""
+
+    def __init__(self, python: str, *words: str, prefix: tuple[str, ...] = ()) -> None:
+        module = words or ("bench.rivals.stores",)
+        self._process = subprocess.Popen(
+            [*prefix, python, "-W", "ignore", "-m", *module],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._said = b""
+        self._errors = b""
+
+    def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """The answer; ``{"failed": why}`` if there is none, and then the process is gone."""
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(task).encode() + b"\n")
+            self._process.stdin.flush()
+            answer = self._line(seconds)
+        except BrokenPipeError:
+            answer = b""
+        if answer is None:
+            self.end()
+            return {"failed": f"no answer within {seconds:.0f} seconds"}
+        if not answer:
+            self._hear_errors()
+            said = self._errors.decode(errors="replace").strip().splitlines()
+            self.end()
+            return {"failed": (said[-1] if said else "it ended without a word")[:200]}
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def _line(self, seconds: float) -> bytes | None:
+        """The next line; empty if it ended, None if it takes too long."""
+        import time
+
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        until = time.monotonic() + seconds
+        out, err = self._process.stdout.fileno(), self._process.stderr.fileno()
+        watched = [out, err]
+        while b"\n" not in self._said:
+            ready, _, _ = select.select(watched, [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                return None
+            if err in ready:
+                more = os.read(err, 65_536)
+                self._errors = (self._errors + more)[-4_096:]
+                if not more:
+                    watched = [out]
+            if out in ready:
+                more = os.read(out, 1 << 20)
+                if not more:
+                    return b""
+                self._said += more
+        line, _, self._said = self._said.partition(b"\n")
+        return line
+
+    def _hear_errors(self) -> None:
+        assert self._process.stderr is not None
+        while more := os.read(self._process.stderr.fileno(), 65_536):
+            self._errors = (self._errors + more)[-4_096:]
+
+    def end(self) -> None:
+        """End it and what it started."""
+        if self._process.poll() is None:
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.close()
+                self._process.wait(3)
+            except (subprocess.TimeoutExpired, BrokenPipeError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
