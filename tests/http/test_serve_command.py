@@ -106,10 +106,22 @@ def test_on_a_terminal_it_asks_before_a_space_is_removed(run, monkeypatch):
     assert '"tokens":1' in run("serve", "space", "list", "--json").stdout.replace(" ", "")
 
 
+def test_a_token_for_metrics(run):
+    """It needs no space, is told as what it is, and makes no space."""
+    made = run("serve", "token", "create", "--scope", "metrics")
+    assert made.exit_code == 0
+    assert "for /metrics" in made.stderr
+    assert '"spaces":[]' in run("serve", "space", "list", "--json").stdout.replace(" ", "")
+    id = made.stdout.split("_")[1]
+    assert "of metrics counts no more" in run("serve", "token", "revoke", id).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
         (("token", "create"), 2),
+        (("token", "create", "--space", "a", "--scope", "metrics"), 2),
+        (("token", "create", "--space", "a", "--scope", "metrics,read"), 2),
         (("token", "create", "--space", "../x"), 2),
         (("token", "create", "--space", "Alice"), 2),
         (("token", "create", "--space", "a", "--scope", "root"), 2),

@@ -52,7 +52,7 @@ def _list(app: App, *, as_json: bool) -> None:
     tokens = TokenBook(store).all()
     found = [
         (name, len(_sessions(store, name)), sum(one.is_good(now) for one in _of(tokens, name)))
-        for name in sorted({one.space for one in tokens})
+        for name in sorted({one.space for one in tokens if one.space})
     ]
     if as_json:
         rows = [{"space": name, "sessions": many, "tokens": good} for name, many, good in found]

@@ -12,6 +12,7 @@ from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Column, Span
 from holdfast.apps.cli._shared import with_shared_options
 from holdfast.apps.shown.words import day_time
+from holdfast.errors import UsageError
 from holdfast.session import now_ms
 
 __all__ = ["command"]
@@ -65,19 +66,19 @@ Examples:
 def command() -> None:
     """Make, list and revoke the tokens of the service.
 
-    A token opens one space, to read, to write, or for everything (admin). The store keeps only a
-    digest of it.
+    A token opens one space, to read, to write, or for everything (admin); or it opens none, and is
+    for the metrics of the service. The store keeps only a digest of it.
     """
 
 
 @click.command("create")
-@click.option("--space", required=True, metavar="NAME", help="The space that it opens.")
+@click.option("--space", default="", metavar="NAME", help="The space that it opens.")
 @click.option(
     "--scope",
     default="write",
     show_default=True,
     metavar="SCOPE",
-    help="read, write or admin; each may do what those before it may.",
+    help="read, write or admin, each with what those before it may; or metrics, without a space.",
 )
 @click.option("--expires", type=_Until(), metavar="WHEN", help="A date, or in how long: 90d, 12h.")
 @click.option("--label", default="", metavar="TEXT", help="What it is for.")
@@ -88,19 +89,21 @@ def _create(
     app: App, *, space: str, scope: str, expires: int | None, label: str, as_json: bool
 ) -> None:
     """Make a token, and show it once."""
-    from holdfast.apps.http.tokens import TokenBook, widest_scope
+    from holdfast.apps.http.tokens import METRICS_SCOPE, TokenBook, widest_scope
 
+    chosen = widest_scope(scope)
+    if not space and chosen != METRICS_SCOPE:
+        raise UsageError("a token opens a space, and none is named", remedy="Name it: --space.")
     text, token = TokenBook(app.library.store).create(
-        space, widest_scope(scope), expires_at=expires, label=label
+        space, chosen, expires_at=expires, label=label
     )
     if as_json:
         told = {"token": text, "id": token.id, "space": token.space, "scope": token.scope}
         app.out.json({**told, "expires_at": token.expires_at})
         return
     app.out.line(text)
-    app.err.line(
-        Span(f"It may {token.scope} in {token.space}. It is shown only now; keep it.", "faint")
-    )
+    may = f"may {token.scope} in {token.space}" if token.space else "is for /metrics"
+    app.err.line(Span(f"It {may}. It is shown only now; keep it.", "faint"))
 
 
 @click.command("list")
@@ -164,7 +167,7 @@ def _revoke(app: App, id: str) -> None:
     from holdfast.apps.http.tokens import TokenBook
 
     token = TokenBook(app.library.store).revoke(id)
-    app.err.line(f"The token {token.id} of {token.space} counts no more.")
+    app.err.line(f"The token {token.id} of {token.space or 'metrics'} counts no more.")
 
 
 for _each in (_create, _list, _revoke):

@@ -75,7 +75,9 @@ async def answer(service: Service, endpoint: Endpoint, request: Request) -> Resp
         response = await _work(service, endpoint, request, token)
     except (HoldfastError, Refused) as error:
         response = problem(error)
-    _audit.note(endpoint, request, token, response, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    _audit.note(endpoint, request, token, response, seconds)
+    service.count_answer(endpoint, response.status_code, seconds)
     return response
 
 
@@ -110,7 +112,7 @@ async def _work(
     body = await _read_body(endpoint, request)
     async with contextlib.AsyncExitStack() as stack:
         hf = service.hf
-        if token is not None:
+        if token is not None and token.space:
             hf = await stack.enter_async_context(service.spaces.use(token.space, service.threads))
         call = Call(service, hf, token, request, query, body)
         if endpoint.writes:

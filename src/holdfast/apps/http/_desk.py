@@ -50,6 +50,11 @@ class Spaces:
             for gone in self._surplus():
                 await uncancelled(threads.run(gone.close))
 
+    @property
+    def in_use(self) -> list[Holdfast]:
+        """The libraries that are open now."""
+        return list(self._open.values())
+
     async def _make(self, name: str, threads: Threads) -> None:
         """On a thread, since it asks the store; once, whoever waits for it."""
         async with self._making:

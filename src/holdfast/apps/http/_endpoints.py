@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from holdfast.apps.http._call import Call
 
-__all__ = ["JSON", "Endpoint"]
+__all__ = ["EVENT_STREAM", "JSON", "Endpoint"]
 
 JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.apps.http._call import Call, as_json
+from holdfast.apps.http._endpoints import EVENT_STREAM
 from holdfast.apps.http._problems import Refused
 from holdfast.apps.http._shapes import Told, told_event
 from holdfast.apps.http.tokens import Token
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EVENT_STREAM", "Following", "follow", "sse"]
 
-EVENT_STREAM = "text/event-stream"
 _PAGE = 500
 _LOOK_S = 0.5
 _HEARTBEAT_S = 15.0

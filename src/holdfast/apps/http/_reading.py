@@ -50,10 +50,7 @@ def list_sessions(call: Call) -> Sessions:
     asked = call.query
     page = call.hf.list(
         asked.limit,
-        asked.tag,
-        asked.since,
-        asked.until,
-        asked.agent_id,
+        **_narrowing(asked),
         model=asked.model,
         status=asked.status,
         parent=asked.parent,
@@ -66,19 +63,18 @@ def list_sessions(call: Call) -> Sessions:
 def search(call: Call) -> Hits:
     """What was said, best first."""
     asked = call.query
-    return Hits(
-        call.hf.search(
-            asked.q,
-            asked.session_id,
-            tags=asked.tag,
-            since=asked.since,
-            until=asked.until,
-            agent_id=asked.agent_id,
-            role=asked.role,
-            tool=asked.tool,
-            limit=asked.limit,
-        )
-    )
+    by_event = {"role": asked.role, "tool": asked.tool, "limit": asked.limit}
+    return Hits(call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event))
+
+
+def _narrowing(asked: Any) -> dict[str, Any]:
+    """Which sessions are meant, for whatever is asked of all of them."""
+    return {
+        "tags": asked.tag,
+        "since": asked.since,
+        "until": asked.until,
+        "agent_id": asked.agent_id,
+    }
 
 
 def look(call: Call) -> SessionMetadata:
@@ -133,15 +129,7 @@ def snapshots(call: Call) -> Snapshots:
 def stats(call: Call) -> Any:
     """Figures of the whole space."""
     asked = call.query
-    return call.hf.stats(
-        asked.since,
-        asked.until,
-        tags=asked.tag,
-        agent_id=asked.agent_id,
-        model=asked.model,
-        tz=asked.tz,
-        by=asked.by,
-    )
+    return call.hf.stats(**_narrowing(asked), model=asked.model, tz=asked.tz, by=asked.by)
 
 
 def verify(call: Call) -> Verified:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,17 +14,20 @@ from holdfast.agent._kit import Kit
 from holdfast.apps.gate.amounts import Buckets, address_of
 from holdfast.apps.http import _audit
 from holdfast.apps.http._desk import Desk, Spaces
+from holdfast.apps.http._endpoints import EVENT_STREAM, Endpoint
 from holdfast.apps.http._problems import Refused
 from holdfast.apps.http._threads import Threads
 from holdfast.apps.http._turns import Turns
 from holdfast.apps.http.tokens import Token, TokenBook
 from holdfast.library import Holdfast
+from holdfast.observe import Metrics, add_health
 
 __all__ = ["Service"]
 
 _STREAMS_MAX = 2000
 _STREAMS_OF_SPACE_MAX = 1000
 _SUBPROTOCOL = "bearer."
+_LOOK_S = 5.0
 
 
 class Service:
@@ -50,6 +54,9 @@ class Service:
         self._failures = Buckets(1, 30)
         self._streams: Counter[str] = Counter()
         self._stop: asyncio.Task[None] | None = None
+        self._metrics = Metrics()
+        self._looked_at = float("-inf")
+        self._end_metrics = hf.observe(self._metrics)
 
     def check_open(self) -> None:
         """Raise Refused once the server is about to end."""
@@ -104,6 +111,24 @@ class Service:
             if not self._streams[space]:
                 del self._streams[space]
 
+    def count_answer(self, endpoint: Endpoint, status: int, seconds: float) -> None:
+        """Count one request that was answered."""
+        figures = self._metrics.figures
+        figures.add("holdfast_http_requests_total", 1, endpoint.name, str(status))
+        if endpoint.media != EVENT_STREAM:
+            figures.observe("holdfast_http_request_seconds", seconds, endpoint.name)
+
+    async def metrics(self) -> str:
+        """What Prometheus gets; of the spaces, those in use are looked at."""
+        libraries = [self.hf, *self.spaces.in_use]
+        return await self.threads.run(self._metrics_text, libraries)
+
+    def _metrics_text(self, libraries: list[Holdfast]) -> str:
+        if time.monotonic() - self._looked_at > _LOOK_S:
+            self._looked_at = time.monotonic()
+            add_health(self._metrics.figures, [one for one in libraries if not one.closed])
+        return self._metrics.text()
+
     def begin_stop(self) -> None:
         """Put turns off and end streams; called when the process is asked to end."""
         if self._stop is None:
@@ -119,6 +144,7 @@ class Service:
         assert self._stop is not None
         await asyncio.wait([self._stop])
         await self.desk.close()
+        self._end_metrics()
         await self.threads.run(self.spaces.close)
         self.threads.close()
 

@@ -13,9 +13,11 @@ from holdfast.apps.http._endpoints import JSON, Endpoint
 from holdfast.apps.http._following import EVENT_STREAM, follow
 from holdfast.apps.http._problems import Refused
 from holdfast.apps.http._talking import approve, begin_turn, cancel
+from holdfast.apps.http.tokens import METRICS_SCOPE
 from holdfast.catalog._stats_shapes import Stats
 from holdfast.errors import HoldfastError
 from holdfast.model import VERSION, SessionMetadata
+from holdfast.observe import CONTENT_TYPE
 from holdfast.replay import Comparison
 
 __all__ = ["ENDPOINTS"]
@@ -35,6 +37,11 @@ def _ready(call: Call) -> shapes.Health:
     except HoldfastError as error:
         raise Refused(503, "unavailable", "the store cannot be used now") from error
     return shapes.Health(status="ok", version=VERSION)
+
+
+async def _metrics(call: Call) -> Response:
+    """How the whole service does, for Prometheus."""
+    return Response(await call.service.metrics(), media_type=CONTENT_TYPE)
 
 
 async def _delete(call: Call) -> Response:
@@ -67,6 +74,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         scope=None,
         answer=shapes.Health,
         work=_ready,
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        summary="How the service does, for Prometheus.",
+        scope=METRICS_SCOPE,
+        answer=str,
+        media=CONTENT_TYPE,
+        stream=_metrics,
     ),
     Endpoint(
         method="GET",

@@ -16,11 +16,12 @@ from holdfast.model import check_id
 from holdfast.session import now_ms
 from holdfast.storage import MUST_NOT_EXIST, Store, check_space
 
-__all__ = ["SCOPES", "Scope", "Token", "TokenBook", "widest_scope"]
+__all__ = ["METRICS_SCOPE", "SCOPES", "Scope", "Token", "TokenBook", "widest_scope"]
 
-Scope = Literal["read", "write", "admin"]
+Scope = Literal["read", "write", "admin", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-"""Each may do what those before it may."""
+"""Each may do what those before it may; but for the last, which is for ``/metrics`` alone."""
+METRICS_SCOPE: Scope = "metrics"
 
 _KEY = "shared/tokens"
 _DOCUMENT = "tokens.json"
@@ -41,6 +42,10 @@ def widest_scope(text: str) -> str:
         raise UsageError(
             f"{(strange or text)[:40]!a} is no scope", remedy=f"One of {', '.join(SCOPES)}."
         )
+    if METRICS_SCOPE in named and len(set(named)) > 1:
+        raise UsageError(
+            "a token for metrics is for nothing else", remedy="Make another one for the rest."
+        )
     return next(scope for scope in reversed(SCOPES) if scope in named)
 
 
@@ -58,6 +63,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def may(self, scope: Scope) -> bool:
         """Whether it allows what a scope allows."""
+        if METRICS_SCOPE in (self.scope, scope):
+            return self.scope == scope
         return SCOPES.index(self.scope) >= SCOPES.index(scope)
 
     def is_good(self, now: int) -> bool:
@@ -89,10 +96,16 @@ class TokenBook:
     def create(
         self, space: str, scope: str, *, expires_at: int | None = None, label: str = ""
     ) -> tuple[str, Token]:
-        """A new token and what is kept of it. Raises InvalidId, UsageError."""
-        check_space(space)
+        """A new token and what is kept of it. Raises InvalidId, UsageError.
+
+        One for metrics tells of the whole service, and opens no space: its space is empty.
+        """
         if scope not in SCOPES:
             raise UsageError(f"{scope[:40]!a} is no scope", remedy=f"One of {', '.join(SCOPES)}.")
+        if scope != METRICS_SCOPE:
+            check_space(space)
+        elif space:
+            raise UsageError("a token for metrics opens no space", remedy="Name none.")
         if len(label) > _LABEL_CHARS_MAX:
             raise UsageError(f"a label has at most {_LABEL_CHARS_MAX} characters")
         secret = secrets.token_urlsafe(_SECRET_BYTES)
