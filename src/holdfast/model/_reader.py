@@ -61,7 +61,7 @@ _SHAPE = slice(-TRAILER - len(CRC_KEY), -TRAILER)
 _NUMBERED = b'{"seq":'
 
 
-class _SealedLine(msgspec.Struct, forbid_unknown_fields=True):
+class _SealedLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A line as the writer of a sealed log makes them, and no other."""
 
     seq: int
@@ -331,7 +331,7 @@ def _open_block(
             bodies.append(unseal(line.seq, line.sealed, before))
             before = line.sealed[-SEAL_END:]
     try:
-        events = _event_decoder.decode_lines(b"{%b}" % b"}\n{".join(bodies))
+        events = _event_decoder.decode_lines(_as_lines(bodies))
     except (ValueError, RecursionError):
         events = []
     if len(events) != len(lines):
@@ -339,6 +339,14 @@ def _open_block(
     for line, event in zip(lines, events, strict=True):
         _set_seq(event, "seq", line.seq)
     return events, before
+
+
+def _as_lines(bodies: list[bytes]) -> bytes:
+    """Members as lines, put together once: a second copy costs as much as opening them."""
+    ends = list(bodies)
+    ends[0] = b"{" + ends[0]
+    ends[-1] += b"}"
+    return b"}\n{".join(ends)
 
 
 def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Event:
