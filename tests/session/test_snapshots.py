@@ -11,7 +11,7 @@ from holdfast.errors import Damaged
 from holdfast.library import Holdfast
 from holdfast.model import Limits, Position
 from holdfast.replay import State
-from holdfast.session import Snapshots
+from holdfast.session import Snapshots, load
 from holdfast.storage import MemoryStore
 
 
@@ -144,6 +144,32 @@ def test_a_log_that_ends_before_its_snapshot_fails_loudly(hf):
         s.user("going on")
     with hf.session("a") as s:
         assert len(s.history) == 2
+
+
+def test_a_longer_snapshot_of_another_log_is_no_damage(hf):
+    """What an overtaken writer left beside a session that was made anew says nothing of it."""
+    for id, words in (("old", 20), ("new", 1)):
+        with hf.session(id) as s:
+            for _ in range(words):
+                s.user("a word")
+            s.snapshot()
+    stray = hf.store.documents("sessions/old").get("snapshots/21.json")
+    hf.store.documents("sessions/new").put("snapshots/21.json", stray[0])
+    with hf.session("new") as s:
+        assert len(s.history) == 1
+
+
+def test_a_log_that_grows_while_it_is_opened_is_no_damage(hf, monkeypatch):
+    """Its length was taken before another one wrote, flushed and left a snapshot."""
+    with hf.session("a") as s:
+        s.user("1")
+        early = hf.store.log("sessions/a").size()
+        s.user("2")
+        s.snapshot()
+    log, documents = hf.store.log("sessions/a"), hf.store.documents("sessions/a")
+    sizes = iter([early, log.size()])
+    monkeypatch.setattr(type(log), "size", lambda _: next(sizes))
+    assert load(log, documents).fold.state.message_count == 2
 
 
 def test_snapshots_are_taken_when_the_log_has_grown_enough(store_root):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -58,7 +59,9 @@ def load(
     snapshots = Snapshots(documents, limits)
     for snapshot in _candidates(snapshots):
         if snapshot.offset > size:
-            if not tolerant:
+            size = log.size()  # another one may have written it since it was looked at
+        if snapshot.offset > size:
+            if not tolerant and not _is_of_another(snapshot, log):
                 raise Damaged(
                     f"the log ends at byte {size:,}, but a snapshot knows of events"
                     f" up to byte {snapshot.offset:,}",
@@ -110,6 +113,13 @@ def fits(snapshot: Snapshot, log: Log) -> bool:
     except ValueError:
         return False
     return crc32(end, value) == snapshot.position.crc
+
+
+def _is_of_another(snapshot: Snapshot, log: Log) -> bool:
+    """Whether it was left by a writer that was overtaken while its session was made anew."""
+    fold = Fold()
+    _apply(fold, list(islice(_events_from(_reader(log, START), log), 1)))
+    return None not in (fold.state.log, snapshot.state.log) and fold.state.log != snapshot.state.log
 
 
 def _fold_tail(log: Log, snapshot: Snapshot) -> Loaded:
