@@ -322,6 +322,28 @@ class Doctored(Struct):
     extras: list[Extra]
 
 
+class MetricValue(Struct):
+    """One figure, with what tells it from others of the same name."""
+
+    labels: dict[str, str]
+    value: float
+
+
+class MetricLine(Struct):
+    """One metric of the store."""
+
+    name: str
+    help: str
+    unit: str
+    values: list[MetricValue]
+
+
+class Measured(Struct):
+    """How the store is, in figures."""
+
+    metrics: list[MetricLine]
+
+
 class Ran(Struct):
     """An answer."""
 
@@ -429,6 +451,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "config-path": ("holdfast config path --json", ConfigFiles),
     "reindex": ("holdfast reindex --json", Reindexed),
     "doctor": ("holdfast doctor --json", Doctored),
+    "metrics": ("holdfast metrics --json", Measured),
     "run": ("holdfast run --json", Ran),
     "acp-prompt": ("holdfast acp prompt --json", AcpAnswer),
     "acp-doctor": ("holdfast acp doctor --json", Examination),

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast import __version__
 from holdfast.apps.cli._extras import EXTRAS, find_extras
+from holdfast.errors import Unavailable
+from holdfast.storage import MemoryStore
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -159,3 +162,84 @@ def test_what_would_make_searches_faster_is_told(run, trip, monkeypatch):
     found = checks(outcome)["catalogue"]
     assert found["state"] == "warning"
     assert "CREATE EXTENSION pg_trgm" in found["finding"]
+
+
+def test_what_a_crash_can_cost_is_told(run, trip):
+    """In plain words, and a warning where the settings make it more than it need be."""
+    usual = checks(run("doctor", "--json"))["durability"]
+    assert (usual["state"], "safe from a crash at once" in usual["finding"]) == ("ok", True)
+    always = checks(run("doctor", "--json", env={"HOLDFAST_DURABILITY": "always"}))["durability"]
+    assert "power loss with every event" in always["finding"]
+    never = checks(run("doctor", "--json", env={"HOLDFAST_DURABILITY": "os"}))["durability"]
+    assert (never["state"], "last seconds" in never["finding"]) == ("warning", True)
+    assert "barriers" in never["remedy"]
+
+
+def test_who_can_look_into_the_store(run, trip, store_root):
+    """A folder that others may read is a warning with its remedy."""
+    assert checks(run("doctor", "--json"))["private"]["state"] == "ok"
+    store_root.chmod(0o755)
+    found = checks(run("doctor", "--json"))["private"]
+    assert (found["state"], "mode 755" in found["finding"]) == ("warning", True)
+    assert found["remedy"] == f"Close it: chmod go-rwx {store_root}"
+
+
+def test_writers_that_live_and_writers_that_are_gone(run, trip, store_root):
+    """Who has a session open is named, and who left one open and is gone; neither is wrong."""
+    assert checks(run("doctor", "--json"))["writers"]["finding"] == "none"
+    log = store_root / "sessions" / trip / "events.jsonl"
+    *lines, _closed = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines))
+    with holdfast.open(store_root) as hf, hf.session("now") as s:
+        s.user("hi")
+        found = checks(run("doctor", "--json"))["writers"]
+    assert "open now: now" in found["finding"]
+    assert f"gone: {trip} (process " in found["finding"]
+    assert "Nothing is lost" in found["remedy"]
+
+
+def test_a_catalogue_that_was_behind(run, trip):
+    """How far is told once; then it has caught up."""
+    assert "was behind by 1 session" in checks(run("doctor", "--json"))["catalogue"]["finding"]
+    assert "behind" not in checks(run("doctor", "--json"))["catalogue"]["finding"]
+
+
+def test_keys(run, trip, store_root, tmp_path):
+    """None, one that opens everything, and one that does not."""
+    assert "none set" in checks(run("doctor", "--json"))["keys"]["finding"]
+    keys = {}
+    for name in ("right", "wrong"):
+        (tmp_path / name).write_text(os.urandom(32).hex())
+        (tmp_path / name).chmod(0o600)
+        keys[name] = {"HOLDFAST_KEY": f"file:{tmp_path / name}"}
+    assert run("encrypt", trip, env=keys["right"]).code == 0
+    right = checks(run("doctor", "--json", env=keys["right"]))["keys"]
+    assert (right["state"], "opens" in right["finding"]) == ("ok", True)
+    wrong = checks(run("doctor", "--json", env=keys["wrong"]))["keys"]
+    assert (wrong["state"], trip in wrong["finding"]) == ("warning", True)
+
+
+def test_which_model_would_answer(run):
+    """By name, with the reason; a wrong setting is told and is no failure of the doctor."""
+    found = checks(run("doctor", "--json", env={"HOLDFAST_MODEL": "openai:gpt-5"}))["model"]
+    assert found["finding"].startswith("openai:gpt-5 (")
+    local = checks(run("doctor", "--json", env={"HOLDFAST_MODEL": "local"}))["model"]
+    assert "tiny" in local["finding"]
+
+
+def test_a_store_that_does_not_answer(run, monkeypatch):
+    """A server that is gone is bad; one that answers is told with its time."""
+    assert "ms" in checks(run("doctor", "--store", "memory:", "--json"))["answers"]["finding"]
+    real = MemoryStore.check
+    asked = []
+
+    def gone(store):
+        if asked:
+            raise Unavailable("the server is gone")
+        asked.append(store)
+        real(store)
+
+    monkeypatch.setattr(MemoryStore, "check", gone)
+    outcome = run("doctor", "--store", "memory:", "--json")
+    assert outcome.code == 4
+    assert checks(outcome)["answers"]["finding"] == "the server is gone"

@@ -76,6 +76,7 @@ CALLS = {
     "config-check": ["config", "check", "--json"],
     "config-path": ["config", "path", "--json"],
     "doctor": ["doctor", "--json"],
+    "metrics": ["metrics", "--json"],
     "prune": ["prune", "--keep", "1", "--dry-run", "--json"],
     "fork": ["fork", "trip-planner", "--at", "3", "--json"],
     "merge": ["merge", "trip-planner", "fork-a", "--json"],

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 
 import pytest
 
+from holdfast._config import KEYS
 from holdfast.errors import NotFound
 from holdfast.model import Notice
-from holdfast.observe import JsonFormatter, LogObserver, TextFormatter
+from holdfast.observe import LEVELS, JsonFormatter, LogObserver, TextFormatter, log_to
 
 SECRET = "the words that were said"
 
@@ -97,7 +99,8 @@ def test_events_cost_nothing_where_nobody_reads_them(hf, logged):
     lines = logged(level=logging.INFO)
     with hf.session("a") as s:
         s.user("x")
-    assert {json.loads(line)["event"] for line in lines} == {"lease_acquired", "lease_released"}
+        s.snapshot()
+    assert {json.loads(line)["event"] for line in lines} == {"snapshot_created"}
 
 
 def test_as_text(hf, logged):
@@ -105,7 +108,7 @@ def test_as_text(hf, logged):
     lines = logged(TextFormatter(), content=True)
     with hf.session("a") as s:
         s.user("two\nlines")
-    assert any(" INFO lease_acquired a epoch=" in line for line in lines)
+    assert any(" DEBUG lease_acquired a epoch=" in line for line in lines)
     assert not any("\n" in line for line in lines)
 
 
@@ -121,3 +124,22 @@ def test_records_of_others(formatter):
     assert "hello you" in line
     if isinstance(formatter, JsonFormatter):
         assert "ValueError" in json.loads(line)["exception"]
+
+
+@pytest.mark.parametrize(("form", "begins"), [("json", "{"), ("text", "2")])
+def test_to_a_stream(hf, form, begins):
+    """What a service writes on standard error: from a level on, in one form or the other."""
+    stream = io.StringIO()
+    hf.observe(log_to(stream, "info", form))
+    with hf.session("a") as s:
+        s.user("x")
+        s.snapshot()
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith(begins)
+    assert "snapshot_created" in line
+    assert log_to(stream, "off") is None
+
+
+def test_the_settings_know_all_levels():
+    """What may be set is what there is."""
+    assert KEYS["log.level"].choices == LEVELS

@@ -66,6 +66,12 @@ KEYS: dict[str, Key] = {
     "redaction.model": Key(bool, "whether the running model gets the marks as well"),
     "redaction.rules": Key(list, "rules of your own: id, regex, keywords, …", own=_SECRETS),
     "catalog.auto_tags": Key(bool, "tag sessions by their content; true unless you say false"),
+    "log.level": Key(
+        str,
+        "what serve tells of sessions on standard error; info unless you say",
+        choices=("off", "error", "warning", "info", "debug"),
+    ),
+    "log.format": Key(str, "how serve tells it; json unless you say", choices=("json", "text")),
     "prices": Key(dict, "dollars per million tokens, by model: input, output, cache_read, …"),
     "local.threads": Key(int, "threads of the embedded model", least=1),
     "local.context_tokens": Key(int, "context of the embedded model", least=256),

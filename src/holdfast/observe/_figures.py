@@ -83,6 +83,12 @@ class Figures:
         with self._lock:
             return dict(self._values.get(name, {}))
 
+    def states(self) -> Iterator[tuple[Metric, dict[Labels, float]]]:
+        """Every gauge that was said, by its labels."""
+        for metric in METRICS.values():
+            if metric.kind == "gauge" and (found := self.values(metric.name)):
+                yield metric, found
+
     def text(self, kinds: tuple[str, ...] = ("counter", "gauge", "histogram")) -> str:
         """All of them as Prometheus reads them; ``kinds`` leaves others out."""
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -11,13 +11,31 @@ from holdfast.model import Event, Notice
 from holdfast.observe._watching import code_of
 from holdfast.session import Done, Observer
 
-__all__ = ["JsonFormatter", "LogObserver", "TextFormatter"]
+__all__ = ["LEVELS", "JsonFormatter", "LogObserver", "TextFormatter", "log_to"]
 
 # Told louder than the rest, for those who read only what is wrong.
 _BAD = frozenset({"snapshot_failed", "flush_failed", "lease_lost", "subscriber_failed"})
 _ODD = frozenset({"torn_tail", "repaired", "recovered", "session_near_limit", "secrets_redacted"})
+_ROUTINE = frozenset({"lease_acquired", "lease_released"})
 # What of a notice may be words of a session, of a variable or of an exception.
 _WORDS = frozenset({"message", "error", "name", "lost", "reason"})
+
+
+LEVELS = ("off", "error", "warning", "info", "debug")
+"""How much may be asked for, from nothing to everything."""
+
+
+def log_to(stream: TextIO, level: str, form: str = "json") -> LogObserver | None:
+    """An observer that writes to a stream, as "json" or "text"; None for the level "off"."""
+    if level == "off":
+        return None
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TextFormatter() if form == "text" else JsonFormatter())
+    logger = logging.getLogger("holdfast.sessions")
+    logger.handlers[:] = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+    return LogObserver(logger)
 
 
 class LogObserver(Observer):
@@ -92,6 +110,8 @@ class TextFormatter(logging.Formatter):
 def _level(kind: str) -> int:
     if kind in _BAD:
         return logging.ERROR
+    if kind in _ROUTINE:
+        return logging.DEBUG
     return logging.WARNING if kind in _ODD else logging.INFO
 
 

@@ -25,6 +25,7 @@ _PASSAGE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW |
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
+_SHOWN_MODE = 0o644
 _NETWORK = ("nfs", "cifs", "smb", "afs", "ceph", "lustre", "gpfs", "beegfs", "ncp", "ocfs", "gfs")
 _NETWORK_FUSE = ("sshfs", "s3fs", "glusterfs", "rclone", "ceph", "gcsfuse", "davfs")
 
@@ -109,6 +110,10 @@ class Disk:
     def open_new(self, name: str, parent: int) -> int:
         """A new file to write; FileExistsError if there is one."""
         return _open_private(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, parent)
+
+    def show_to_all(self, descriptor: int) -> None:
+        """Let everybody read a file, for one that holds no word of any session."""
+        os.fchmod(descriptor, _SHOWN_MODE)
 
     def open_read(self, name: str, parent: int) -> int:
         """A file to read. A pipe in its place does not make the caller wait for a writer."""

@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from holdfast.errors import NotFound, UsageError
 from holdfast.storage._tree import let_go, translation
@@ -18,15 +19,23 @@ __all__ = ["place_file"]
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
+class _Mode(NamedTuple):
+    """How a file is put in its place."""
+
+    overwrite: bool
+    for_all: bool
+
+
 def place_file(
     path: str | os.PathLike[str],
     chunks: Iterable[bytes],
     *,
     overwrite: bool = False,
     make_folders: bool = False,
+    for_all: bool = False,
     disk: Disk | None = None,
 ) -> str:
-    """Write ``chunks`` to a file of mode 0600; the real path of it.
+    """Write ``chunks`` to a file of mode 0600, or 0644 ``for_all``; the real path of it.
 
     A crash or an error leaves what was there before, never a part. On the medium when it returns.
     Raises UsageError if the file is there already and is not to be replaced, NotFound if its folder
@@ -41,7 +50,8 @@ def place_file(
     with translation(f"writing {text}"):
         directory = _open_folder(folder, disk, make=make_folders)
         try:
-            _place(name, directory, chunks, disk, overwrite=overwrite, shown=text)
+            mode = _Mode(overwrite=overwrite, for_all=for_all)
+            _place(name, directory, chunks, disk, mode, shown=text)
         finally:
             let_go(disk, directory)
     return os.path.join(folder, name)
@@ -78,10 +88,10 @@ def _enter(
 
 
 def _place(
-    name: str, directory: int, chunks: Iterable[bytes], disk: Disk, *, overwrite: bool, shown: str
+    name: str, directory: int, chunks: Iterable[bytes], disk: Disk, mode: _Mode, *, shown: str
 ) -> None:
     node = disk.node_at(name, directory)
-    if node is not None and (not overwrite or node.is_directory):
+    if node is not None and (not mode.overwrite or node.is_directory):
         raise _is_there(shown)
     temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
     descriptor = disk.open_new(temporary, directory)
@@ -89,10 +99,12 @@ def _place(
         try:
             for chunk in chunks:
                 _write_all(descriptor, chunk, disk)
+            if mode.for_all:
+                disk.show_to_all(descriptor)
             disk.sync(descriptor)
         finally:
             let_go(disk, descriptor)
-        if overwrite or not _linked(temporary, name, directory, disk):
+        if mode.overwrite or not _linked(temporary, name, directory, disk):
             disk.rename(temporary, directory, name, directory)
     except FileExistsError:
         raise _is_there(shown) from None

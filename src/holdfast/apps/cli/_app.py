@@ -75,6 +75,7 @@ SECTIONS = {
         "config": "Show, check or find the configuration.",
         "reindex": "Make the catalogue anew from the logs.",
         "doctor": "Say where the store is, how it is, and what is missing.",
+        "metrics": "Print how the store is as figures for Prometheus.",
     },
     "Help": {
         "help": "Explain a command.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,12 +15,23 @@ from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata
 
-__all__ = ["BAD", "GOOD", "WARNING", "Check", "check_settings", "check_store", "place_and_reason"]
+__all__ = [
+    "BAD",
+    "GOOD",
+    "WARNING",
+    "Check",
+    "check_model",
+    "check_settings",
+    "check_store",
+    "place_and_reason",
+]
 
 GOOD, WARNING, BAD = "ok", "warning", "bad"
 _SAMPLE = 20  # newest sessions that are looked at; `verify --all` looks at every one
 _SPACE_LOW_BYTES = 500_000_000
 _SPACE_NONE_BYTES = 10_000_000
+_LOOK_BYTES_MAX = 20_000_000  # a bigger log without a snapshot would keep people waiting
+_NAMED_MAX = 5
 
 
 class Check(NamedTuple):
@@ -57,10 +70,35 @@ def check_store(app: App) -> Iterator[Check]:
         return
     path = getattr(library.store, "path", None)
     if path is None:
+        yield _check_reach(library)
         yield _keeping(library)
     else:
         yield from _check_folder(path)
+    yield _check_durability(library)
     yield from _check_sessions(library)
+    yield _check_keys(library)
+
+
+def check_model() -> Check:
+    """Which model a talk would be with; nothing is loaded or asked."""
+    from holdfast.agent._models import choose_model
+
+    try:
+        choice = choose_model(None, configuration())
+    except HoldfastError as error:
+        return Check("model", WARNING, error.message, error.remedy)
+    server = f" at {choice.base_url}" if choice.base_url else ""
+    tiny = ", which is tiny: good to try things out" if choice.is_local else ""
+    return Check("model", GOOD, f"{choice.name or 'the first'}{server} ({choice.reason}){tiny}")
+
+
+def _check_reach(library: Holdfast) -> Check:
+    started = time.perf_counter()
+    try:
+        library.store.check()
+    except HoldfastError as error:
+        return Check("answers", BAD, error.message, error.remedy)
+    return Check("answers", GOOD, f"in {(time.perf_counter() - started) * 1000:.0f} ms")
 
 
 def _keeping(library: Holdfast) -> Check:
@@ -72,10 +110,28 @@ def _keeping(library: Holdfast) -> Check:
     return Check("keeps", GOOD, "yes")
 
 
+def _check_durability(library: Holdfast) -> Check:
+    """What a crash can cost."""
+    able, chosen = library.store.capabilities, configuration().get("durability", "barriers")
+    if not able.survives_kill:
+        return Check("durability", WARNING, "none: what is recorded ends with the program")
+    kill = "sent a moment after it is recorded" if able.defers else "safe from a crash at once"
+    if not able.syncs or chosen == "os":
+        return Check(
+            "durability",
+            WARNING,
+            f"what is recorded is {kill}; power loss may cost the last seconds",
+            'Set `durability` to "barriers".' if able.syncs else "",
+        )
+    when = "with every event" if chosen == "always" else "after each turn and before each tool"
+    return Check("durability", GOOD, f"what is recorded is {kill}, and from power loss {when}")
+
+
 def _check_folder(path: str) -> Iterator[Check]:
     existing = _existing(path)
     if existing == path:
         yield Check("opens", GOOD, "yes, and only you can write to it")
+        yield _check_rights(path)
     else:
         yield Check("opens", GOOD, "not there yet; it is made with the first event")
     if os.access(existing, os.W_OK | os.X_OK) and not _is_read_only(existing):
@@ -88,6 +144,18 @@ def _check_folder(path: str) -> Iterator[Check]:
             "Sessions can be read and not continued. Use another store, or mend the rights.",
         )
     yield _check_space(existing)
+
+
+def _check_rights(path: str) -> Check:
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Check(
+            "private",
+            WARNING,
+            f"others on this machine can look into it (mode {mode:03o})",
+            f"Close it: chmod go-rwx {path}",
+        )
+    return Check("private", GOOD, "yes, nobody else can look into it")
 
 
 def _existing(path: str) -> str:
@@ -121,6 +189,7 @@ def _check_sessions(library: Holdfast) -> Iterator[Check]:
     if rows:
         broken = [row for row in rows if row.state in ("damaged", "unreadable")]
         yield _check_sample(broken, len(rows))
+        yield _check_writers(library, rows)
     closed = [row for row in rows if row.state in ("too_new", "sealed")]
     if closed:
         names = ", ".join(f"{row.session_id} ({row.state.replace('_', ' ')})" for row in closed)
@@ -134,6 +203,9 @@ def _check_catalogue(library: Holdfast) -> Check:
     """How finding works; nothing that is wrong here can lose anything."""
     health = library.catalog_health()
     known = counted(health.sessions, "session")
+    path = getattr(library.store, "path", None)
+    if path is not None and not os.path.isdir(path):
+        return Check("catalogue", GOOD, "made with the first session")
     if health.place is None and library.store.catalog_place() is not None and health.trouble:
         return Check(
             "catalogue",
@@ -145,7 +217,47 @@ def _check_catalogue(library: Holdfast) -> Check:
     if health.trouble and not health.mended and health.place is not None:
         return Check("catalogue", WARNING, f"{known}, {where}; {health.trouble}")
     mended = ", made anew just now" if health.mended else ""
-    return Check("catalogue", GOOD, f"{known}, {where}{mended}")
+    behind = ""
+    if health.lag_sessions:
+        how_much = f"{counted(health.lag_sessions, 'session')}, {size(health.lag_bytes)}"
+        behind = f"; it was behind by {how_much}, and has caught up"
+    return Check("catalogue", GOOD, f"{known}, {where}{mended}{behind}")
+
+
+def _check_writers(library: Holdfast, rows: list[SessionMetadata]) -> Check:
+    """Who has sessions open, and who left one open and is gone. Neither is wrong."""
+    open_now = [row.session_id for row in rows if row.open]
+    left = [name for row in rows if not row.open and (name := _left_by(library, row))]
+    found = [f"open now: {', '.join(open_now)}"] if open_now else []
+    if left:
+        found.append(f"left open by a process that is gone: {', '.join(left)}")
+    remedy = "Nothing is lost: the next to open one goes on, and notes what broke off."
+    return Check("writers", GOOD, "; ".join(found) or "none", remedy if left else "")
+
+
+def _left_by(library: Holdfast, row: SessionMetadata) -> str:
+    """The session with its last writer, if that one never closed it and has ended."""
+    if row.state != "ok" or row.size_bytes > _LOOK_BYTES_MAX:
+        return ""
+    try:
+        last = library.state(row.session_id).last_open
+    except HoldfastError:
+        return ""
+    if last is None or last.closed:
+        return ""
+    return f"{row.session_id} (process {last.pid} on {last.host})"
+
+
+def _check_keys(library: Holdfast) -> Check:
+    """Whether what is sealed can be opened, as far as it was looked at."""
+    if not library.store.has_keys:
+        return Check("keys", GOOD, "none set; what is sealed stays closed, and new ones are open")
+    closed = list(library.check_keys().items())
+    if closed:
+        names = "; ".join(f"{key}: {reason}" for key, reason in closed[:_NAMED_MAX])
+        more = f" and {len(closed) - _NAMED_MAX:,} more" if len(closed) > _NAMED_MAX else ""
+        return Check("keys", WARNING, names + more, "Give the key with which it was sealed.")
+    return Check("keys", GOOD, "set, and everything that is sealed opens")
 
 
 def _check_sample(broken: list[SessionMetadata], looked_at: int) -> Check:

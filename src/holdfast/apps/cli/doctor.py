@@ -14,6 +14,7 @@ from holdfast.apps.cli._health import (
     BAD,
     WARNING,
     Check,
+    check_model,
     check_settings,
     check_store,
     place_and_reason,
@@ -49,11 +50,13 @@ Examples:
 def command(app: App, *, as_json: bool) -> int:
     """Say where the store is and why, how it is, which versions run, and what is missing.
 
+    How it is: whether it answers, who can look into it, what a crash can cost, who has sessions
+    open, how far the catalogue is behind, damage, space, keys, and which model would answer.
     Nothing is written. The exit code is 4 if something is wrong. Of the sessions only the newest
     are looked at; `holdfast verify --all` looks at every byte of all.
     """
     place, reason = place_and_reason(app)
-    checks = [*check_store(app), *check_settings()]
+    checks = [*check_store(app), *check_settings(), check_model()]
     extras = find_extras()
     healthy = all(check.state != BAD for check in checks)
     if as_json:

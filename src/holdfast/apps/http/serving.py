@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from holdfast._config import configuration
 from holdfast.agent._kit import Kit
 from holdfast.apps.gate.callers import LOOPBACK
 from holdfast.apps.gate.serving import run
@@ -17,6 +18,7 @@ from holdfast.apps.http._service import Service
 from holdfast.apps.http.server import http_app
 from holdfast.apps.http.tokens import TokenBook
 from holdfast.library import Holdfast
+from holdfast.observe import log_to
 
 __all__ = ["serve"]
 
@@ -40,6 +42,7 @@ def serve(
     """
     _say_audit()
     with Holdfast(place, redaction="mark") as hf:
+        _say_sessions(hf)
         TokenBook(hf.store)  # told before anybody is let in
         names = (*LOOPBACK, host, *hosts)
         app = _Late(lambda: Service(hf, kit, rate=rate, root=root), hosts=names, origins=origins)
@@ -66,6 +69,15 @@ class _Late:
         """Put off what would go on for long."""
         if self._service is not None:
             self._service.begin_stop()
+
+
+def _say_sessions(hf: Holdfast) -> None:
+    """What happens to sessions on standard error, without their words, as the settings say."""
+    settings = configuration()
+    level, form = settings.get("log.level", "info"), settings.get("log.format", "json")
+    observer = log_to(sys.stderr, level, form)
+    if observer is not None:
+        hf.observe(observer)
 
 
 def _say_audit() -> None:
