@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 CHAT_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,8 +57,8 @@ lint: $(READY)  ## Style, formatting, sizes, rooms
 types: $(READY)  ## mypy, strict, over the package
 	$(BIN)/mypy
 
-bench: $(READY)  ## Measure, print ratios and write bench/RESULTS.md
-	$(BIN)/python -m bench
+bench: $(READY)  ## Measure, print ratios and write bench/RESULTS.md (BENCH_ARGS='--only append load': some sections anew)
+	$(BIN)/python -m bench $(BENCH_ARGS)
 
 bench-recovery: $(READY)  ## Compare repair functions of other frameworks with ours; writes bench/RECOVERY.md
 	$(BIN)/python -m bench.recovery.peers
@@ -68,8 +69,8 @@ DURATION ?= 1h
 # What was found is written into docs/internals/testing.md also when a test failed, and the failure stays one.
 REPORTED = status=$$?; test ! -e $(CAMPAIGN) || $(BIN)/python tools/campaign_report.py $(CAMPAIGN); exit $$status
 
-bench-peers: $(FRAMEWORKS_READY)  ## Compare the adapters with the frameworks' own stores; writes bench/ADAPTERS.md
-	$(FRAMEWORKS)/bin/python -m bench.adapters
+bench-peers: $(READY) $(FRAMEWORKS_READY)  ## Compare with the stores of others, ours under their frameworks too; writes bench/ADAPTERS.md
+	$(BIN)/python -m bench.peers $(BENCH_ARGS)
 
 fuzz: $(READY)  ## 2 million fuzzed inputs, and the property tests with many more examples: an hour and more
 	@mkdir -p build && rm -f $(CAMPAIGN)

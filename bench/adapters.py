@@ -1,33 +1,20 @@
-"""Adapters against each framework's own best durable store, like against like, in one run.
+"""The adapters on our store against the frameworks on their own, driven by the same lines.
 
-Run in the environment of the frameworks: `make bench-peers`. A step is what the framework records
-for one turn: a prompt of 200 bytes and an answer of 1,000. Times are the median of all steps; bytes
-are those on disk at the end, divided by the steps.
+A step is what the framework records for one turn: a prompt of 200 bytes and an answer of 1,000.
+`bench.adapting` drives them, in the environment of the frameworks.
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
 import os
-import shutil
 import sqlite3
-import statistics
-import tempfile
-import time
-import warnings
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
-import asyncpg
-
 import holdfast
-from bench.server import Server, missing
 
-STEPS = 150
-EARLY = 50
-PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ADAPTERS.md")
+__all__ = ["CASES", "Case", "Step"]
+
 PROMPT, ANSWER = "p" * 200, "a" * 1_000
 
 Step = Callable[[int], Awaitable[None]]
@@ -42,14 +29,8 @@ class Case(NamedTuple):
     rival: str
     theirs: Begin
     ours: Begin
-
-
-class Figures(NamedTuple):
-    """Of one side: median time of a step, bytes of a step, and how bytes grow with steps."""
-
-    ms: float
-    bytes: float
-    exponent: float
+    syncs: bool = True
+    """Whether the framework's own store waits for the disk; if not, ours need not either."""
 
 
 # -- OpenAI Agents --------------------------------------------------------------------------------
@@ -91,14 +72,14 @@ async def openai_ours(hf: holdfast.Holdfast) -> Step:
 # -- LangGraph ------------------------------------------------------------------------------------
 
 
-def _graph_on(saver: Any) -> Step:
+def _graph_on(saver: Any, state: Any = None) -> Step:
     from langchain_core.messages import AIMessage, HumanMessage
     from langgraph.graph import END, START, MessagesState, StateGraph
 
     def answer(state: Any) -> Any:
         return {"messages": [AIMessage(ANSWER, id=f"a{len(state['messages'])}")]}
 
-    builder = StateGraph(MessagesState)
+    builder = StateGraph(state or MessagesState)
     builder.add_node("answer", answer)
     builder.add_edge(START, "answer")
     builder.add_edge("answer", END)
@@ -134,6 +115,31 @@ async def langgraph_ours(hf: holdfast.Holdfast) -> Step:
     from holdfast.integrations.langgraph import HoldfastSaver
 
     return _graph_on(HoldfastSaver(hf))
+
+
+def _delta_state() -> Any:
+    """Messages as a delta channel: only what is new is stored at each step."""
+    from typing import Annotated, TypedDict
+
+    from langgraph.channels.delta import DeltaChannel
+
+    def joined(state: list[Any] | None, writes: list[Any]) -> list[Any]:
+        return [*(state or []), *(one for write in writes for one in write)]
+
+    return TypedDict("state", {"messages": Annotated[list, DeltaChannel(joined)]})
+
+
+async def delta_sqlite(place: str) -> Step:
+    from langgraph.checkpoint.sqlite import SqliteSaver
+
+    connection = sqlite3.connect(os.path.join(place, "db"), check_same_thread=False)
+    return _graph_on(SqliteSaver(connection), _delta_state())
+
+
+async def delta_ours(hf: holdfast.Holdfast) -> Step:
+    from holdfast.integrations.langgraph import HoldfastSaver
+
+    return _graph_on(HoldfastSaver(hf), _delta_state())
 
 
 # -- Agent Development Kit ------------------------------------------------------------------------
@@ -238,6 +244,7 @@ async def pydantic_sqlite(place: str) -> Step:
 
 
 async def pydantic_postgres(place: str) -> Step:
+    import asyncpg
     from pydantic_ai_harness.step_persistence import PostgresStepStore
 
     return _snapshots_into(PostgresStepStore(await asyncpg.create_pool(place)))
@@ -275,161 +282,40 @@ async def agent_framework_ours(hf: holdfast.Holdfast) -> Step:
     return _history_into(HoldfastHistoryProvider(hf))
 
 
-CASES = [
-    Case("OpenAI Agents", "sqlite", "SQLiteSession", openai_sqlite, openai_ours),
-    Case("OpenAI Agents", "postgres", "SQLAlchemySession", openai_postgres, openai_ours),
-    Case("LangGraph", "sqlite", "SqliteSaver", langgraph_sqlite, langgraph_ours),
-    Case("LangGraph", "postgres", "PostgresSaver", langgraph_postgres, langgraph_ours),
-    Case("ADK", "sqlite", "SqliteSessionService", adk_sqlite, adk_ours),
-    Case("ADK", "postgres", "DatabaseSessionService", adk_postgres, adk_ours),
-    Case("Strands", "files", "FileSessionManager", strands_files, strands_ours),
-    Case("Pydantic AI", "files", "FileStepStore", pydantic_files, pydantic_ours),
-    Case("Pydantic AI", "sqlite", "SqliteStepStore", pydantic_sqlite, pydantic_ours),
-    Case("Pydantic AI", "postgres", "PostgresStepStore", pydantic_postgres, pydantic_ours),
-    Case(
+CASES: dict[str, Case] = {
+    "openai-sqlite": Case("OpenAI Agents", "sqlite", "SQLiteSession", openai_sqlite, openai_ours),
+    "openai-postgres": Case(
+        "OpenAI Agents", "postgres", "SQLAlchemySession", openai_postgres, openai_ours
+    ),
+    "langgraph-sqlite": Case(
+        "LangGraph", "sqlite", "SqliteSaver", langgraph_sqlite, langgraph_ours
+    ),
+    "langgraph-delta": Case(
+        "LangGraph, delta channel", "sqlite", "SqliteSaver", delta_sqlite, delta_ours
+    ),
+    "langgraph-postgres": Case(
+        "LangGraph", "postgres", "PostgresSaver", langgraph_postgres, langgraph_ours
+    ),
+    "adk-sqlite": Case("ADK", "sqlite", "SqliteSessionService", adk_sqlite, adk_ours),
+    "adk-postgres": Case("ADK", "postgres", "DatabaseSessionService", adk_postgres, adk_ours),
+    "strands-files": Case(
+        "Strands", "files", "FileSessionManager", strands_files, strands_ours, syncs=False
+    ),
+    "pydantic-files": Case(
+        "Pydantic AI", "files", "FileStepStore", pydantic_files, pydantic_ours, syncs=False
+    ),
+    "pydantic-sqlite": Case(
+        "Pydantic AI", "sqlite", "SqliteStepStore", pydantic_sqlite, pydantic_ours
+    ),
+    "pydantic-postgres": Case(
+        "Pydantic AI", "postgres", "PostgresStepStore", pydantic_postgres, pydantic_ours
+    ),
+    "agent-framework-files": Case(
         "Agent Framework",
         "files",
         "FileHistoryProvider",
         agent_framework_files,
         agent_framework_ours,
+        syncs=False,
     ),
-]
-
-
-# -- measuring ------------------------------------------------------------------------------------
-
-
-async def measured(begin: Begin, place: Any, size: Callable[[], Awaitable[int]]) -> Figures:
-    """One conversation of STEPS steps."""
-    step = await begin(place)
-    empty, spent, early = await size(), [], 1
-    for n in range(STEPS):
-        started = time.perf_counter()
-        await step(n)
-        spent.append(time.perf_counter() - started)
-        if n + 1 == EARLY:
-            early = await size() - empty
-    whole = await size() - empty
-    exponent = math.log(max(whole, 1) / max(early, 1), STEPS / EARLY)
-    return Figures(statistics.median(spent) * 1000, whole / STEPS, exponent)
-
-
-async def on_disk(begin: Begin, folder: str, place: Any) -> Figures:
-    """A side whose bytes are files."""
-
-    async def size() -> int:
-        found = 0
-        for base, _, names in os.walk(folder):
-            if "db" in names:
-                connection = sqlite3.connect(os.path.join(base, "db"), timeout=0.1)
-                with suppress(sqlite3.OperationalError):
-                    connection.execute("pragma wal_checkpoint(truncate)")
-                connection.close()
-            for name in names:
-                with suppress(FileNotFoundError):
-                    if name.startswith("catalog"):
-                        continue
-                    found += os.stat(os.path.join(base, name)).st_size
-        return found
-
-    return await measured(begin, place, size)
-
-
-_SIZES = """
-    select sum(pg_total_relation_size(oid)) from pg_class
-    where relkind = 'r' and relname not like 'catalog%'
-    and relnamespace not in (select oid from pg_namespace where nspname like any ('{pg_%,info%}'))
-"""
-
-
-async def on_server(
-    begin: Begin, server: Server, name: str, opened: Callable[[str], Any]
-) -> Figures:
-    """A side whose bytes are those of a database."""
-    admin = await asyncpg.connect(server.url)
-    await admin.execute(f"create database {name}")
-    await admin.close()
-    url = server.url.rpartition("/")[0] + f"/{name}"
-
-    async def size() -> int:
-        inside = await asyncpg.connect(url)
-        found = await inside.fetchval(_SIZES)
-        await inside.close()
-        return int(found or 0)
-
-    place = opened(url)
-    try:
-        return await measured(begin, place, size)
-    finally:
-        if isinstance(place, holdfast.Holdfast):
-            place.close()
-
-
-async def compare(case: Case, number: int, server: Server | None) -> tuple[Figures, Figures] | None:
-    """Theirs and ours, one after the other in the same minute."""
-    if case.kind == "postgres":
-        if server is None:
-            return None
-        theirs = await on_server(case.theirs, server, f"theirs{number}", lambda url: url)
-        return theirs, await on_server(case.ours, server, f"ours{number}", holdfast.open)
-    folder = tempfile.mkdtemp(prefix="holdfast-adapters-")
-    try:
-        mine, other = os.path.join(folder, "ours"), os.path.join(folder, "theirs")
-        os.makedirs(mine)
-        os.makedirs(other)
-        theirs = await on_disk(case.theirs, other, other)
-        url = f"sqlite:///{mine}/db" if case.kind == "sqlite" else mine
-        with holdfast.open(url) as hf:
-            return theirs, await on_disk(case.ours, mine, hf)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-_HEAD = """\
-# Adapters and the frameworks' own stores
-
-Written by `make bench-peers`; do not edit. {steps} steps of a prompt of 200 bytes and an answer of
-1,000; times are medians of a step, bytes those on disk at the end for each step, the exponent how
-bytes grow from {early} steps to {steps}. Ours is on the medium when a call returns; the frameworks'
-stores on files do not sync. The catalogue, which can be made again at any time, is not counted.
-Holdfast {version}.
-
-| framework | store | theirs | ms: theirs | ours | bytes: theirs | ours | exponent: theirs | ours |
-|---|---|---|--:|--:|--:|--:|--:|--:|
-"""
-
-
-def row(case: Case, theirs: Figures, ours: Figures) -> str:
-    cells = [case.framework, case.kind, f"`{case.rival}`"]
-    cells += [f"{theirs.ms:.2f}", f"{ours.ms:.2f}", f"{theirs.bytes:,.0f}", f"{ours.bytes:,.0f}"]
-    cells += [f"{theirs.exponent:.2f}", f"{ours.exponent:.2f}"]
-    return "| " + " | ".join(cells) + " |"
-
-
-async def main() -> str:
-    warnings.simplefilter("ignore")
-    chosen = os.environ.get("ADAPTERS", "").lower()
-    server = None if missing() else Server()
-    if server is not None:
-        server.start()
-    head = _HEAD.format(steps=STEPS, early=EARLY, version=holdfast.__version__)
-    print(head, end="")
-    rows = []
-    try:
-        for number, case in enumerate(CASES):
-            if chosen in f"{case.framework} {case.kind}".lower():
-                found = await compare(case, number, server)
-                if found is not None:
-                    rows.append(row(case, *found))
-                    print(rows[-1], flush=True)
-    finally:
-        if server is not None:
-            server.stop()
-    return "" if chosen else head + "\n".join(rows) + "\n"
-
-
-if __name__ == "__main__":
-    table = asyncio.run(main())
-    if table:
-        with open(PATH, "w", encoding="utf-8") as file:
-            file.write(table)
+}

@@ -13,7 +13,7 @@ from bench.figures import Line
 from bench.goals import GOALS
 from bench.kept import Section
 
-__all__ = ["FOLDER", "Bar", "bars", "curves", "draw"]
+__all__ = ["FOLDER", "Bar", "bars", "curves", "draw", "save"]
 
 FOLDER = os.path.join(ROOT, "docs", "internals", "pictures")
 _WIDTH = 860
@@ -37,17 +37,16 @@ class Bar(NamedTuple):
 
 def draw(sections: Mapping[str, Section]) -> None:
     """Every chart that the figures are there for."""
-    os.makedirs(FOLDER, exist_ok=True)
     found = {line.goal: line for one in sections.values() for line in one.lines if line.goal}
     if marks := _marks(found):
-        _save("bench-marks.svg", bars("Share of the mark: shorter is better", marks, at=1.0))
+        save("bench-marks.svg", bars("Share of the mark: shorter is better", marks, at=1.0))
     if "append-rival" in found:
-        _save("bench-rivals.svg", bars("One append, microseconds", _rivals(found["append-rival"])))
+        save("bench-rivals.svg", bars("One append, microseconds", _rivals(found["append-rival"])))
     grown = {"append": found.get("growth"), "messages() after it": found.get("messages")}
     series = {name: _points(line) for name, line in grown.items() if line is not None}
     if series:
         title = "One append in a session of n events"
-        _save("bench-growth.svg", curves(title, series, "events", "microseconds"))
+        save("bench-growth.svg", curves(title, series, "events", "microseconds"))
 
 
 def _marks(found: Mapping[str, Line]) -> list[Bar]:
@@ -64,7 +63,7 @@ def _marks(found: Mapping[str, Line]) -> list[Bar]:
 
 def _rivals(line: Line) -> list[Bar]:
     return [
-        Bar(name, value, f"{value:,.1f}", _GOOD if name.startswith("holdfast") else _OTHER)
+        Bar(name, value, f"{value:,.1f}", _GOOD if name == "Holdfast" else _OTHER)
         for name, value in line.chart
     ]
 
@@ -179,6 +178,8 @@ def _svg(width: int, height: float, title: str, parts: Sequence[str]) -> str:
     return head + "\n" + "\n".join(parts) + "\n</svg>\n"
 
 
-def _save(name: str, picture: str) -> None:
+def save(name: str, picture: str) -> None:
+    """Put a picture where the pages show it from."""
+    os.makedirs(FOLDER, exist_ok=True)
     with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as file:
         file.write(picture)

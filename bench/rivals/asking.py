@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import time
 from typing import Any
 
 from bench.child import ROOT
@@ -24,10 +25,10 @@ def python_of(place: str) -> str | None:
 
 
 class Rival:
-    """A process of `bench.rivals.stores`, or of another module that answers line by line."""
+    """A process of `bench.rivals.serving`, or of another module that answers line by line."""
 
     def __init__(self, python: str, *words: str, prefix: tuple[str, ...] = ()) -> None:
-        module = words or ("bench.rivals.stores",)
+        module = words or ("bench.rivals.serving",)
         self._process = subprocess.Popen(
             [*prefix, python, "-W", "ignore", "-m", *module],
             cwd=ROOT,
@@ -61,8 +62,6 @@ class Rival:
 
     def _line(self, seconds: float) -> bytes | None:
         """The next line; empty if it ended, None if it takes too long."""
-        import time
-
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         until = time.monotonic() + seconds

@@ -1,27 +1,30 @@
 """Stores of others, each driven as its documentation shows: one message after the other.
 
-``python -m bench.rivals.stores`` answers tasks, a line of JSON each, until its input ends. Imports
-are made when a store is first asked for; nothing of Holdfast is imported unless it is asked for.
+Imports are made when a store is first asked for; nothing of Holdfast is imported unless it is asked
+for. `bench.rivals.serving` drives them.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import json
 import os
 import sqlite3
-import sys
-import tempfile
-import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["STORES", "Store"]
+__all__ = ["MODE", "STORES", "Step", "Store"]
 
 Step = Callable[[str, str], Any]
 """Stores one message, given its role and its text; what it returns is awaited if it can be."""
+
+
+class _Mode:
+    """Whether the stores wait for the disk."""
+
+    is_durable = True
+
+
+MODE = _Mode()
 
 
 class Store(NamedTuple):
@@ -328,7 +331,7 @@ def plain(folder: str) -> Step:
 
     def step(role: str, text: str) -> None:
         os.write(descriptor, encode({"role": role, "content": text}).encode() + b"\n")
-        if _is_durable:
+        if MODE.is_durable:
             os.fdatasync(descriptor)
 
     return step
@@ -341,7 +344,7 @@ def ours(where: str) -> Step:
 
     def step(role: str, text: str) -> None:
         (session.user if role == "user" else session.assistant)(text)
-        if _is_durable:
+        if MODE.is_durable:
             session.flush()
 
     return step
@@ -382,114 +385,3 @@ STORES: dict[str, Store] = {
     "langgraph-postgres": Store("LangGraph, PostgresSaver", "postgres", langgraph_postgres),
     "adk-postgres": Store("Google ADK, DatabaseSessionService", "postgres", adk_postgres),
 }
-
-_is_durable = True
-
-
-def _without_syncs() -> None:
-    """Every SQLite connection from now on waits for nothing: kinder than anybody is in earnest."""
-    really = sqlite3.connect
-
-    def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection = really(*arguments, **options)
-        if not _is_durable:
-            connection.execute("pragma synchronous=off")
-        return connection
-
-    sqlite3.connect = sqlite3.dbapi2.connect = connect  # type: ignore[assignment]
-
-
-async def _work(task: dict[str, Any]) -> dict[str, Any]:
-    """Store messages until there are so many, or the time is up."""
-    global _is_durable  # noqa: PLW0603 - what is patched asks for it
-    _is_durable = task["durable"]
-    with tempfile.TemporaryDirectory(dir=task["folder"], ignore_cleanup_errors=True) as folder:
-        step = STORES[task["store"]].begin(task.get("url") or folder)
-        if inspect.isawaitable(step):
-            step = await step
-        return await _measured(step, task, folder)
-
-
-async def _measured(step: Step, task: dict[str, Any], folder: str) -> dict[str, Any]:
-    texts = task["texts"]
-    roles = ("user", "assistant")
-    spent: list[int] = []
-    sizes: dict[int, tuple[int, int, int]] = {}
-    payload = 0
-    until = time.monotonic() + task["seconds"]
-    await _one(step, "user", "the first message makes what is needed")
-    begin_written, begin_disk = _written(), _on_disk(folder)
-    os.getppid()  # seen by who counts calls
-    for number in range(task["count"]):
-        role, text = roles[number % 2], texts[number % len(texts)]
-        begin = time.perf_counter_ns()
-        await _one(step, role, text)
-        spent.append(time.perf_counter_ns() - begin)
-        payload += len(text.encode())
-        if number + 1 in (100, 200, 500, 1_000):
-            now = (_written() - begin_written, _on_disk(folder) - begin_disk, payload)
-            sizes[number + 1] = now
-        if time.monotonic() > until:
-            break
-    os.getppid()
-    sizes[len(spent)] = (_written() - begin_written, _on_disk(folder) - begin_disk, payload)
-    return {"spent": spent, "sizes": sizes}
-
-
-async def _one(step: Step, role: str, text: str) -> None:
-    done = step(role, text)
-    if inspect.isawaitable(done):
-        await done
-
-
-def _written() -> int:
-    with open("/proc/self/io", "rb") as file:
-        rows = dict(row.split(b":") for row in file)
-    return int(rows[b"wchar"])
-
-
-def _on_disk(folder: str) -> int:
-    """The bytes of all files; of a SQLite database those of its pages, wherever they are now."""
-    found = 0
-    for base, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(base, name)
-            if name == "db":
-                found += _pages(path)
-            elif not name.startswith(("db-", "catalog")):
-                try:
-                    found += os.stat(path).st_size
-                except FileNotFoundError:
-                    continue
-    return found
-
-
-def _pages(path: str) -> int:
-    connection = sqlite3.connect(path, timeout=2)
-    try:
-        counts = ("page_count", "freelist_count", "page_size")
-        pages, free, size = (connection.execute(f"pragma {name}").fetchone()[0] for name in counts)
-        return (pages - free) * size
-    finally:
-        connection.close()
-
-
-def main() -> None:
-    """Answer until the input ends."""
-    warnings.simplefilter("ignore")
-    _without_syncs()
-    # Libraries like to print; the answers must stay readable.
-    answers, sys.stdout = sys.stdout, sys.stderr
-    with asyncio.Runner() as runner:
-        for line in sys.stdin:
-            try:
-                found = runner.run(_work(json.loads(line)))
-            except Exception as error:  # noqa: BLE001 - whoever asked is told
-                found = {"failed": f"{type(error).__name__}: {error}"[:300]}
-            answers.write(json.dumps(found) + "\n")
-            answers.flush()
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)  # threads of libraries must not keep it

@@ -1,0 +1,227 @@
+"""What was measured of others as a page: `bench/ADAPTERS.md`, and a chart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import holdfast
+from bench import charts
+from bench.adapters import CASES
+from bench.child import ROOT
+from bench.figures import exponent, median
+from bench.rivals.stores import STORES
+
+__all__ = ["PATH", "condensed", "whole", "write"]
+
+PATH = os.path.join(ROOT, "bench", "ADAPTERS.md")
+_KINDS = ("files", "sqlite", "postgres")
+_FROM = 100
+_SIDES = ("theirs", "ours", "ours-os")
+_BYTES_GROW = 1.1
+
+_HEAD = """\
+# Adapters and the stores of others
+
+Written by `make bench-peers`; do not edit. Holdfast {version}. Each is driven as its documentation
+shows (`bench/rivals/stores.py`, `bench/adapters.py`), in a process of its own, in the versions that
+`requirements-frameworks.lock` and `bench/requirements-peers.txt` name. Files are compared with
+files, SQLite with SQLite, PostgreSQL with PostgreSQL.
+
+## Frameworks on their own store and on ours
+
+A step is a turn: a prompt of 200 bytes and an answer of 1,000. Steps of both sides alternate.
+Milliseconds are medians of a step; bytes those on disk at the end for each step (without the
+catalogue, which can be made again at any time); syncs are counted by `strace`, on PostgreSQL by the
+server; the exponent says how bytes grow with the steps, from 100 on. Stores of frameworks on files
+do not wait for the disk: ours is told at the same level (`durability="os"`) and, beside it, as it
+is by default, where a step is on the medium when the call returns.
+
+"""
+_ADAPTERS = (
+    "| framework | store | theirs | ms: theirs | ours | times ahead | bytes: theirs | ours | times"
+    " ahead | syncs: theirs | ours | exponent: theirs | ours |\n"
+    "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+)
+_STORES_HEAD = """
+
+## One message after the other
+
+Messages of 200, 1,024, 300 and 4,096 bytes in turn. Microseconds are medians of one append: as it
+is shipped, and with every sync taken out of it (`synchronous=off` under SQLite), which nobody has
+and which shows what the code itself costs. Floors are a line of JSON, written (and synced) by the
+same process just before and after. Bytes are against those of the texts, after up to 1,000
+messages; exponents are of one append and of all bytes written, from 100 messages on.
+
+"""
+_STORES = (
+    "| store | on | us, as shipped | against write + sync | syncs | us, without syncs | against a"
+    " write | bytes on disk | bytes written | exponent: append | bytes written |\n"
+    "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+)
+
+
+def condensed(found: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a measurement."""
+    if "failed" in found:
+        return {"failed": found["failed"]}
+    if "shipped" in found:
+        row = {name: _store(found[name]) for name in ("shipped", "unsynced") if name in found}
+        counted = found["counted"]
+        return {**row, "syncs": counted[0] if counted else None}
+    return {name: _side(found[name]) for name in _SIDES if name in found}
+
+
+def _store(answer: dict[str, Any]) -> dict[str, Any]:
+    spent, sizes = answer["spent"], {int(n): size for n, size in answer["sizes"].items()}
+    written, disk, payload = sizes[len(spent)]
+    return {
+        "us": round(median(spent) / 1e3, 2),
+        "floor_us": round(median(answer["floor"]) / 1e3, 2),
+        "n": len(spent),
+        "written": round(written / payload, 2),
+        "disk": round(disk / payload, 2),
+        "growth": _growth(spent),
+        "bytes_growth": _slope({n: size[0] for n, size in sizes.items()}),
+        "points": [[n, round(median(spent[max(0, n - 20) : n]) / 1e3, 2)] for n in sorted(sizes)],
+    }
+
+
+def _side(side: dict[str, Any]) -> dict[str, Any]:
+    spent, sizes = side["spent"], {int(n): size for n, size in side["sizes"].items()}
+    return {
+        "ms": round(median(spent) / 1e6, 3),
+        "n": len(spent),
+        "bytes": round(sizes[len(spent)] / len(spent)),
+        "written": None if side.get("written") is None else round(side["written"] / len(spent)),
+        "exponent": _slope(sizes),
+        "syncs": side.get("syncs"),
+    }
+
+
+def _growth(spent: list[int]) -> float | None:
+    """How one append grows with what is there already."""
+    if len(spent) < 2 * _FROM:
+        return None
+    ends = [(_FROM, median(spent[_FROM - 20 : _FROM])), (len(spent), median(spent[-20:]))]
+    return round(exponent(ends), 2)
+
+
+def _slope(sizes: Mapping[int, float]) -> float | None:
+    points = [(n, float(size)) for n, size in sizes.items() if n >= _FROM and size > 0]
+    return round(exponent(points), 2) if len(points) > 1 else None
+
+
+def write(table: str, kept: dict[str, Any]) -> None:
+    """Put the page in its place, and draw how one append grows."""
+    with open(PATH, "w", encoding="utf-8") as file:
+        file.write(table)
+    series = {
+        STORES[name].name: [(float(n), us) for n, us in row["unsynced"]["points"]]
+        for name in (
+            "holdfast-files",
+            "openai-sqlite",
+            "openai-advanced",
+            "langgraph-sqlite",
+            "whole-file",
+            "agno",
+            "strands",
+        )
+        if len((row := kept.get(f"stores/{name}", {})).get("unsynced", {}).get("points", [])) > 1
+    }
+    if series:
+        title = "One append as a session grows, without syncs"
+        picture = charts.curves(title, series, "messages", "microseconds")
+        charts.save("bench-peers.svg", picture)
+
+
+def whole(kept: dict[str, Any]) -> str:
+    """The page."""
+    parts = [_HEAD.format(version=holdfast.__version__), _ADAPTERS]
+    for kind in _KINDS:
+        for name, case in CASES.items():
+            if case.kind == kind and (row := kept.get(f"adapters/{name}")):
+                parts.extend(f"{line}\n" for line in _adapter_rows(name, row))
+    parts += [_judged(kept), _STORES_HEAD, _STORES]
+    for kind in _KINDS:
+        for name, store in STORES.items():
+            if store.kind == kind and (row := kept.get(f"stores/{name}")):
+                parts.append(_store_row(name, row) + "\n")
+    picture = "../docs/internals/pictures/bench-peers.svg"
+    parts.append(f"\n![One append as a session grows]({picture})\n")
+    return "".join(parts)
+
+
+def _adapter_rows(name: str, row: dict[str, Any]) -> list[str]:
+    case = CASES[name]
+    head = [case.framework, case.kind, f"`{case.rival}`"]
+    if "failed" in row:
+        return [_cells([*head, f"failed: {row['failed'].replace('|', ' ')}", *[""] * 9])]
+    theirs = row["theirs"]
+    found = []
+    for side, said in (("ours-os", ", not synced"), ("ours", "" if case.syncs else ", synced")):
+        if side not in row:
+            continue
+        ours = row[side]
+        cells = [head[0], f"{case.kind}{said}", head[2], f"{theirs['ms']:.2f}", f"{ours['ms']:.2f}"]
+        cells += [f"{theirs['ms'] / ours['ms']:.2f}", f"{theirs['bytes']:,}", f"{ours['bytes']:,}"]
+        cells += [f"{theirs['bytes'] / max(1, ours['bytes']):.2f}"]
+        cells += [_said(theirs["syncs"]), _said(ours["syncs"])]
+        found.append(_cells([*cells, _said(theirs["exponent"]), _said(ours["exponent"])]))
+    return found
+
+
+def _judged(kept: dict[str, Any]) -> str:
+    """Where ours is behind, by name; at the level of the framework's own store."""
+    behind, grown = [], []
+    for name, case in CASES.items():
+        row = kept.get(f"adapters/{name}", {})
+        ours, theirs = row.get("ours-os", row.get("ours")), row.get("theirs")
+        if ours is None or theirs is None:
+            continue
+        behind += [
+            f"{case.framework} on {case.kind} ({what})"
+            for what in ("ms", "bytes")
+            if ours[what] > theirs[what]
+        ]
+        if "LangGraph" in case.framework and (ours["exponent"] or 0) > _BYTES_GROW:
+            grown.append(f"{case.kind} {ours['exponent']}")
+    said = "ahead in all of them" if not behind else f"behind in {', '.join(behind)}"
+    slope = "at most 1.1 everywhere" if not grown else f"above 1.1 on {', '.join(grown)}"
+    return f"\nOurs is {said}. The exponent of bytes on LangGraph is {slope}.\n"
+
+
+def _store_row(name: str, row: dict[str, Any]) -> str:
+    store = STORES[name]
+    if "failed" in row:
+        said = f"failed: {row['failed'].replace('|', ' ')}"
+        return _cells([store.name, store.kind, said, *[""] * 8])
+    shipped, bare = row["shipped"], row.get("unsynced")
+    cells = [store.name, store.kind, f"{shipped['us']:,.0f}"]
+    if store.kind == "postgres":
+        cells += [
+            f"{shipped['us'] / shipped['floor_us']:,.2f}x",
+            _said(row["syncs"]),
+            "",
+            "",
+            "",
+            "",
+        ]
+        return _cells([*cells, _said(shipped["growth"]), ""])
+    against = f"{shipped['us'] / shipped['floor_us']:,.2f}x" if store.syncs else "does not sync"
+    cells += [against, _said(row["syncs"]), f"{bare['us']:,.1f}"]
+    cells += [
+        f"{bare['us'] / bare['floor_us']:,.1f}x",
+        f"{bare['disk']:.2f}",
+        f"{bare['written']:,.1f}",
+    ]
+    return _cells([*cells, _said(bare["growth"]), _said(bare["bytes_growth"])])
+
+
+def _cells(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _said(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
