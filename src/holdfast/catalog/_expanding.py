@@ -67,5 +67,5 @@ def _holding(words: str, letters: str) -> Iterator[str]:
 
 def _ask(connection: Connection, word: str, *, open_end: bool) -> list[str]:
     at_end = "" if open_end else " AND substr(term, -length(?1)) = ?1"
-    select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"  # noqa: S608
+    select = f"SELECT term FROM said_vocabulary WHERE instr(term, ?1){at_end} LIMIT ?2"
     return [term for (term,) in connection.execute(select, (word, _EXPANSIONS_MAX))]

@@ -90,7 +90,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             return None, []
         chosen, values = selection(self.sessions, None)
         values.append(_ALL)
-        rows = f"SELECT row FROM sessions WHERE id IN (SELECT id FROM ({chosen}))"  # noqa: S608
+        rows = f"SELECT row FROM sessions WHERE id IN (SELECT id FROM ({chosen}))"
         if self.session_id is not None:
             rows += " AND id = ?"
             values.append(self.session_id)
@@ -147,7 +147,7 @@ class _Sessions:
         wanted = [*{*rows}.difference(self._known)][:_TOGETHER_MAX]
         if len(wanted) > 1:
             marks = ", ".join("?" * len(wanted))
-            select = f"SELECT row, id, data, crc FROM sessions WHERE row IN ({marks})"  # noqa: S608
+            select = f"SELECT row, id, data, crc FROM sessions WHERE row IN ({marks})"
             found = self._connection.execute(select, wanted).fetchall()
             if found:
                 numbers, *columns = zip(*found, strict=True)

@@ -101,7 +101,7 @@ class PostgresIndex(Index):
     def get(self, id: str) -> Kept | None:
         """From both tables, each verified."""
         rows = self._fetch(
-            f"SELECT {_LISTED}, f.state, f.tally, f.listener, f.crc AS fold_crc"  # noqa: S608
+            f"SELECT {_LISTED}, f.state, f.tally, f.listener, f.crc AS fold_crc"
             " FROM catalog_sessions s LEFT JOIN catalog_folds f USING (id) WHERE s.id = $1",
             id,
         )

@@ -45,11 +45,11 @@ _ARRAYS = (
     " $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::text[]"
 )
 _INSERT = (
-    f"INSERT INTO catalog_sessions ({_COLUMNS}) SELECT * FROM unnest({_ARRAYS})"  # noqa: S608
+    f"INSERT INTO catalog_sessions ({_COLUMNS}) SELECT * FROM unnest({_ARRAYS})"
     " ON CONFLICT (id) DO NOTHING RETURNING id"
 )
 _UPDATE = (
-    "UPDATE catalog_sessions s SET "  # noqa: S608 - names of ours
+    "UPDATE catalog_sessions s SET "
     + ", ".join(f"{name} = i.{name}" for name in _COLUMNS.split(", ")[1:])
     + f" FROM unnest({_ARRAYS}) AS i ({_COLUMNS}) WHERE s.id = i.id"
 )
@@ -291,7 +291,7 @@ async def remove(connection: Connection, ids: Collection[str]) -> None:
         ("said", "session"),
     ):
         await connection.execute(
-            f"DELETE FROM catalog_{table} WHERE {column} = ANY($1::text[])",  # noqa: S608 - ours
+            f"DELETE FROM catalog_{table} WHERE {column} = ANY($1::text[])",
             sorted(ids),
         )
 

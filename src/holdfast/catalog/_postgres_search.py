@@ -76,7 +76,7 @@ def select_sessions(
     own = "" if wanted.auto_tags else " AND NOT o.auto"
     for tag in tags[1:]:
         statement.demand(
-            "EXISTS (SELECT 1 FROM catalog_labels o"  # noqa: S608 - our own words
+            "EXISTS (SELECT 1 FROM catalog_labels o"
             f" WHERE o.tag = {{}} AND o.updated = s.updated AND o.id = s.id{own})",
             key_of(tag),
         )
@@ -96,7 +96,7 @@ def select_sessions(
         )
     way = "DESC" if order.descending else "ASC"
     arranged = f"{table}.{order.name} {way}, {table}.id {way}"
-    return f"SELECT {columns} FROM {source}{statement.where} ORDER BY {arranged}"  # noqa: S608
+    return f"SELECT {columns} FROM {source}{statement.where} ORDER BY {arranged}"
 
 
 def _escaped(sign: re.Match[str]) -> str:
@@ -181,7 +181,7 @@ class _Search:
             statement.demand("(s.time, s.session, s.number) < ({}, {}, {})", *below)
         # The rank is computed for the rows of the page only.
         return self._fetch(
-            "SELECT p.session, p.number, p.seq, p.last, p.place, p.time, p.role, p.name,"  # noqa: S608
+            "SELECT p.session, p.number, p.seq, p.last, p.place, p.time, p.role, p.name,"
             f" {rank} AS rank FROM (SELECT s.* FROM catalog_said s{statement.where}"
             f" ORDER BY s.time DESC, s.session DESC, s.number DESC LIMIT {rows}) p"
             " ORDER BY p.time DESC, p.session DESC, p.number DESC",
@@ -195,7 +195,7 @@ class _Search:
         if asked.sessions != Filter():
             inner = _Numbered(statement)
             chosen = select_sessions(asked.sessions, None, inner, "s.id")
-            among = f"s.session IN (SELECT id FROM ({_braced(chosen)}) chosen)"  # noqa: S608 - ours
+            among = f"s.session IN (SELECT id FROM ({_braced(chosen)}) chosen)"
             statement.demand(among)
         for condition, value in (("s.time >= {}", asked.since), ("s.time <= {}", asked.until)):
             if value is not None:
@@ -231,7 +231,7 @@ class _Search:
             self._ids.append(id)
         return self._numbers[id]
 
-    def _expand(self, word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as it is called
+    def _expand(self, word: str, open_end: bool) -> list[str]:
         """The words of the index that hold ``word``, or end with it."""
         # No word has a character that means something in a pattern.
         rows = self._fetch(

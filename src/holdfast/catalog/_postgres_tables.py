@@ -157,7 +157,7 @@ async def empty_tables(connection: Connection) -> None:
             await connection.execute(f"TRUNCATE {', '.join(names)}")
             return
         for name in names:
-            await connection.execute(f"DELETE FROM {name}")  # noqa: S608 - names of ours
+            await connection.execute(f"DELETE FROM {name}")
 
 
 async def drop_tables(connection: Connection, schema: str) -> None:
@@ -176,7 +176,7 @@ async def _state(connection: Connection, schema: str) -> Any:
     """The version, and whether what should be there is there; None if there is nothing."""
     # The names of schema and tables are ours, and were checked.
     query = (
-        f"SELECT version, to_regclass('{schema}.{_INSIDE}') IS NOT NULL AS inside,"  # noqa: S608
+        f"SELECT version, to_regclass('{schema}.{_INSIDE}') IS NOT NULL AS inside,"
         f" to_regclass('{schema}.{_INSIDE}') IS NOT NULL OR NOT EXISTS ({_EXTENSION}) AS ready"
         f" FROM {schema}.catalog_state"
     )

@@ -107,7 +107,7 @@ def search(
     """
     words = Expander() if expander is None else expander
 
-    def expand(word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as a query asks
+    def expand(word: str, open_end: bool) -> list[str]:
         return words.expand(connection, word, open_end=open_end)
 
     def pages(wanted: Query) -> Iterator[list[Found]]:
@@ -215,7 +215,7 @@ def _from_words(match: str, scope: Scope) -> _Ask:
     condition, values = scope.condition()
     # In the order of the full-text table itself, so that the rank is computed for these rows only.
     select = (
-        f"SELECT {_COLUMNS}, bm25(said_words) FROM said_words CROSS JOIN said s "  # noqa: S608
+        f"SELECT {_COLUMNS}, bm25(said_words) FROM said_words CROSS JOIN said s "
         "ON s.id = said_words.rowid WHERE said_words MATCH ? AND said_words.rowid < ?"
         f"{condition} ORDER BY said_words.rowid DESC LIMIT ?"
     )
@@ -226,10 +226,7 @@ def _from_words(match: str, scope: Scope) -> _Ask:
 
 def _from_said(scope: Scope) -> _Ask:
     condition, values = scope.condition()
-    select = (
-        f"SELECT {_COLUMNS} FROM said s WHERE s.id < ?{condition} "  # noqa: S608
-        "ORDER BY s.id DESC LIMIT ?"
-    )
+    select = f"SELECT {_COLUMNS} FROM said s WHERE s.id < ?{condition} ORDER BY s.id DESC LIMIT ?"
     return lambda connection, below, rows: connection.execute(
         select, (below, *values, rows)
     ).fetchall()

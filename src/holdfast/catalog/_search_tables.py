@@ -117,7 +117,7 @@ def _drop(connection: Connection, row: int, changes: Changes, *, was_streaming: 
 def _delete(connection: Connection, condition: str, values: tuple[int, ...]) -> None:
     sums = said_sums(connection, condition, values)
     if sums:
-        connection.execute(f"DELETE FROM said WHERE {condition}", values)  # noqa: S608 - ours
+        connection.execute(f"DELETE FROM said WHERE {condition}", values)
         add_to_sums(connection, {place: -total for place, total in sums.items()}, SAID)
 
 

@@ -47,7 +47,7 @@ def selection(
     demands.add_times(wanted, f"{place}.")
     demands.add_place(after, order, f"{place}.")
     arranged = _arranged(order, f"{place}.")
-    query = f"SELECT {_columns(order)} FROM {source}{demands.where}{arranged} LIMIT ?"  # noqa: S608
+    query = f"SELECT {_columns(order)} FROM {source}{demands.where}{arranged} LIMIT ?"
     return query, demands.values
 
 
@@ -64,9 +64,9 @@ def _narrow(
     demands.add_columns(wanted, "")
     demands.add_times(wanted, "")
     demands.add_place(after, order, "")
-    found = f"SELECT row FROM sessions INDEXED BY by_text{demands.where}{_arranged(order, '')}"  # noqa: S608
+    found = f"SELECT row FROM sessions INDEXED BY by_text{demands.where}{_arranged(order, '')}"
     query = (
-        f"SELECT {_columns(order)} FROM ({found} LIMIT ?) n"  # noqa: S608 - our own words
+        f"SELECT {_columns(order)} FROM ({found} LIMIT ?) n"
         f" CROSS JOIN sessions s ON s.row = n.row{_arranged(order, 's.')}"
     )
     return query, demands.values

@@ -87,7 +87,7 @@ class SqliteIndex(Index):
     def get(self, id: str) -> Kept | None:
         """From both tables, each verified."""
         found = self.connection.execute(
-            f"SELECT {_COLUMNS}, s.row, f.state, f.tally, f.crc FROM sessions s"  # noqa: S608
+            f"SELECT {_COLUMNS}, s.row, f.state, f.tally, f.crc FROM sessions s"
             " LEFT JOIN folds f ON f.row = s.row"
             " WHERE s.id = ?",
             (id,),
@@ -275,10 +275,10 @@ class SqliteIndex(Index):
         some = ""
         if self.count() > _TEXTS_MAX:
             query = "SELECT min(updated), max(updated) FROM sessions"
-            some = f" WHERE updated >= {random.randint(*self.connection.execute(query).fetchone())}"  # noqa: S311
+            some = f" WHERE updated >= {random.randint(*self.connection.execute(query).fetchone())}"
         columns = ", ".join(f"t.{name}" for name in COLUMNS)
         query = (
-            f"SELECT {columns}, s.id, s.data, s.crc FROM"  # noqa: S608 - our own words
+            f"SELECT {columns}, s.id, s.data, s.crc FROM"
             f" (SELECT row, {', '.join(COLUMNS)} FROM sessions INDEXED BY by_text{some}"
             " ORDER BY updated, id LIMIT ?) t CROSS JOIN sessions s ON s.row = t.row"
         )
@@ -327,7 +327,7 @@ class SqliteIndex(Index):
             raise IndexDamaged("the order of sessions")
 
     def _shown(self, meta: SessionMetadata) -> SessionMetadata:
-        query = f"SELECT {_COLUMNS} FROM sessions s WHERE s.id = ?"  # noqa: S608 - our own words
+        query = f"SELECT {_COLUMNS} FROM sessions s WHERE s.id = ?"
         row = self.connection.execute(query, (meta.session_id,)).fetchone()
         return meta if row is None else shown(_read_whole(*row), self._host)
 
@@ -359,7 +359,7 @@ class SqliteIndex(Index):
         """Every row. Raises IndexDamaged at the end if they are not all there."""
         total = Total()
         # Not by a table index: what is damaged in one must not hide a row.
-        query = f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"  # noqa: S608 - our own words
+        query = f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"
         for columns in self.connection.execute(query):
             yield _read_whole(*columns)
             total.count += 1

@@ -49,11 +49,11 @@ COLUMNS = ("updated", *_EQUALS, *NUMBERS, "title", "archived", "text")
 """What is sorted and narrowed by, as ``column_values`` gives it."""
 _ALL = (*COLUMNS, "folder", "settled", "data", "crc", "trace", "trace_crc")
 _INSERT = (
-    f"INSERT INTO sessions (id, folded, {', '.join(_ALL)})"  # noqa: S608 - names of ours
+    f"INSERT INTO sessions (id, folded, {', '.join(_ALL)})"
     f" VALUES ({', '.join('?' * (2 + len(_ALL)))})"
 )
-_UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _ALL)} WHERE row = ?"  # noqa: S608
-_PLACES_OF = f"SELECT {', '.join(COLUMNS[:_PLACED])} FROM sessions WHERE row = ?"  # noqa: S608
+_UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _ALL)} WHERE row = ?"
+_PLACES_OF = f"SELECT {', '.join(COLUMNS[:_PLACED])} FROM sessions WHERE row = ?"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(SessionMetadata).decode
@@ -128,7 +128,7 @@ class Writing:
         number, *crcs = found
         self._count_places(number, -1)
         for table in ("sessions", "labels", "folds"):
-            execute(f"DELETE FROM {table} WHERE row = ?", (number,))  # noqa: S608 - names of ours
+            execute(f"DELETE FROM {table} WHERE row = ?", (number,))
         _derived.forget(self._connection, number)
         self.total.count -= 1
         self.total.crc ^= version_of(*crcs)

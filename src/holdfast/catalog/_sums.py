@@ -65,18 +65,18 @@ _SAID = (
     f" + role * 611953 + (tool & {_MASK}) * 5 + (tool >> 31) * 3 + streaming * 7) & {_MASK})"
 )
 _BY = {
-    "time": f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_time",  # noqa: S608 - our own words
-    "tag": f"SELECT sum({_WEIGHT}) FROM labels WHERE tag = ?",  # noqa: S608
+    "time": f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_time",
+    "tag": f"SELECT sum({_WEIGHT}) FROM labels WHERE tag = ?",
     **{
-        name: f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_{name} WHERE {name} = ?"  # noqa: S608
+        name: f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_{name} WHERE {name} = ?"
         for name in ("agent", "model", "parent", "cwd", "status")
     },
     **{
-        name: f"SELECT sum({_WEIGHT_BY.format(key=name, mask=_MASK)}) FROM sessions"  # noqa: S608
+        name: f"SELECT sum({_WEIGHT_BY.format(key=name, mask=_MASK)}) FROM sessions"
         f" INDEXED BY by_{name}"
         for name in NUMBERS
     },
-    "text": f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_text",  # noqa: S608
+    "text": f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_text",
 }
 
 
@@ -102,7 +102,7 @@ def place_of(order: str, value: bytes | str | None = None) -> int:
 def check_place(connection: Connection, order: str, value: bytes | str | None = None) -> None:
     """Raise IndexDamaged unless all sessions are in their places."""
     # One statement sees one state, whoever writes.
-    query = f"SELECT ({_BY[order]}), (SELECT total FROM sums WHERE kind = ? AND place = ?)"  # noqa: S608
+    query = f"SELECT ({_BY[order]}), (SELECT total FROM sums WHERE kind = ? AND place = ?)"
     values = () if value is None else (value,)
     found = connection.execute(query, (*values, PLACES, place_of(order, value))).fetchone()
     if (found[0] or 0) != (found[1] or 0):
@@ -146,7 +146,7 @@ def add_to_sums(connection: Connection, changes: Mapping[int, int], kind: int = 
 
 def said_sums(connection: Connection, condition: str, values: Iterable[object]) -> dict[int, int]:
     """The sums of the rows that fit a condition."""
-    query = f"SELECT id >> {_SAID_SHIFT}, sum({_SAID}) FROM said WHERE {condition} GROUP BY 1"  # noqa: S608
+    query = f"SELECT id >> {_SAID_SHIFT}, sum({_SAID}) FROM said WHERE {condition} GROUP BY 1"
     return dict(connection.execute(query, tuple(values)).fetchall())
 
 
