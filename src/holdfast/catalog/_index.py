@@ -179,7 +179,7 @@ class Index(ABC):
         """
         return nullcontext()
 
-    def check_unmoved(self) -> None:
+    def check_unmoved(self) -> None:  # noqa: B027 - nobody else has what is in a file or in memory
         """Raise IndexMoved if others made the index anew since its mark was asked for."""
 
     def is_worn(self) -> bool:

@@ -231,7 +231,7 @@ class _Search:
             self._ids.append(id)
         return self._numbers[id]
 
-    def _expand(self, word: str, open_end: bool) -> list[str]:
+    def _expand(self, word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as it is called
         """The words of the index that hold ``word``, or end with it."""
         # No word has a character that means something in a pattern.
         rows = self._fetch(

@@ -303,7 +303,7 @@ def _has_signs(folded: str) -> bool:
     return any(not _is_word_char(char) for char in _SPACED.sub("", folded))
 
 
-def _end_of_rest(text: str, at: int, rest: list[str], are_words: bool) -> int | None:
+def _end_of_rest(text: str, at: int, rest: list[str], are_words: bool) -> int | None:  # noqa: FBT001
     """Where the last of these parts ends, if each follows the one before it; else None."""
     gap = _gap_of_words if are_words else _gap_of_space
     for part in rest:

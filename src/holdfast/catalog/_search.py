@@ -107,7 +107,7 @@ def search(
     """
     words = Expander() if expander is None else expander
 
-    def expand(word: str, open_end: bool) -> list[str]:
+    def expand(word: str, open_end: bool) -> list[str]:  # noqa: FBT001 - as a query asks
         return words.expand(connection, word, open_end=open_end)
 
     def pages(wanted: Query) -> Iterator[list[Found]]:

@@ -62,7 +62,7 @@ def make_snippet(text: str, spans: list[Span], chars: int = SNIPPET_CHARS) -> Sn
     for first, last in spans:
         if last <= begin or first >= end:
             continue
-        first, last = max(first, begin), min(last, end)
+        first, last = max(first, begin), min(last, end)  # noqa: PLW2901 - cut to what is shown
         plain, found = clean(text[at:first]), clean(text[first:last])
         pieces += [plain, found]
         ranges.append((length + len(plain), length + len(plain) + len(found)))

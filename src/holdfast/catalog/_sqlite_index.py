@@ -275,7 +275,7 @@ class SqliteIndex(Index):
         some = ""
         if self.count() > _TEXTS_MAX:
             query = "SELECT min(updated), max(updated) FROM sessions"
-            some = f" WHERE updated >= {random.randint(*self.connection.execute(query).fetchone())}"
+            some = f" WHERE updated >= {random.randint(*self.connection.execute(query).fetchone())}"  # noqa: S311
         columns = ", ".join(f"t.{name}" for name in COLUMNS)
         query = (
             f"SELECT {columns}, s.id, s.data, s.crc FROM"

@@ -31,5 +31,5 @@ STOPWORDS: frozenset[str] = frozenset(
     estado estas este esto estos gracias hacer hasta hola luego mejor menos mismo mucho muchos nada
     nunca otra otro para pero poco porque puede puedo pues quiero quién saber según sido siempre
     sobre solo también tanto tengo tiene todo todos unas unos usted vamos
-    """.split()
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )

@@ -46,7 +46,7 @@ _PATH_MEMBERS = frozenset(
     """
     path file file_path filepath filename file_name notebook_path target_file absolute_path
     relative_path paths files
-    """.split()
+    """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 _is_path = re.compile(r"[\w./~@+-]{0,160}[\w-]\.[A-Za-z][A-Za-z0-9]{0,7}").fullmatch
 _AROUND_PATHS = "\"'`,;:()[]{}<>="
@@ -70,7 +70,7 @@ class _Call(msgspec.Struct, gc=False):
 
 
 class _Result(msgspec.Struct, gc=False):
-    toolCallId: Any = None
+    toolCallId: Any = None  # noqa: N815 - the name in recorded logs
     is_error: Any = None
     result: msgspec.Raw = msgspec.Raw(b"null")
 
