@@ -163,7 +163,7 @@ def _first_model(base_url: str, api_key: str | None) -> str:
     if api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
     try:
-        with urlopen(request, timeout=_WAIT_S) as answer:  # noqa: S310
+        with urlopen(request, timeout=_WAIT_S) as answer:  # noqa: S310 - checked to be http or https
             listed: Any = msgspec.json.decode(answer.read(1 << 20))
         return str(listed["data"][0]["id"])
     except (URLError, OSError) as error:

@@ -107,7 +107,7 @@ MIGRATIONS = (_FIRST, _SECOND, _THIRD)
 async def migrate(connection: Connection, schema: str) -> None:
     """Bring the tables up to date; of several that start at once, one does it and the rest wait."""
     # The tables of most are up to date: one question is enough. (The name was checked.)
-    question = f"SELECT version FROM {schema}.migrations"  # noqa: S608
+    question = f"SELECT version FROM {schema}.migrations"  # noqa: S608 - checked to be a name
     with contextlib.suppress(Exception):
         if await connection.fetchval(question) == len(MIGRATIONS):
             return

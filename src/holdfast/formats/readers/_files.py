@@ -110,12 +110,12 @@ def whole_rows(
     """
     try:
         # Both names are words of our own, never of the file.
-        return list(database.rows(f"SELECT * FROM {table} ORDER BY {column}"))  # noqa: S608
+        return list(database.rows(f"SELECT * FROM {table} ORDER BY {column}"))  # noqa: S608 - names that the reader itself gives
     except InvalidData as error:
         problems.append(f"{name}: {error}; rows of {table} are missing")
     found: dict[Any, dict[str, Any]] = {}
     for way in ("ASC", "DESC"):
-        query = f"SELECT rowid AS _at, * FROM {table} ORDER BY _at {way}"  # noqa: S608
+        query = f"SELECT rowid AS _at, * FROM {table} ORDER BY _at {way}"  # noqa: S608 - names that the reader itself gives
         rows = database.rows(query)
         try:
             for row in rows:
