@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NamedTuple
 
@@ -13,7 +14,6 @@ from bench.workload import step
 __all__ = ["Ahead"]
 
 _SECONDS = 90
-_TURNS = 3
 _OURS = "holdfast-files"
 _TEXTS = [step(index).text for index in range(40)]
 
@@ -37,7 +37,7 @@ class Ahead:
 
     def __init__(self, *, quick: bool) -> None:
         self._count = 40 if quick else 100
-        self._synced = 8 if quick else 20
+        self._synced = 5 if quick else 15
         self._ours: Rival | None = None
         self._others: Rival | None = None
         # By store and whether it waits for the disk.
@@ -67,33 +67,39 @@ class Ahead:
                     continue
                 if is_durable and not STORES[name].syncs:
                     continue
-                # In short turns: the disk changes its pace from second to second.
-                turns = [
-                    (self._median(name, folder, is_durable=is_durable), ours)
-                    for _ in range(_TURNS)
-                    if (ours := self._median(_OURS, folder, is_durable=is_durable))
-                ]
-                pairs = [(theirs, ours) for theirs, ours in turns if theirs]
-                if pairs:
-                    self._note(name, pairs, is_durable=is_durable)
+                self._alternate(name, folder, is_durable=is_durable)
 
-    def _note(self, name: str, pairs: list[tuple[float, float]], *, is_durable: bool) -> None:
-        found = self._found.setdefault((name, is_durable), _Found([], [], []))
-        found.ratios.append(median([theirs / ours for theirs, ours in pairs]))
-        found.theirs.append(median([theirs for theirs, _ in pairs]))
-        found.ours.append(median([ours for _, ours in pairs]))
+    def _alternate(self, name: str, folder: str, *, is_durable: bool) -> None:
+        """Turns of both; synced ones are short, as the disk changes its pace all the time."""
+        theirs: list[int] = []
+        ours: list[int] = []
+        turns, count = (self._synced, 2) if is_durable else (3, self._count)
+        for turn in range(turns):
+            for one, spent in ((name, theirs), (_OURS, ours))[:: 1 if turn % 2 else -1]:
+                stay = f"{one}-for-{name}-{is_durable}"
+                found = self._ask(one, folder, stay, count, is_durable=is_durable)
+                if found is None:
+                    return
+                spent.extend(found)
+        found_all = self._found.setdefault((name, is_durable), _Found([], [], []))
+        found_all.ratios.append(median(theirs) / median(ours))
+        found_all.theirs.append(median(theirs))
+        found_all.ours.append(median(ours))
 
-    def _median(self, name: str, folder: str, *, is_durable: bool) -> float | None:
-        who = self._ours if name.startswith("holdfast") else self._others
+    def _ask(
+        self, name: str, folder: str, stay: str, count: int, *, is_durable: bool
+    ) -> list[int] | None:
+        who = self._ours if name == _OURS else self._others
         assert who is not None
-        count = self._synced if is_durable else self._count
-        task = {"store": name, "folder": folder, "texts": _TEXTS, "count": count}
-        found = who.ask({**task, "durable": is_durable, "seconds": _SECONDS / 3}, _SECONDS)
+        stay = f"{stay}-{os.path.basename(folder)}"
+        task = {"store": name, "folder": folder, "texts": _TEXTS, "count": count, "stay": stay}
+        found = who.ask({**task, "durable": is_durable}, _SECONDS)
         if "failed" in found:
             print(f"without {STORES[name].name}: {found['failed']}", file=sys.stderr)
             self._left_out.add(name)
             return None
-        return median(found["spent"])
+        spent: list[int] = found["spent"]
+        return spent
 
     def lines(self) -> list[Line]:
         """The table's lines: how many times longer the others take."""

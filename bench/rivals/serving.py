@@ -35,11 +35,34 @@ def _without_syncs() -> None:
 async def _work(task: dict[str, Any]) -> dict[str, Any]:
     """Store messages until there are so many, or the time is up."""
     MODE.is_durable = task["durable"]
+    if "stay" in task:
+        return await _further(task)
     with tempfile.TemporaryDirectory(dir=task["folder"], ignore_cleanup_errors=True) as folder:
         step = STORES[task["store"]].begin(task.get("url") or folder)
         if inspect.isawaitable(step):
             step = await step
         return await _measured(step, task, folder)
+
+
+_staying: dict[str, Step] = {}
+
+
+async def _further(task: dict[str, Any]) -> dict[str, Any]:
+    """Go on with a store that was begun under this name, for turns that are short."""
+    name = task["stay"]
+    if name not in _staying:
+        folder = os.path.join(task["folder"], name)
+        os.mkdir(folder, mode=0o700)
+        step = STORES[task["store"]].begin(folder)
+        _staying[name] = await step if inspect.isawaitable(step) else step
+        await _one(_staying[name], "user", "the first message makes what is needed")
+    spent = []
+    for number in range(task["count"]):
+        text = task["texts"][number % len(task["texts"])]
+        begin = time.perf_counter_ns()
+        await _one(_staying[name], "user", text)
+        spent.append(time.perf_counter_ns() - begin)
+    return {"spent": spent}
 
 
 async def _measured(step: Step, task: dict[str, Any], folder: str) -> dict[str, Any]:
