@@ -19,7 +19,7 @@ _ROOT = Path(__file__).parents[1]
 class Redaction:
     """Milliseconds for each MiB of text, and a redacted append against a plain one.
 
-    The mark is for ordinary text. Output of tools, with a number in every line, is only told.
+    Output of tools, with a number in every line, is held to the mark of ordinary text.
     """
 
     MARK = 60.0
@@ -57,9 +57,7 @@ class Redaction:
     def lines(self) -> list[Line]:
         """Milliseconds as they are: they are the mark."""
         found = [
-            line_of(
-                f"ms to look through a MiB: {name}", spent, None if "tool" in name else self.MARK
-            )
+            line_of(f"ms to look through a MiB: {name}", spent, self.MARK)
             for name, spent in self._spent.items()
         ]
         ratios = [ours / floor for ours, floor in zip(self._redacted, self._plain, strict=True)]

@@ -116,6 +116,40 @@ def test_texts_in_any_language(redactor):
     )
 
 
+@pytest.mark.parametrize("levels", range(1, 7))
+def test_json_within_json(redactor, levels):
+    """A password that only its name tells of is found at any depth, and the JSON stays JSON."""
+    secret = "Tr0mp" + "ete-Nebel"
+    text = {"to": "x", "password": secret, "also": f"login\nDB_PASSWORD={secret}\nend"}
+    for _ in range(levels):
+        text = json.dumps({"output": text})
+    text = left = redactor.text(text)
+    for _ in range(levels):
+        left = json.loads(left)["output"]
+    assert secret not in text
+    assert re.fullmatch(r"\[secret:\w+:[0-9a-f]{4}\]", left["password"])
+    assert re.fullmatch(r"login\nDB_PASSWORD=\[secret:\w+:[0-9a-f]{4}\]\nend", left["also"])
+
+
+@pytest.mark.parametrize("sign", ["\\u003d", "\\u003D", "\\\\u003d", "="])
+def test_signs_that_json_has_coded(redactor, sign):
+    """Some writers of JSON give quotes and signs by their number; names are seen all the same."""
+    text = f'{{"command": "login --user me DB_PASSWORD{sign}Tr0mpete9Nebel\\u0027 end"}}'
+    left = redactor.text(text)
+    assert "9Neb" not in left
+    assert json.loads(left)["command"].startswith("login --user me DB_PASSWORD")
+
+
+@pytest.mark.parametrize("place", [0, 1_000, 2_999])
+def test_a_secret_in_much_output(redactor, place):
+    """In output of which every line could hold a secret, the one that does is found alone."""
+    lines = [f"2026-03-04T05:06:07Z id={n * 7919:08x} handler_{n}.py ok" for n in range(3_000)]
+    lines[place] = f"export GH={TOKEN}"
+    text = "\n".join(lines)
+    assert len(text) > 1 << 17
+    assert redactor.text(text) == text.replace(TOKEN, redactor.text(TOKEN))
+
+
 def test_base64_in_lines(redactor):
     """A file in base64 that is broken into lines is seen as one."""
     coded = base64.encodebytes(f"# settings\nname=x\nTOKEN={TOKEN}\n".encode() * 4).decode()
@@ -136,6 +170,20 @@ def test_known_values():
     )
     assert "plain words" not in text
     assert text.count("[secret:environment:") == 2
+
+
+@pytest.mark.parametrize(
+    "value", ['quo"ted wörd', "back\\slash it", "two\nlines of it", "it\\'s/so"]
+)
+def test_known_values_within_json(value):
+    """A known value is found in JSON too, and in JSON within JSON, whatever it is made of."""
+    redactor = Redactor(b"k" * 32, scanner=Scanner(values={value: "environment"}))
+    text = f"so {value}."
+    for ascii_only in (True, False, True):
+        left = redactor.text(text)
+        assert left.count("[secret:environment:") == 1
+        assert all(len(part) < 8 for part in re.split(r"\[secret:[^]]*\]", left))
+        text = json.dumps(text, ensure_ascii=ascii_only)
 
 
 def test_rules_of_ones_own():
@@ -218,6 +266,9 @@ def test_entropy():
         "password: " * 30_000,
         "://:" * 80_000,
         '\\"' * 150_000,
+        "\\" * 300_000,
+        "\\u00" * 60_000,
+        "\\\\n" * 100_000,
         "cookie: a=b; " * 25_000,
         "curl -u " * 40_000,
         "[secret:" * 40_000,

@@ -14,20 +14,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.security._redact_base64 import wrapped_texts
+from holdfast.security._redact_escapes import (
+    forms_of,
+    places_before,
+    unescaped,
+    without_breaks,
+)
 from holdfast.security._redact_judge import is_secret
 from holdfast.security._redact_rules import Rule, RuleSet, standard_rules
 
 __all__ = ["MARK_BEGIN", "Found", "Scanner", "Span", "has_mark"]
 
 MARK_BEGIN = "[secret:"
-_ESCAPED = re.compile(r'\\"')
 _LONG_WORD = re.compile(r"[a-z]{20}|[A-Z]{20}")
 _RUN_MIN = 10
 _TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isalnum()))
 # Every sign of a token as "a", all others as a blank: runs are then found without looking twice.
 _AS_RUNS = bytes(ord("a") if sign in _TOKEN_SIGNS else ord(" ") for sign in range(256))
 _AS_DIGITS = bytes(ord("1") if chr(sign) in "0123456789" else ord(" ") for sign in range(256))
-_RUN = b"a" * _RUN_MIN
+_AS_WORDS = bytes(
+    sign if sign in b"abcdefghijklmnopqrstuvwxyz0123456789_.~-" else ord(" ") for sign in range(256)
+)
+_RUN = re.compile(b"a" * _RUN_MIN + b"a*+")
 _MIXED_MIN = 14
 _WORD_MIN = 20
 _BASE64_MIN = 24
@@ -54,12 +62,17 @@ _ANCHORS = (
 )
 _ANCHOR_BEFORE = 48
 _ANCHOR_AFTER = 240
+# In a window that has no end, rules are tried in the neighbourhood of their words only.
+_WIDE = 1 << 17
+_BLOCK_BITS = 13
+_BLOCK_BEFORE = 4_096
 _PEM = "-----BEGIN"
 _PEM_END = "-----END"
 _PEM_MAX = 65_536
 _MIB = 1 << 20
 _BUDGET_S = 0.25
 _TOKEN_MIN = 36
+_QUOTES = "\"'`"
 
 
 class Span(NamedTuple):
@@ -97,14 +110,16 @@ class Scanner:
     ) -> None:
         self._rules = standard_rules() if rules is None else rules
         self._more = [(rule, re.compile(rule.regex, re.ASCII)) for rule in more]
-        self._values = sorted((values or {}).items(), key=lambda one: -len(one[0]))
+        forms = {form: rule for value, rule in (values or {}).items() for form in forms_of(value)}
+        self._values = sorted(forms.items(), key=lambda one: -len(one[0]))
         self._seconds_per_mib = seconds_per_mib
         self._clock = clock
 
     def find(self, text: str, *, deep: bool = True) -> Found:
         """All secrets in a text, in order, none overlapping; ``deep`` also looks into base64."""
         end = self._clock() + _BUDGET_S + self._seconds_per_mib * len(text) / _MIB
-        text, left_out = _unescaped(text)
+        escaped = without_breaks(text)
+        text = unescaped(escaped)
         hits: list[tuple[int, int, bool, str]] = []
         hits += self._known_values(text)
         hits += self._by_more(text)
@@ -116,13 +131,17 @@ class Scanner:
             if self._clock() > end:
                 unscanned = len(text) - low
                 break
-            for index in self._asked(lowered, low, high):
-                hits += self._by_rule(index, text, low, high)
+            for index, start, stop in self._asked(lowered, low, high):
+                hits += self._by_rule(index, text, start, stop)
         if long and not unscanned:
             hits += self._by_look(text, long)
             if deep:
                 hits += self._in_base64(text, long)
-        return Found(_moved_back(_settled(hits, text), left_out), unscanned)
+        spans = _settled(hits, text)
+        if spans and len(text) < len(escaped):
+            moved = places_before([span[:2] for span in spans], escaped)
+            spans = [Span(*at, *span[2:]) for at, span in zip(moved, spans, strict=True)]
+        return Found(spans, unscanned)
 
     def _known_values(self, text: str) -> Iterator[tuple[int, int, bool, str]]:
         for value, rule in self._values:
@@ -141,15 +160,38 @@ class Scanner:
                 if stop > start and is_secret(self._rules, rule, match, text[start:stop]):
                     yield start, stop, False, rule.id
 
-    def _asked(self, lowered: bytes, low: int, high: int) -> list[int]:
-        """The rules of which a word stands in the window."""
+    def _asked(self, lowered: bytes, low: int, high: int) -> list[tuple[int, int, int]]:
+        """The rules of which a word stands in the window, each with where it is to be tried."""
+        by_word = self._rules.by_word
+        if high - low < _WIDE:
+            words = self._words(lowered, low, high)
+            asked = sorted({index for word in words for index in by_word[word]})
+            return [(index, low, high) for index in asked]
+        blocks: dict[int, set[int]] = {}
+        for word in self._words_of_many(lowered[low:high]):
+            found = set(_blocks_with(word, lowered, low, high))
+            for index in by_word[word]:
+                blocks.setdefault(index, set()).update(found)
+        return [
+            (index, max(start, low), min(stop, high))
+            for index, found in sorted(blocks.items())
+            for start, stop in _neighbourhoods(found, len(lowered))
+        ]
+
+    def _words(self, lowered: bytes, low: int, high: int) -> set[bytes]:
         words: set[bytes] = set()
         search = self._rules.keywords.search
         match = search(lowered, low, high)
         while match is not None:
             words.add(match.group())
             match = search(lowered, match.start() + 1, high)  # words may overlap
-        return sorted({index for word in words for index in self._rules.by_word[word]})
+        return words
+
+    def _words_of_many(self, lowered: bytes) -> set[bytes]:
+        """The same for text in which most of what is said is said again and again."""
+        said = b" ".join(set(lowered.translate(_AS_WORDS).split()))
+        rare = {word for word in self._rules.by_word if word.translate(_AS_WORDS) != word}
+        return self._words(said, 0, len(said)) | {word for word in rare if word in lowered}
 
     def _by_look(
         self, text: str, runs: list[tuple[int, int]]
@@ -183,32 +225,25 @@ def has_mark(text: bytes) -> bool:
     return MARK_BEGIN.encode() in text
 
 
-def _unescaped(text: str) -> tuple[str, list[int]]:
-    """JSON inside of text without its escapes, and where a backslash was left out.
-
-    A token may follow a line break, and a name may stand in quotes: rules must see them.
-    """
-    if "\\" not in text:
-        return text, []
-    for sign in "nrt":
-        text = text.replace(f"\\{sign}", "  ")
-    left_out = [match.start() - count for count, match in enumerate(_ESCAPED.finditer(text))]
-    return text.replace('\\"', '"'), left_out
+def _blocks_with(word: bytes, lowered: bytes, low: int, high: int) -> Iterator[int]:
+    """The numbers of the blocks in which a word begins."""
+    at = lowered.find(word, low, high)
+    while at >= 0:
+        block = at >> _BLOCK_BITS
+        yield block
+        at = lowered.find(word, (block + 1) << _BLOCK_BITS, high)
 
 
-def _moved_back(spans: list[Span], left_out: list[int]) -> list[Span]:
-    """The same places in the text as it was."""
-    if not left_out:
-        return spans
-    return [
-        Span(
-            start + bisect_right(left_out, start),
-            stop + bisect_right(left_out, stop - 1),
-            rule,
-            guess,
+def _neighbourhoods(blocks: set[int], size: int) -> list[tuple[int, int]]:
+    """What lies around these blocks of a text, up to the end of the longest secret."""
+    around = [
+        (
+            (block << _BLOCK_BITS) - _BLOCK_BEFORE,
+            ((block + 1) << _BLOCK_BITS) + _PEM_MAX,
         )
-        for start, stop, rule, guess in spans
+        for block in blocks
     ]
+    return _merged(around, size)
 
 
 def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -216,24 +251,23 @@ def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tupl
     found: list[tuple[int, int]] = []
     long: list[tuple[int, int]] = []
     low = high = -_BEFORE
-    signs, digits = lowered.translate(_AS_RUNS), lowered.translate(_AS_DIGITS)
-    find, find_digit, size = signs.find, digits.find, len(signs)
-    start = find(_RUN)
-    while start >= 0:
-        stop = find(b" ", start + _RUN_MIN)
-        if stop < 0:
-            stop = size
-        if find_digit(b"1", start, stop) >= 0 or _is_odd(text[start:stop]):
-            if stop - start >= _BASE64_MIN:
-                long.append((start, stop))
-            if stop - start > _RUN_MAX:  # a payload: what is in its middle has no beginning
-                found.append((start - _BEFORE, start + _EDGE))
-                start = stop - _EDGE
-            if start - _BEFORE > high:
-                found.append((low, high))
-                low = start - _BEFORE
-            high = stop + _AFTER
-        start = find(_RUN, stop)
+    find_digit = lowered.translate(_AS_DIGITS).find
+    for match in _RUN.finditer(lowered.translate(_AS_RUNS)):
+        start, stop = match.span()
+        size = stop - start
+        if find_digit(b"1", start, stop) < 0 and (
+            size < _MIXED_MIN or not _is_odd(text[start:stop])
+        ):
+            continue
+        if size >= _BASE64_MIN:
+            long.append((start, stop))
+        if size > _RUN_MAX:  # a payload: what is in its middle has no beginning
+            found.append((start - _BEFORE, start + _EDGE))
+            start = stop - _EDGE
+        if start - _BEFORE > high:
+            found.append((low, high))
+            low = start - _BEFORE
+        high = stop + _AFTER
     found.append((low, high))
     for anchor in _ANCHORS:
         at = lowered.find(anchor)
@@ -245,8 +279,8 @@ def _places(text: str, lowered: bytes) -> tuple[list[tuple[int, int]], list[tupl
 
 
 def _is_odd(run: str) -> bool:
-    """Whether a run without a digit may be more than a name."""
-    if len(run) >= _MIXED_MIN and run != run.lower() and run != run.upper():
+    """Whether a run of many signs without a digit may be more than a name."""
+    if run != run.lower() and run != run.upper():
         return True
     return len(run) >= _WORD_MIN and _LONG_WORD.search(run) is not None
 
@@ -275,13 +309,19 @@ def _merged(windows: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
 
 
 def _secret_of(rule: Rule, match: re.Match[str]) -> tuple[int, int]:
-    """Where the secret itself lies: a rule names its group, or the first that took part is it."""
-    if rule.group is not None:
-        return match.span(rule.group)
-    for group in range(1, (match.re.groups or 0) + 1):
-        if match.start(group) >= 0:
-            return match.span(group)
-    return match.span()
+    """Where the secret itself lies: a rule names its group, or the first that took part is it.
+
+    Quotes around it are not of it: without them JSON and code would not be what they were.
+    """
+    group = rule.group
+    if group is None:
+        groups = range(1, (match.re.groups or 0) + 1)
+        group = next((number for number in groups if match.start(number) >= 0), 0)
+    start, stop = match.span(group)
+    if stop - start > len('""') and match.string[start] in _QUOTES:
+        whole = match.string[start] == match.string[stop - 1]
+        return (start + 1, stop - 1) if whole else (start, stop)
+    return start, stop
 
 
 def _settled(hits: list[tuple[int, int, bool, str]], text: str) -> list[Span]:
