@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from contextlib import closing, contextmanager
 from functools import cache
+from itertools import pairwise
 from unittest.mock import patch
 
 from holdfast import Holdfast, library
@@ -25,6 +26,9 @@ from holdfast.testing._effects import Acknowledged, Image
 LIMITS = Limits(blob_bytes_min=200)
 ROOT = "/home/store"
 PAYLOAD = "a picture " * 30
+LINE = ("a", "c", "d", "e")
+"""The session that workloads are about, its branch, the branch of that, and so on."""
+MERGED = ("m", "n", "o")
 
 
 def identity(event):
@@ -51,17 +55,17 @@ def repeatable():
 _salts = itertools.count()
 
 
-def copied_index(store):
-    """An empty catalogue in memory, as the library makes it."""
+def copied_index(_store):
+    """An empty catalogue in memory, as the library makes it; nobody else sees whose it is."""
     connection = connect(None)
-    connection.deserialize(_empty_index(store.identity))
-    return SqliteIndex(connection, store.identity)
+    connection.deserialize(_empty_index())
+    return SqliteIndex(connection, "simulated")
 
 
 @cache
-def _empty_index(identity):
+def _empty_index():
     with closing(connect(None)) as connection:
-        SqliteIndex(connection, identity)
+        SqliteIndex(connection, "simulated")
         return connection.serialize()
 
 
@@ -286,9 +290,9 @@ def drop(run):
 
 
 def fork(run):
-    """A branch, which then goes its own way; the second one is a branch of the first."""
+    """A branch, which then goes its own way; the next one is a branch of that."""
     store = run.world.hf.store
-    parent, child = ("c", "d") if store.exists("sessions/c") else ("a", "c")
+    parent, child = next(pair for pair in pairwise(LINE) if not store.exists(f"sessions/{pair[1]}"))
     run.session(parent).user("before they part")
     run.appended(parent)
     run.begin(child, run.lives[parent])  # a crash may leave it before anyone was told
@@ -305,7 +309,7 @@ def merge(run):
     hf = run.world.hf
     if not hf.exists("c"):
         fork(run)
-    made = next(id for id in ("m", "n") if not hf.exists(id))
+    made = next(id for id in MERGED if not hf.exists(id))
     hf.merge("a" if hf.exists("a") else "c", "c", new_id=made)
     run.begin(made, run.world.events(made))
     run.flushed(made)
@@ -320,17 +324,17 @@ def change_form(run, id, change):
 
 def archive(run):
     """The newest branch, or the session itself, is archived."""
-    found = [id for id in ("d", "c", "a") if run.world.hf.exists(id)]
+    found = [id for id in reversed(LINE) if run.world.hf.exists(id)]
     change_form(run, (found or ["a"])[0], "archive")
 
 
 def unarchive(run):
-    for id in ("a", "c", "d"):
+    for id in LINE:
         change_form(run, id, "unarchive")
 
 
 def detach(run):
-    for id in ("c", "d"):
+    for id in LINE[1:]:
         change_form(run, id, "detach")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from crash_campaign import ROOT, World, identity
+from crash_campaign import MERGED, ROOT, World, identity
 from kept_logs import is_of_a_log, log_content, read_log
 
 from holdfast.errors import HoldfastError
@@ -13,7 +13,7 @@ from holdfast.replay import Fold
 
 FULL = os.environ.get("CRASH_CAMPAIGN") == "full"
 SESSION_DEPTH = ROOT.count("/") + 2
-LENT = ("m", "n")
+LENT = MERGED
 """What a merge makes: the snapshot it is lent is safe when the merge returns, and not before."""
 SETTLED = ("lock", ".documents-lock", ".unsynced")
 

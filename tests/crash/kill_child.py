@@ -98,12 +98,12 @@ def main(store):
         number, id = line.split()
         child = os.fork()
         if not child:
+            tell(f"pid {os.getpid()}")  # by itself, so that it comes before all that it tells
             try:
                 Writer(store, int(number), id).run()
             except BaseException:  # noqa: BLE001 - told to the parent, which fails the test
                 tell("error " + traceback.format_exc().replace("\n", " | "))
             os._exit(0)
-        tell(f"pid {child}")
         os.waitpid(child, 0)
         tell("ended")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -19,3 +20,12 @@ def _untraced():
     yield
     if sys.gettrace() is None:
         sys.settrace(trace)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _only_new_garbage():
+    """What was there before is not looked through after each handful of worlds."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

@@ -72,8 +72,7 @@ class Ledger:
         if seqs != list(range(len(seqs))):
             raise Violation(f"{id} has a hole: {seqs}")
         tokens = tokens_of(events)
-        known = [self.order[token] for token in tokens if token in self.order]
-        if known != sorted(known) or len(set(tokens)) != len(tokens):
+        if not self.is_in_order(tokens) or len(set(tokens)) != len(tokens):
             raise Violation(f"{id} is out of order: {tokens}")
         if any(not 0 < token <= self.tried for token in tokens):
             raise Violation(f"{id} has what nobody wrote: {tokens}")
@@ -82,6 +81,11 @@ class Ledger:
         lost = promised_before.get(key_of(id, events), set()).difference(tokens)
         if lost:
             raise Violation(f"{id} lost {sorted(lost)}, it has {tokens}")
+
+    def is_in_order(self, tokens):
+        """Whether a log has them as the appends returned."""
+        known = [self.order[token] for token in tokens if token in self.order]
+        return known == sorted(known)
 
     def before_read(self):
         """What is promised now of each log: a reader that begins now must see it."""

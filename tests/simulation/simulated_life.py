@@ -20,8 +20,9 @@ from holdfast.storage import FileStore
 ROOT = "/home/store"
 LIMITS = Limits(blob_bytes_min=200)
 IDS = ("a", "b", "c")
-EXPECTED_IN_CALM = {"Locked", "NotFound", "UsageError", "Conflict"}
-"""What may be answered when nothing fails: somebody has it, or it was moved away meanwhile."""
+STEPS = (3, 6, 9)
+"""How many things each process does; small worlds come to their ends, and are checked, more often.
+"""
 
 
 class SimulatedStore(FileStore):
@@ -39,19 +40,25 @@ class SimulatedStore(FileStore):
 class Life:
     """What the processes do, and what they were promised."""
 
-    def __init__(self, seed, *, steps=9) -> None:
-        self.world = World(seed)
-        self.chance = self.world.chance
+    expected_in_calm = frozenset(("Locked", "NotFound", "UsageError", "Conflict"))
+    """What may be answered when nothing fails: somebody has it, or it was moved away meanwhile."""
+
+    def __init__(self, seed) -> None:
+        self.prepare(World(seed))
         self.ledger = Ledger(self.world)
-        self.steps = steps
         self.world.on_power_loss = self.ledger.after_power_loss
-        self.keys = {}
-        self.errors = []
-        self.forks = 0
         home = self.world.disk.open_root()
         self.world.disk.make_directory("home", home)
         self.world.disk.sync_directory(home)
         self.world.disk.close(home)
+
+    def prepare(self, world):
+        self.world = world
+        self.chance = world.chance
+        self.steps = self.chance.choice(STEPS)
+        self.keys = {}
+        self.errors = []
+        self.forks = 0
 
     def run(self):
         bodies = [(f"writer {n}", self.writer) for n in range(3)]
@@ -93,7 +100,7 @@ class Life:
         name = type(error).__name__
         self.world.trace.update(name.encode())
         self.errors.append(name)
-        if not self.world.faults and name not in EXPECTED_IN_CALM:
+        if not self.world.faults and name not in self.expected_in_calm:
             raise Violation(f"{name} though nothing failed: {error}") from error
 
     # -- writers --------------------------------------------------------------------------------
@@ -104,7 +111,7 @@ class Life:
     def write(self, process, hf):
         id = self.chance.choice(IDS)
         with ExitStack() as stack:
-            session = hf.session(id)
+            session = self.open(hf, id)
             stack.push(partial(self.close, session))
             self.key(session)
             for _ in range(self.chance.randrange(1, 5)):
@@ -115,6 +122,9 @@ class Life:
                 session.snapshot()
             if self.chance.random() < 0.2:
                 session.title = "another title"
+
+    def open(self, hf, id):
+        return hf.session(id)
 
     def close(self, session, kind, *_):
         """What is closed is flushed, unless an error said before that it cannot be."""

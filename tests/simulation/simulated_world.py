@@ -48,11 +48,12 @@ class Clock:
     """Time as the processes see it: it goes on a little with each call, and jumps when told to."""
 
     def __init__(self) -> None:
-        self.wall_ns = START_NS
+        self.wall_ns = self.real_ns = START_NS
         self.steady_ns = 0
 
     def pass_by(self, ns: int) -> None:
         self.wall_ns += ns
+        self.real_ns += ns
         self.steady_ns += ns
 
     def jump(self, ns: int) -> None:
@@ -62,6 +63,7 @@ class Clock:
     def suspend(self, ns: int) -> None:
         """The machine sleeps: the wall clock goes on, the steady one of Linux does not."""
         self.wall_ns += ns
+        self.real_ns += ns
 
 
 class SharedDisk(SimDisk):
@@ -187,9 +189,14 @@ class Process:
 class World:
     """Everything that a seed decides."""
 
+    call_ns_max = 3_000_000
+    disturb_part = 0.001
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
+        self.luck = self.chance.random
+        self.bits = random.Random(seed + 1)
         self.clock = Clock()
         self.pids = itertools.count(10_000)
         self.disk = SharedDisk(self)
@@ -204,25 +211,31 @@ class World:
         self.on_power_loss = None
         self.loss_part = self.chance.choice((0.0, 0.0, 0.0003, 0.001))
 
+    def now_ns(self):
+        """The clock of the machine."""
+        return self.clock.wall_ns
+
     # -- what happens ---------------------------------------------------------------------------
 
     def note(self, name, call, arguments):
         """One more step of the trace; descriptors are numbers that the seed decides too."""
         self.steps += 1
-        told = [bytes(a) if isinstance(a, memoryview) else a for a in arguments]
-        self.trace.update(f"{name} {call} {told!r} {self.clock.wall_ns}\n".encode())
+        if call == "write":
+            arguments = (arguments[0], bytes(arguments[1]))
+        told = f"{name} {call} {arguments!r} {self.clock.wall_ns}\n"
+        self.trace.update(told.encode())
 
     def fate(self, call):
-        self.clock.pass_by(self.chance.randrange(1, 3_000_000))
+        self.clock.pass_by(int(self.luck() * self.call_ns_max))
         if self.calm:
             return None
-        luck = self.chance.random()
+        luck = self.luck()
         if luck < self.kill_part:
             return "kill"
         if luck < self.kill_part + self.fault_part and call not in SOUND:
             self.faults += 1
             return "short" if call == "write" and self.chance.random() < 0.5 else "fault"
-        if luck > 1 - 0.001:
+        if luck > 1 - self.disturb_part:
             self._disturb()
         return None
 
@@ -243,9 +256,9 @@ class World:
         me = self.current
         if me is None:
             return
-        if not self.calm and self.chance.random() < self.loss_part:
+        if self.loss_part and not self.calm and self.luck() < self.loss_part:
             self.lose_power()
-        if not must and self.chance.random() >= self.switch_part:
+        if not must and self.luck() >= self.switch_part:
             return
         if self.waiting > STUCK_STEPS:
             raise Stuck(f"seed {self.seed}")
@@ -301,16 +314,15 @@ class World:
 @contextmanager
 def simulated(world) -> Iterator[None]:
     """Nothing from outside: no time, no chance, no threads, and no collection at odd moments."""
-    bits = random.Random(world.seed + 1)
     gc.disable()
     with ExitStack() as stack:
         for target, version in (
-            ("time.time_ns", lambda: world.clock.wall_ns),
-            ("time.time", lambda: world.clock.wall_ns / SECOND_NS),
+            ("time.time_ns", world.now_ns),
+            ("time.time", lambda: world.now_ns() / SECOND_NS),
             ("time.monotonic", lambda: world.clock.steady_ns / SECOND_NS),
             ("time.sleep", world.sleep),
-            ("holdfast.session._clock.time_ns", lambda: world.clock.wall_ns),
-            ("os.urandom", bits.randbytes),
+            ("holdfast.session._clock.time_ns", world.now_ns),
+            ("os.urandom", world.bits.randbytes),
             ("os.getpid", lambda: world.current.pid if world.current else 1),
             ("holdfast.session._liveness.is_running", lambda pid: _runs(world, pid)),
         ):

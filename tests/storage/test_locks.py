@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 from holdfast.errors import Locked
 from holdfast.storage import FileStore, forks
 from holdfast.storage.disk import is_running
+from holdfast.testing import SimDisk
 
 KEY = "sessions/a"
 HOLDER = """
@@ -253,3 +255,37 @@ def test_a_process_is_known_by_its_id():
     ended.wait()
     assert is_running(os.getpid())
     assert not is_running(ended.pid)
+
+
+class SnatchingDisk(SimDisk):
+    """Another process moves the directory of a key away as soon as it is there."""
+
+    def __init__(self, moment):
+        super().__init__()
+        self.moment = moment
+        self.snatched = 0
+
+    def make_directory(self, name, parent):
+        super().make_directory(name, parent)
+        self._snatch("made", name, parent)
+
+    def open_lock(self, name, parent):
+        if name == "lock" and self.moment == "entered" and not self.snatched:
+            self.snatched += 1
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return super().open_lock(name, parent)
+
+    def _snatch(self, moment, name, parent):
+        if name == "a" and self.moment == moment and not self.snatched:
+            self.snatched += 1
+            self.remove_directory(name, parent)
+
+
+@pytest.mark.parametrize("moment", ["made", "entered"])
+def test_moved_away_while_it_is_locked(moment):
+    """A key that goes between two calls of a writer is made anew, and no error of the disk."""
+    disk = SnatchingDisk(moment)
+    lease = FileStore("/store", disk=disk).lease(KEY)
+    assert lease.acquire("someone", 0) == 1
+    assert disk.snatched == 1
+    lease.release()

@@ -74,7 +74,10 @@ class FileLease(Lease):
         while True:
             with self._tree.opened(self._parts, create=True) as directory:
                 assert directory is not None
-                descriptor = self._disk.open_lock(LOCK_NAME, directory)
+                try:
+                    descriptor = self._disk.open_lock(LOCK_NAME, directory)
+                except FileNotFoundError:
+                    continue  # the key was dropped, and its directory with it
                 try:
                     if not self._disk.lock(descriptor):
                         raise self._locked(descriptor)

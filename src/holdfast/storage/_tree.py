@@ -15,6 +15,7 @@ from holdfast.storage.disk import Disk, Node, is_full
 __all__ = ["Tree", "let_go", "remove_tree", "translated", "translation"]
 
 _WRITABLE_BY_OTHERS = 0o022
+_TRIES = 20
 # Not ours to read, or on a file system that does not sync directories.
 _CANNOT_SYNC = (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF)
 
@@ -183,19 +184,23 @@ class Tree:
     ) -> tuple[int | None, bool]:
         """One level down: its descriptor, and whether it had to be made."""
         enter = self.disk.open_passage if passing else self.disk.open_directory
-        try:
-            return enter(name, parent), False
-        except FileNotFoundError:
-            if not create:
-                return None, False
-        except OSError as error:
-            refusal = self._refused(name, parent, error)
-            if refusal is error:
-                raise
-            raise refusal from error
-        with contextlib.suppress(FileExistsError):
-            self.disk.make_directory(name, parent)
-        return enter(name, parent), True
+        made = False
+        for _ in range(_TRIES):
+            try:
+                return enter(name, parent), made
+            except FileNotFoundError:
+                if not create:
+                    return None, False
+            except OSError as error:
+                refusal = self._refused(name, parent, error)
+                if refusal is error:
+                    raise
+                raise refusal from error
+            # Again if another one moves it away before it is entered.
+            with contextlib.suppress(FileExistsError):
+                self.disk.make_directory(name, parent)
+            made = True
+        return enter(name, parent), made
 
     def _refused(self, name: str, parent: int, error: OSError) -> Exception:
         """A symlink or a file where a directory should be is a matter of safety, not of luck."""

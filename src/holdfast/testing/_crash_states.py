@@ -35,6 +35,7 @@ _UNSAFE_FILES_MAX = 4
 
 Paths = dict[str, tuple[int, bytes | None]]
 Entries = dict[int, dict[str, int]]
+Names = dict[int, list[str]]
 
 
 class CrashState:
@@ -60,7 +61,7 @@ class CrashState:
     @property
     def key(self) -> frozenset[tuple[str, bytes | None]]:
         """Equal for two states whose files are the same."""
-        return frozenset((path, data) for path, (_, data) in self.paths.items())
+        return frozenset(zip(self.paths, [data for _, data in self.paths.values()], strict=True))
 
     def content(self, path: str) -> bytes | None:
         """The bytes of a file; None if it is not there."""
@@ -218,8 +219,9 @@ def kill_states(
         if isinstance(effect, Write) and effect.inode not in medium.settled:
             paths = _tree(medium.entries, medium.contents)
             before = medium.contents.get(effect.inode, b"")
+            names = _names(paths)
             for size in range(step, len(effect.data), step):
-                cut = _replaced(paths, effect.inode, effect.on(before, size))
+                cut = _replaced(paths, names, effect.inode, effect.on(before, size))
                 yield CrashState(cut, tuple(told), index, (size, len(effect.data)))
         _take_at_once(medium, effect)
         yield CrashState(_tree(medium.entries, medium.contents), tuple(told), index)
@@ -256,25 +258,25 @@ def _states_at(
         step = len(medium.volatile(written))
     for entries in medium.entry_choices(subsets=subsets):
         base = _tree(entries, medium.contents)
+        names = _names(base)
         for inode in medium.settled:
-            base = _replaced(base, inode, medium.volatile(inode))
-        present = {inode for inode, _ in base.values()}
+            base = _replaced(base, names, inode, medium.volatile(inode))
         settled = {written, *medium.settled}
-        unsafe = [inode for inode in medium.unsafe if inode in present and inode not in settled]
-        others = list(_with_unsafe_files(base, medium, unsafe, holes=holes))
+        unsafe = [inode for inode in medium.unsafe if inode in names and inode not in settled]
+        others = list(_with_unsafe_files(base, names, medium, unsafe, holes=holes))
         for paths in others:
             yield paths, None
-            if written in present:
-                yield _replaced(paths, written, medium.volatile(written)), None
-        if written in present:
+            if written in names:
+                yield _replaced(paths, names, written, medium.volatile(written)), None
+        if written in names:
             # Each cut only with the other files as they were and as they are to be.
             for paths in {id(paths): paths for paths in (others[0], others[-1])}.values():
                 for content, cut in _every_cut(medium, written, step):
-                    yield _replaced(paths, written, content), cut
+                    yield _replaced(paths, names, written, content), cut
 
 
 def _with_unsafe_files(
-    base: Paths, medium: _Medium, unsafe: list[int], *, holes: bool
+    base: Paths, names: Names, medium: _Medium, unsafe: list[int], *, holes: bool
 ) -> Iterator[Paths]:
     """Each combination of what may have become of the files that were not synced."""
     options = [_coarse(medium, inode, holes=holes) for inode in unsafe]
@@ -283,7 +285,7 @@ def _with_unsafe_files(
     for choice in product(*options):
         paths = base
         for inode, content in zip(unsafe, choice, strict=True):
-            paths = _replaced(paths, inode, content)
+            paths = _replaced(paths, names, inode, content)
         yield paths
 
 
@@ -351,9 +353,17 @@ def _tree(entries: Entries, contents: dict[int, bytes]) -> Paths:
     return paths
 
 
-def _replaced(paths: Paths, inode: int, content: bytes) -> Paths:
+def _names(paths: Paths) -> Names:
+    """By inode: every path that it has."""
+    names: Names = {}
+    for path, (inode, _) in paths.items():
+        names.setdefault(inode, []).append(path)
+    return names
+
+
+def _replaced(paths: Paths, names: Names, inode: int, content: bytes) -> Paths:
     """The same with other bytes in one file, under each of its names."""
-    return {
-        path: (found, content) if found == inode else (found, data)
-        for path, (found, data) in paths.items()
-    }
+    found = paths.copy()
+    for path in names.get(inode, ()):
+        found[path] = (inode, content)
+    return found

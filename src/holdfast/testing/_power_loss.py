@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from holdfast.testing._crash_states import CrashState, _Medium, _replaced, _tree
+from holdfast.testing._crash_states import CrashState, _Medium, _names, _replaced, _tree
 from holdfast.testing._effects import Effect, Image, Write
 
 __all__ = ["sampled_power_loss"]
@@ -24,8 +24,9 @@ def sampled_power_loss(image: Image, effects: list[Effect], chance: Random) -> C
         medium.take(effect)
     choices = list(medium.entry_choices(subsets=False))
     paths = _tree(chance.choice(choices), medium.contents)
+    names = _names(paths)
     for inode in sorted(medium.unsafe):
-        paths = _replaced(paths, inode, _sampled_content(medium, inode, chance))
+        paths = _replaced(paths, names, inode, _sampled_content(medium, inode, chance))
     return CrashState(paths, (), len(effects))
 
 
