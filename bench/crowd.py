@@ -7,12 +7,15 @@ session of the same content would have, with their checksums: nothing tells it f
 from __future__ import annotations
 
 import os
+import shutil
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 import holdfast
+from bench.child import SCRATCH
 from bench.workload import TIMESTAMP, record, step
 from holdfast.model import Event, encode_line, line_body
 
@@ -30,6 +33,7 @@ _RARE_WORDS = 50
 _TAGGED_EVERY = 100
 _TEMPLATES = 40
 _PARTS = 100
+_LARGE = 50_000
 
 
 class Crowd:
@@ -114,14 +118,29 @@ class Crowd:
 def shared_crowd(folder: str, count: int) -> str:
     """A store of short sessions beside a case's own folder, made by whoever needs it first.
 
-    Making 100,000 sessions takes a minute: the cases of a run that only look at them share them.
+    Making 100,000 sessions takes minutes: the cases of a run that only look at them share them, and
+    so large a store stays for the next run.
     """
-    store = os.path.join(os.path.dirname(folder), f"crowd-{count}")
-    if not os.path.exists(store):
+    place = SCRATCH if count >= _LARGE else os.path.dirname(folder)
+    os.makedirs(place, exist_ok=True)
+    store = os.path.join(place, f"crowd-{count}")
+    done = os.path.join(place, f"crowd-{count}.{_fingerprint()}")
+    if not os.path.exists(done):
+        shutil.rmtree(store, ignore_errors=True)
         Crowd(6, chars_max=400).fill(store, count)
         with holdfast.open(store) as hf:
             hf.reindex()
+        with open(done, "wb"):
+            pass
     return store
+
+
+def _fingerprint() -> str:
+    """What a crowd is made by: other texts or another catalogue are another crowd."""
+    from holdfast.catalog import _schema
+
+    with open(__file__, "rb") as ours, open(str(_schema.__file__), "rb") as theirs:
+        return f"{zlib.crc32(ours.read() + theirs.read()):08x}"
 
 
 def rare_words(count: int) -> list[str]:

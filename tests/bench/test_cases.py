@@ -46,7 +46,8 @@ def test_rivals_that_are_not_installed_are_left_out(tmp_path, capsys):
     lines = _lines(case, tmp_path)
     assert "without llm" in capsys.readouterr().err
     assert not any("llm" in line.what for line in lines)
-    assert lines[0].mark == Search.MARK
+    assert lines[0].goal == "search"
+    assert lines[0].mark == 2
 
 
 @pytest.mark.usefixtures("_no_peers")
