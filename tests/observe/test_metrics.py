@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 import holdfast
+from holdfast import Holdfast
 from holdfast.errors import Damaged, Fenced, Locked, NotFound, StoreFull, Unavailable
 from holdfast.model import Notice
 from holdfast.observe import METRICS, Figures, Metrics, dashboard, store_figures
@@ -408,3 +410,16 @@ def test_a_lost_lease_is_told(hf, metrics):
         s._writer.failed(Fenced(session_id="a"))
         s._writer.failed(Fenced(session_id="a"))
     assert value(metrics, "notices_total", "lease_lost") == 1
+
+
+def test_a_lost_lease_is_told_without_being_asked(store_root):
+    """Where there are timers it is told at once, and not only when the session is closed."""
+    told = threading.Event()
+    with Holdfast(store_root) as hf:
+        hf.subscribe(
+            lambda _, item: told.set() if getattr(item, "kind", "") == "lease_lost" else None
+        )
+        with hf.session("a") as s:
+            s.user("x")
+            s._writer.failed(Fenced(session_id="a"))
+            assert told.wait(30)

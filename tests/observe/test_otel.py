@@ -219,6 +219,20 @@ def test_a_recorded_session_can_be_traced_later(hf, telemetry):
     assert {"chat m-1", "execute_tool look"} <= set(spans)
 
 
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [("claude-sonnet-4-5", "anthropic"), ("openai:gpt-5", "openai"), ("m-1", None)],
+)
+def test_whose_model_it_was(hf, telemetry, model, provider):
+    """The provider is named where the name of the model tells it."""
+    telemetry.observe(hf)
+    with hf.session("a") as s:
+        s.user("x")
+        s.assistant("y", model=model)
+    chat = telemetry.spans()[f"chat {model}"]
+    assert chat.attributes.get("gen_ai.provider.name") == provider
+
+
 def test_events_of_any_shape(hf, telemetry):
     """Events of others, with anything in them, disturb nothing."""
     telemetry.observe(hf, content=True)

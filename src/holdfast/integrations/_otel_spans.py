@@ -23,6 +23,7 @@ __all__ = ["CONVERSATION", "Clients", "Spans"]
 CONVERSATION = "gen_ai.conversation.id"
 _OPERATION = "gen_ai.operation.name"
 _AGENT = "gen_ai.agent.name"
+_PROVIDER = "gen_ai.provider.name"
 _MODEL = "gen_ai.request.model"
 _ANSWERED = "gen_ai.response.model"
 _INPUT_TOKENS = "gen_ai.usage.input_tokens"
@@ -35,6 +36,7 @@ _RESULT = "gen_ai.tool.call.result"
 _OUTPUT = "gen_ai.output.messages"
 _ERROR = "error.type"
 
+_PROVIDERS = {"claude": "anthropic", "gpt": "openai", "gemini": "gcp.gemini"}
 # After one of these the model is at it.
 _ASKS = frozenset({"user", "tool_result", "system", "turn_start", "agent_start", "compaction"})
 _ENDS = {"closed": "closed", "interrupted": "interrupted"}
@@ -157,6 +159,7 @@ class Spans:
         usage = data.get("usage")
         found = usage if isinstance(usage, dict) else {}
         attributes = {
+            _PROVIDER: _provider(model),
             _MODEL: model,
             _ANSWERED: answered,
             _INPUT_TOKENS: found.get("input_tokens"),
@@ -248,6 +251,12 @@ class Spans:
         for asked in [key for key in self._asked if key[0] == session_id]:
             del self._asked[asked]
         self._models.pop(session_id, None)
+
+
+def _provider(model: str) -> str:
+    """Whose model it is, where its name tells."""
+    before, colon, _ = model.partition(":")
+    return before if colon else _PROVIDERS.get(model.partition("-")[0], "")
 
 
 def _fail(span: Span, reason: str) -> None:

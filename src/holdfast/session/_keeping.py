@@ -80,6 +80,12 @@ class Keeper:
         self._set_watermark()
         self._outbox.notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
 
+    def tell_lost(self, notice: Notice) -> None:
+        """The right to write was lost: tell it, on another thread, as this one has the lock."""
+        self._outbox.put(notice)
+        if self._timers is not None:
+            self._timers.soon(self._outbox.deliver)
+
     def pass_watermark(self) -> None:
         """The log has reached the watermark."""
         offset = self._writer.offset

@@ -84,7 +84,7 @@ class Session(Readable):
         self.todos = Todos(self)
         if not store.capabilities.stores:
             self._talk.keep_from_now()
-        opening.tell, self._writer.tell = self._outbox.put, self._outbox.put
+        opening.tell, self._writer.tell = self._outbox.put, self._keeper.tell_lost
         self._release = weakref.finalize(self, opening.release)
         _sessions.add(self)
 
