@@ -81,8 +81,8 @@ class Load:
     """A verified load in a fresh process against bare decoding of the same file."""
 
     _JOBS: ClassVar = {
-        "load_data": ("list(hf.events(id)), all data decoded", "plain", "load"),
-        "load_events": ("list(hf.events(id)), data decoded when looked at", "plain", ""),
+        "load_data": ("list(hf.events(id)), all data decoded", "plain", "load-data"),
+        "load_events": ("list(hf.events(id)), data decoded when looked at", "plain", "load"),
         "open_session": ("open a session, no snapshot", "plain", ""),
         "open_snapshot": ("open a session, snapshot", "snapshot", "load-snapshot"),
         "open_messages": ("open a session and its messages", "plain", ""),

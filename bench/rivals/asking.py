@@ -39,9 +39,12 @@ class Rival:
         )
         self._said = b""
         self._errors = b""
+        self._has_ended = False
 
     def ask(self, task: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The answer; ``{"failed": why}`` if there is none, and then the process is gone."""
+        if self._has_ended:
+            return {"failed": "its process has ended"}
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(task).encode() + b"\n")
@@ -90,7 +93,10 @@ class Rival:
             self._errors = (self._errors + more)[-4_096:]
 
     def end(self) -> None:
-        """End it and what it started."""
+        """End it and what it started. Harmless the second time."""
+        if self._has_ended:
+            return
+        self._has_ended = True
         if self._process.poll() is None:
             assert self._process.stdin is not None
             try:
