@@ -115,7 +115,7 @@ lock: $(BIN)/uv  ## Renew the lock files (LOCK_ARGS=--upgrade for newer versions
 	  --output-file $(FRAMEWORKS_LOCK) pyproject.toml
 	@! grep -n '://' $(LOCKS) $(FRAMEWORKS_LOCK) || { echo 'a lock file names an address'; exit 1; }
 
-audit: $(READY) $(BIN)/uv  ## Ask for known vulnerabilities of everything that is locked; says so where nobody can be asked
+audit: $(READY) $(BIN)/uv  ## Ask for known vulnerabilities of everything that is locked (or a copy: ADVISORIES=); says so where nobody can be asked
 	$(BIN)/python tools/audit.py $(LOCKS) $(FRAMEWORKS_LOCK)
 
 clean:  ## Remove caches and results; the environment stays (rm -r .venv for that)
