@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import holdfast
@@ -209,3 +211,17 @@ def test_a_long_turn_is_cut_into_chunks(hf):
     assert before.stop == last.first
     assert all("not in the log" not in entry.who for entry in last.entries)
     assert reader.around(3).first == 0
+
+
+async def test_what_has_no_room_any_more_is_followed_to_its_end(sit, hf):
+    """The first growth beyond the screen is seen to its end, and no line loses its own."""
+    with hf.session("short") as s:
+        s.user("count")
+        s.flush()
+        async with sit(ready="count", session_id="short") as seat:
+            numbers = "".join(f"{number:03}" for number in range(420))
+            s.user(f"{numbers} END")
+            shown = await seat.sees("END")
+            counted = "".join(re.findall(r"(?m)^ +(\d+)\b", shown))
+            assert len(counted) > 800
+            assert numbers.endswith(counted)

@@ -102,7 +102,62 @@ async def test_delete_and_undo(sit, hf, trip, fill):
         await seat.until(lambda: hf.exists(trip))
         await seat.until(lambda: len(seat.app.screen.sessions.rows) == 2)
         await seat.press("u")
-        await seat.sees("nothing was deleted here")
+        await seat.sees("there is nothing to undo")
+
+
+async def test_undoing_one_thing_after_the_other(sit, hf, trip):
+    """Labels, archive and copies are undone, the last first; each says what became of it."""
+    async with sit(size=(120, 30)) as seat:
+        await seat.sees("Trip to Lisbon")
+        for key, words, told in (
+            ("r", "Porto", "renamed to Porto"),
+            ("t", "sea -travel", "tags: sea"),
+            ("t", "sea", "tags: sea"),
+            ("F", "", "forked into"),
+        ):
+            await seat.press(key)
+            await seat.sees("Enter accepts")
+            await answer(seat, words)
+            await seat.sees(told)
+            await seat.until(lambda: not seat.app.screen.under_way)
+        [made] = hf.list(parent=trip)
+        await seat.press("escape")
+        await seat.until(lambda: seat.app.screen.sessions.choose(trip))
+        for key, is_so in (("p", "pinned"), ("z", "archived")):
+            await seat.press(key)
+            await seat.until(lambda name=is_so: getattr(hf.info(trip), name))
+            await seat.until(lambda: not seat.app.screen.under_way)
+        assert len(seat.app.done) == 5
+        await seat.press("u")
+        await seat.until(lambda: not hf.info(trip).archived)
+        await seat.press("u")
+        await seat.until(lambda: not hf.info(trip).pinned)
+        await seat.press("u")
+        await seat.sees("is in the trash")
+        await seat.press("u")
+        await seat.until(lambda: hf.info(trip).tags == ("travel",))
+        await seat.press("u")
+        await seat.sees("called Trip to Lisbon again")
+        assert seat.app.done == []
+    assert not hf.exists(made.session_id)
+    assert hf.info(trip).title == "Trip to Lisbon"
+
+
+async def test_a_copy_that_went_on_stays(sit, hf, trip):
+    """Undoing would lose what was said in it since, so it is refused, and can be tried again."""
+    async with sit(size=(120, 30)) as seat:
+        await seat.sees("Trip to Lisbon")
+        await seat.press("v")
+        await seat.sees("Memory (")
+        await seat.press("R")
+        await seat.sees("goes on from there")
+        [made] = hf.list(parent=trip)
+        with hf.session(made.session_id) as s:
+            s.user("and then")
+        await seat.press("u")
+        await seat.sees("went on since")
+        assert len(seat.app.done) == 1
+    assert hf.exists(made.session_id)
 
 
 async def test_compare_and_merge(sit, hf, trip):

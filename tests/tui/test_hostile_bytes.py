@@ -20,6 +20,7 @@ from holdfast.catalog._hits import Hit
 from holdfast.catalog._snippets import Snippet
 from holdfast.catalog._stats_shapes import SessionFigures, Share, Stats, ToolFigures, TopicCount
 from holdfast.model import SessionMetadata
+from holdfast.testing.model_server import Call, Fail, Say
 
 COUNT = 5_000
 SIZE = (200, 300)
@@ -364,3 +365,43 @@ async def test_what_was_typed_before(sit, trip, written):
             line.cursor_position = 0
             await seat.pilot.pause()
         written.check(COUNT // 4)
+
+
+_ROUNDS = 4
+
+
+async def test_talking(sit, hf, trip, model, written):
+    """Words as they come, thinking, names and arguments of tools, what comes of them, failures."""
+    shares = list(batched((text.replace("\0", "\1") for text in strings()), COUNT // _ROUNDS))
+    script = (step for share in shares for step in _talk(share))
+    model.follow(lambda _: next(script))
+    async with sit(size=(116, 190), ready="Just so.", session_id=trip) as seat:  # without the list
+        await seat.press("c", *"go")
+        for share in shares:
+            seat.app.screen.query_one("#say").value = share[3]
+            await seat.press("enter")
+            await seat.sees("May the agent use read_file?")
+            await seat.press("y")
+            await seat.sees("the end of it")
+            await seat.until(lambda: not seat.app.talks.is_running(trip))
+            await seat.press("escape", "o", "c")
+            await seat.pilot.pause()
+            hf.title(trip, share[4])
+            seat.app.screen.query_one("#say").value = "and"
+            await seat.press("enter")
+            await seat.until(lambda: seat.app._notifications)
+            await seat.pilot.pause()
+            seat.app.clear_notifications()
+        written.check(int(COUNT * 0.9))
+    recorded = [event.data["content"] for event in hf.events(trip, types=["assistant"])]
+    assert "the end of it" in recorded[-1]
+
+
+def _talk(share):
+    """What a model says in one round: a tool that needs a permission, an answer, a failure."""
+    yield Call("read_file", {"path": f"./{' '.join(share[:40])}"})
+    yield Call("".join(share[40:43]), {share[43]: " ".join(share[44:80])})
+    # A piece of an answer ends at a blank; each is some strings long.
+    said = " ".join("·".join(few) for few in batched(share[80:], 25))
+    yield Say(f"{said} the end of it", thinking=" ".join(share[:80]))
+    yield Fail(400, " ".join(share[:60]))

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
-
-from textual import work
+from collections.abc import Callable, Collection, Sequence
 
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
 from holdfast.apps.tui._handing import hand_over
-from holdfast.apps.tui._main_parts import SLOW_S
 from holdfast.apps.tui._merging import Merging
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.apps.tui._undoing import Done
 
 __all__ = ["Actions"]
 
@@ -33,12 +29,17 @@ class Actions(Merging):
     def action_rename(self) -> None:
         """Give the session a title."""
         row = self.chosen
-        if row is not None:
-            self._prompt(
-                "Title",
-                row.title or "",
-                lambda text: f"renamed to {self.app.library.title(row.session_id, text)}",
+        if row is None:
+            return
+        library, id, before = self.app.library, row.session_id, row.title or ""
+
+        def rename(text: str) -> Done:
+            return Done(
+                f"renamed to {library.title(id, text)}",
+                lambda: f"called {library.title(id, before) or '(no title)'} again",
             )
+
+        self._prompt("Title", before, rename)
 
     def action_tag(self) -> None:
         """Add tags, or take some away with a minus."""
@@ -47,16 +48,24 @@ class Actions(Merging):
             return
         id = row.session_id
 
-        def tag(text: str) -> str:
+        def tag(text: str) -> Done:
             words = text.split()
             wanted = [word for word in words if not word.startswith("-")]
             gone = [word[1:] for word in words if word.startswith("-") and len(word) > 1]
-            tags = self.app.library.tag(id, *wanted) if wanted else []
-            tags = self.app.library.untag(id, *gone) if gone else tags
-            return f"tags: {', '.join(tags) or 'none'}"
+            before = set(self.app.library.info(id).tags)
+            tags = self._tagged(id, wanted, gone)
+            added, taken = set(tags) - before, before - set(tags)
+            if not added and not taken:
+                return Done(_told_tags(tags))
+            return Done(_told_tags(tags), lambda: _told_tags(self._tagged(id, taken, added)))
 
         now = ", ".join(row.tags) or "none"
         self._prompt("Tags to add; -tag takes one away", "", tag, f"Now: {now}")
+
+    def _tagged(self, id: str, wanted: Collection[str], gone: Collection[str]) -> Sequence[str]:
+        library = self.app.library
+        tags: Sequence[str] = library.tag(id, *wanted) if wanted else library.info(id).tags
+        return library.untag(id, *gone) if gone else tags
 
     def action_pin(self) -> None:
         """Keep the session from every policy, or let it go again."""
@@ -66,13 +75,14 @@ class Actions(Merging):
         library, id = self.app.library, row.session_id
 
         def pin() -> str:
-            if row.pinned:
-                library.unpin(id)
-                return "unpinned"
             library.pin(id)
             return "pinned"
 
-        self._do(pin)
+        def unpin() -> str:
+            library.unpin(id)
+            return "unpinned"
+
+        self.act(lambda: Done(unpin(), pin) if row.pinned else Done(pin(), unpin))
 
     # -- copies ------------------------------------------------------------------------------
 
@@ -82,11 +92,10 @@ class Actions(Merging):
         if row is None:
             return
 
-        def fork(text: str) -> str:
+        def fork(text: str) -> Done:
             at = int(text) if text.isdecimal() else None
             made = self.app.library.fork(row.session_id, at)
-            hand_over(self, self.read, made)
-            return f"forked into {made}"
+            return self.made(made, f"forked into {made}")
 
         self._prompt("Fork up to event (empty: all of it)", "", fork)
 
@@ -104,9 +113,9 @@ class Actions(Merging):
 
             name = os.path.abspath(f"{id}{format_of(format).suffix}")
 
-            def export(path: str) -> str:
+            def export(path: str) -> Done:
                 self.app.library.export(id, format, to=os.path.expanduser(path))
-                return f"wrote {path}"
+                return Done(f"wrote {path}")
 
             self._prompt("Write it to", name, export)
 
@@ -128,7 +137,7 @@ class Actions(Merging):
         first, second = pair
 
         question = f"Which turns of {self._named(second)} come into a copy of {self._named(first)}?"
-        self._do(lambda: self.merge(first, second, question))
+        self.act(lambda: self.merge(first, second, question))
 
     def _pair(self) -> tuple[str, str] | None:
         """The marked session and the chosen one, or two marked ones."""
@@ -151,17 +160,18 @@ class Actions(Merging):
         row = self.chosen
         if row is None:
             return
-        library, talks = self.app.library, self.app.talks
+        library, id = self.app.library, row.session_id
 
         def archive() -> str:
-            talks.release(row.session_id)
-            if row.archived:
-                library.unarchive(row.session_id)
-                return "taken out of the archive"
-            library.archive(row.session_id)
+            self.app.talks.release(id)
+            library.archive(id)
             return "archived; it stays readable"
 
-        self._do(archive)
+        def unarchive() -> str:
+            library.unarchive(id)
+            return "taken out of the archive"
+
+        self.act(lambda: Done(unarchive(), archive) if row.archived else Done(archive(), unarchive))
 
     def action_delete(self) -> None:
         """Put the session into the trash."""
@@ -170,42 +180,21 @@ class Actions(Merging):
             return
         id = row.session_id
 
-        def delete() -> str:
-            self.app.talks.release(id)
-            self.app.library.delete(id)
-            self.app.deleted.append(id)
-            hand_over(self, self._gone, id)
-            return "deleted; U brings it back"
+        def bring_back() -> str:
+            self.app.library.undelete(id)
+            return f"{id} is back"
+
+        def delete() -> Done:
+            self.let_go(id)
+            return Done("deleted", bring_back)
 
         def decided(answer: str | None) -> None:
             if answer == "yes":
-                self._do(delete)
+                self.act(delete)
 
         answers = (("y", "Yes", "yes"), ("n", "No", "no"))
         dialog = Buttons("Put this session into the trash?", answers, row.title or id)
         self.app.push_screen(dialog, decided)
-
-    def _gone(self, id: str) -> None:
-        if self.conversation.session_id == id:
-            self.conversation.read(None)
-            self.remove_class("-reading")
-            self.sessions.focus()
-        rows = [row for row in self.sessions.rows if row.session_id != id]
-        self.sessions.put(rows)
-
-    def action_undo(self) -> None:
-        """Bring back what was deleted last."""
-
-        def undo() -> str:
-            ids = self.app.deleted
-            if not ids:
-                raise NotFound(
-                    "nothing was deleted here", remedy="`holdfast undelete` has the rest."
-                )
-            self.app.library.undelete(ids[-1])
-            return f"{ids.pop()} is back"
-
-        self._do(undo)
 
     # -- other screens -----------------------------------------------------------------------
 
@@ -223,10 +212,17 @@ class Actions(Merging):
         """Go through the session's past."""
         from holdfast.apps.tui._time_screen import TimeScreen
 
+        def went(place: tuple[str, int | None] | None) -> None:
+            if place is not None and place[1] is None:
+                made = place[0]
+                self.act(lambda: self.made(made, f"goes on from there in {made}"))
+            else:
+                self._went(place)
+
         row = self.chosen
         if row is not None:
             self.app.push_screen(
-                TimeScreen(self.app.library, row.session_id, row.title or ""), self._went
+                TimeScreen(self.app.library, row.session_id, row.title or ""), went
             )
 
     def action_tree(self) -> None:
@@ -261,47 +257,26 @@ class Actions(Merging):
         if id is None:
             return
 
-        def jump(text: str) -> str:
+        def jump(text: str) -> Done:
             from holdfast.apps.tui._jumping import find_seq
 
             seq = find_seq(self.app.library, id, text)
             hand_over(self, self.read, id, seq)
-            return ""
+            return Done("")
 
         self._prompt("Jump to", "", jump, "120 (event), t7 (turn), 14:30, 2026-05-01, 3d")
 
     # -- how they are done -------------------------------------------------------------------
 
     def _prompt(
-        self, question: str, value: str, act: Callable[[str], str], detail: str = ""
+        self, question: str, value: str, act: Callable[[str], Done], detail: str = ""
     ) -> None:
         def answered(text: str | None) -> None:
             if text is not None:
-                self._do(lambda: act(text))
+                self.act(lambda: act(text))
 
         self.app.push_screen(Prompt(question, value, detail), answered)
 
-    def _do(self, act: Callable[[], str]) -> None:
-        """Do it beside the app; say what came of it, and look at the list again."""
-        self.under_way += 1
-        self.set_timer(SLOW_S, self.tell_status)
-        self._act(act)
 
-    @work(thread=True, group="act")
-    def _act(self, act: Callable[[], str]) -> None:
-        try:
-            told: Any = act()
-        except (HoldfastError, OSError, ValueError) as error:
-            hand_over(self, self._did, error)
-            return
-        hand_over(self, self._did, told)
-
-    def _did(self, came: str | Exception) -> None:
-        self.under_way -= 1
-        if isinstance(came, Exception):
-            self.tell_failure(came)
-        else:
-            if came:
-                self.tell(came)
-            self.refresh_list()
-        self.tell_status()
+def _told_tags(tags: Sequence[str]) -> str:
+    return f"tags: {', '.join(tags) or 'none'}"

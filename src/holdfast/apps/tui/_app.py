@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, SystemCommand
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
     from holdfast.apps.talk.making import AgentMaker
     from holdfast.apps.tui._starting import Start
+    from holdfast.apps.tui._undoing import Done
     from holdfast.library import Holdfast
 
 __all__ = ["SessionsApp"]
@@ -49,7 +51,7 @@ _ACTIONS = {
     "Analytics": "analytics",
     "Jump to an event, turn or time": "jump",
     "Delete": "delete",
-    "Undo the last delete": "undo",
+    "Undo what was done last": "undo",
     "Keys": "help",
 }
 
@@ -84,7 +86,9 @@ class SessionsApp(KeyOrder):
         self.tracking = Tracking()
         self.fresh: set[str] = set()
         """Sessions that were begun here and in which nothing was said yet."""
-        self.deleted: list[str] = []
+        self.done: list[Done] = []
+        """What can be undone, the last at the end."""
+        self.acting = Lock()
         self.talking_on: str | None = None
         self.talks = Talks(self._maker(place, model, agent), self._ask, self._heard)
         self._first_id = session_id

@@ -234,6 +234,8 @@ class Conversation(TalkLines):
         self._lay()
         if self._sticks:
             self._to_end()
+            # Where all had room before, nothing scrolls until that is drawn.
+            self.call_after_refresh(lambda: self._to_end() if self._sticks else None)
         self.post_message(self.Followed(self._reader.session_id, new))
 
     # -- moving ------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ _KEYS = {
     "A session": {
         "r  t  p": "rename, tag, pin",
         "F  x  z": "fork, export, archive or take out of the archive",
-        "d  u": "delete into the trash, undo that",
+        "d": "delete into the trash",
+        "u": "undo: title, tags, pin, archive, delete; a fork or a merge goes into the trash",
         "=  m": "compare side by side, merge (the marked one and this one)",
         "v  b": "time travel with snapshots, the tree of branches",
     },

@@ -11,7 +11,7 @@ from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import counted
 from holdfast.apps.tui._dialogs import Buttons, Choose, Pick
 from holdfast.apps.tui._handing import hand_over
-from holdfast.apps.tui._main_parts import MainParts
+from holdfast.apps.tui._undoing import Done, Undoing
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ _VALUE_CHARS = 400
 _LOOK_S = 0.2
 
 
-class Merging(MainParts):
+class Merging(Undoing):
     """The part of the main screen that merges. Everything here but the dialogs is in a thread."""
 
-    def merge(self, first: str, second: str, question: str) -> str:
+    def merge(self, first: str, second: str, question: str) -> Done:
         """Ask what to take, make the new session and show it; what is told of it. Blocking."""
         found = self.app.library.compare(first, second)
         offered = _turns_of(found)
         answer = self._wait_for(Choose(question, offered)) if offered else ""
         policy = None if answer is None else self._policy(found)
         if answer is None or policy is None:
-            return ""
+            return Done("")
         chosen = [int(number) for number in answer.split()]
         made = self.app.library.merge(
             first,
@@ -51,10 +51,10 @@ class Merging(MainParts):
             ask=self._decide if policy == "ask" else None,
         )
         report = self.app.library.merge_report(made)
-        hand_over(self, self.read, made)
         conflicts = len(report.conflicts) if report is not None else 0
         brought = report.merged_turns if report is not None else 0
-        return f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}"
+        told = f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}"
+        return self.made(made, told)
 
     def _policy(self, found: Comparison) -> str | None:
         """Whose values count; nobody is asked where nothing else than turns differs."""

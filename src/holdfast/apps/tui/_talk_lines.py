@@ -175,6 +175,10 @@ class TalkLines(LineView):
         if self._blocks:
             self.call_after_refresh(self._break_anew)
 
+    def watch_show_vertical_scrollbar(self) -> None:
+        """It takes its room from the lines, without a change of size."""
+        self.on_resize()
+
     def _break_anew(self) -> None:
         look = self._look()
         if all(block.look == look for block in self._flat):
