@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from holdfast.errors import UsageError
 from holdfast.integrations._place import Library, Place
 from holdfast.integrations._units import Form, Unit, Units, Words, voices
+from holdfast.model import Event
+from holdfast.session import Session
 
-__all__ = ["History", "missing"]
+__all__ = ["Change", "History", "missing"]
+
+Change: TypeAlias = tuple[Sequence[Unit], Sequence[dict[str, Any]]]
+"""Messages that are taken back, and items that are recorded."""
 
 
 class History:
@@ -26,30 +31,35 @@ class History:
 
     def append(self, items: Sequence[dict[str, Any]]) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
-        self._write(self._words(items))
+        words = self._words(items)
+        self.place.write(lambda session: self._record(session, words))
 
     async def aappend(self, items: Sequence[dict[str, Any]]) -> None:
         """The same without blocking the event loop."""
         words = self._words(items)
-        if words:
-            async with self.place.awriting() as session:
-                self._units.take(session.extend(words))
-                await session.abarrier()
+        await self.place.awrite(lambda session: self._record(session, words))
 
-    def retract(self, units: Sequence[Unit], *instead: dict[str, Any]) -> None:
-        """Take messages back, and record others; the log keeps both."""
-        seqs = [seq for unit in units for seq in unit.seqs]
-        gone: Words = [("retracted", {"seqs": seqs})] if seqs else []
-        self._write([*gone, *self._words(instead)])
+    def change(self, decide: Callable[[list[Unit]], Change]) -> None:
+        """Take messages back, and record others; the log keeps both.
+
+        What is to be done is decided on all there is, while nobody else can write.
+        """
+
+        def act(session: Session) -> list[Event]:
+            gone, instead = decide(self.read())
+            seqs = [seq for unit in gone for seq in unit.seqs]
+            words: Words = [("retracted", {"seqs": seqs})] if seqs else []
+            return self._record(session, [*words, *self._words(instead)])
+
+        self.place.write(act)
 
     def _words(self, items: Sequence[dict[str, Any]]) -> Words:
         return [word for item in items for word in self._form.record(item)]
 
-    def _write(self, words: Words) -> None:
-        if words:
-            with self.place.writing() as session:
-                self._units.take(session.extend(words))
-                session.barrier()
+    def _record(self, session: Session, words: Words) -> list[Event]:
+        recorded = session.extend(words)
+        self._units.take(recorded)
+        return recorded
 
 
 def missing(known: Sequence[Any], given: Sequence[Any], session_id: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.integrations._difference import apply, difference
@@ -9,6 +10,7 @@ from holdfast.integrations._place import Place
 from holdfast.integrations._reader import Reader
 from holdfast.integrations._units import Words
 from holdfast.model import Event
+from holdfast.session import Session
 
 __all__ = ["States"]
 
@@ -23,6 +25,7 @@ class States(Reader):
     def _begin_again(self) -> None:
         self._values: dict[str, Any] = {}
         self._last: Any = None
+        self._at: dict[str, int] = {}
 
     def names(self) -> list[str]:
         """The names in the order in which they were first recorded."""
@@ -32,21 +35,29 @@ class States(Reader):
         """The value of a name; None if there is none."""
         return self._values.get(name)
 
-    def record(self, name: str, value: Any, words: Words | None = None) -> None:
-        """Record a value after some words; it is on the medium when this returns."""
-        with self.place.writing() as session:
+    def at(self, name: str) -> int:
+        """The event by which the value of a name was recorded; -1 if there is none."""
+        return self._at.get(name, -1)
+
+    def record(self, name: str, value: Any, tell: Callable[[], Words] = list) -> None:
+        """Record a value; it is on the medium when this returns.
+
+        ``tell`` gives words to record with it. It is asked when nobody else can write any more.
+        """
+
+        def act(session: Session) -> list[Event]:
             with self.lock:
                 self.catch_up()
                 told = {"name": name, "change": difference(self._last, value)}
-                session.extend([*(words or ()), self._frame("state", told)])
+                recorded = session.extend([*tell(), self._frame("state", told)])
                 self.catch_up()
-            session.barrier()
+                return recorded
+
+        self.place.write(act)
 
     def remove(self, name: str) -> None:
         """Take a value back; the log keeps it."""
-        with self.place.writing() as session:
-            session.extend([self._frame("removed", name)])
-            session.barrier()
+        self.place.write(lambda session: session.extend([self._frame("removed", name)]))
         self.catch_up()
 
     def _frame(self, kind: str, told: Any) -> tuple[str, dict[str, Any]]:
@@ -59,5 +70,7 @@ class States(Reader):
             told = event.data["state"]
             self._last = apply(self._last, told["change"])
             self._values[told["name"]] = self._last
+            self._at[told["name"]] = event.seq
         elif "removed" in event.data:
             self._values.pop(event.data["removed"], None)
+            self._at.pop(event.data["removed"], None)

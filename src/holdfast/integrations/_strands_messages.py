@@ -9,7 +9,7 @@ from holdfast.model import Event
 
 __all__ = ["FORM", "as_message", "interrupted"]
 
-_LOST = "interrupted, outcome unknown"
+_LOST = "Tool was interrupted."  # as Strands itself says it
 
 
 def as_message(events: list[Event]) -> list[dict[str, Any]]:

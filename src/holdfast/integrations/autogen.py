@@ -16,10 +16,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any, Protocol
 
 from pydantic_core import to_jsonable_python
 
+from holdfast.errors import Fenced
 from holdfast.integrations._history import History
 from holdfast.integrations._place import Library
 from holdfast.integrations._states import States
@@ -47,9 +49,13 @@ class HoldfastState:
         self.session_id = session_id
         self._history = History(_FORM, hf, _TOOL, session_id)
         self._states = States(self._history.place, _TOOL)
+        self._known: int | None = None
 
     async def save(self, agent: _Stateful) -> None:
-        """Record the state of an agent or a team; it is on the medium when this returns."""
+        """Record the state of an agent or a team; it is on the medium when this returns.
+
+        Raises Fenced if it was loaded here, and saved elsewhere since.
+        """
         state = to_jsonable_python(await agent.save_state())
         await asyncio.to_thread(self._save, state)
 
@@ -71,20 +77,30 @@ class HoldfastState:
     def _save(self, state: dict[str, Any]) -> None:
         place = _thread(state)
         thread = _at(state, place) if place else []
+        rest = _with(state, place, []) if place else state
+        self._states.record(
+            _NAME, {"thread": place, "rest": rest}, lambda: self._tell_thread(thread)
+        )
+        self._known = self._states.at(_NAME)
+
+    def _tell_thread(self, thread: list[dict[str, Any]]) -> Words:
+        """What makes these the messages on record, where nobody else saved in between."""
+        if self._known not in (None, self._states.at(_NAME)):
+            raise Fenced(
+                f"the state of {self.session_id} was saved elsewhere since it was loaded here",
+                session_id=self._history.place.id,
+                remedy="Load it again, and go on from there.",
+            )
         units = [unit for unit in self._history.read() if unit.own]
-        same = 0
-        for unit, message in zip(units, thread, strict=False):
-            if unit.item != message:
-                break
-            same += 1
+        pairs = zip(units, thread, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].item == pair[1], pairs))
         gone = [seq for unit in units[same:] for seq in unit.seqs]
         words: Words = [("retracted", {"seqs": gone})] if gone else []
-        words += [word for message in thread[same:] for word in _FORM.record(message)]
-        rest = _with(state, place, []) if place else state
-        self._states.record(_NAME, {"thread": place, "rest": rest}, words)
+        return words + [word for message in thread[same:] for word in _FORM.record(message)]
 
     def _load(self) -> dict[str, Any] | None:
         self._states.catch_up()
+        self._known = self._states.at(_NAME)
         found = self._states.newest(_NAME)
         units = self._history.read()
         if found is None:

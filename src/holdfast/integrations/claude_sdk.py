@@ -14,6 +14,7 @@ from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken
 from holdfast.model import Event
+from holdfast.session import Session
 
 if TYPE_CHECKING:
     from claude_agent_sdk import (
@@ -30,19 +31,31 @@ __all__ = ["HoldfastSessionStore", "bring_over"]
 _TOOL = "claude-sdk"
 
 
-class _Kept:
-    """One session of the SDK: where it is, what it holds, and its summary as far as it was made."""
+class _Kept(Units):
+    """One session of the SDK: what it holds, and its summary as far as it was made."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.units = Units(_FORM, place)
-        self.lock = threading.Lock()
+        super().__init__(_FORM, place)
+
+    def _begin_again(self) -> None:
+        super()._begin_again()
+        self.known: set[tuple[str | None, str | None]] = set()
+        """The ids of entries, each with the transcript that it is in."""
         self.summary: SessionSummaryEntry | None = None
         self.folded_to = -1
 
     def of(self, subpath: str | None) -> list[Unit]:
         """The entries of the main transcript, or of one beside it."""
-        return [unit for unit in self.units.read() if unit.own and unit.run == subpath]
+        return [unit for unit in self.read() if unit.own and unit.run == subpath]
+
+    def _add(self, unit: Unit) -> None:
+        super()._add(unit)
+        if unit.own:
+            self.known.add((unit.run, _id(unit.item)))
+
+    def _drop(self, unit: Unit) -> None:
+        if unit.own:
+            self.known.discard((unit.run, _id(unit.item)))
 
 
 class HoldfastSessionStore:
@@ -62,17 +75,16 @@ class HoldfastSessionStore:
         if not entries:
             return
         kept, subpath = self._of(key), key.get("subpath")
-        async with kept.place.awriting() as session:
-            known = {unit.item.get("uuid") for unit in kept.of(subpath)} - {None}
-            drafts: list[Event | tuple[str, dict[str, Any]]] = []
-            for entry in cast("list[dict[str, Any]]", entries):
-                uuid = entry.get("uuid")
-                if uuid is None or uuid not in known:
-                    drafts += _drafts(entry, subpath)
-                    known.add(uuid)
-            if drafts:
-                session.extend(drafts)
-                await session.abarrier()
+
+        def record(session: Session) -> list[Event]:
+            with kept.lock:
+                kept.catch_up()
+                new = _unknown(cast("list[dict[str, Any]]", entries), subpath, kept.known)
+                recorded = session.extend([draft for one in new for draft in _drafts(one, subpath)])
+                kept.take(recorded)
+                return recorded
+
+        await kept.place.awrite(record)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """The entries in their order; None for a key that was never written."""
@@ -94,15 +106,16 @@ class HoldfastSessionStore:
         if subpath is None:
             await asyncio.to_thread(self._delete, key)
             return
-        async with kept.place.awriting() as session:
+
+        def retract(session: Session) -> list[Event]:
             seqs = [seq for unit in kept.of(subpath) for seq in unit.seqs]
-            if seqs:
-                session.append("retracted", {"seqs": seqs}, run=subpath)
-                await session.abarrier()
+            return [session.append("retracted", {"seqs": seqs}, run=subpath)] if seqs else []
+
+        await kept.place.awrite(retract)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session, in the order of their first entries."""
-        units = await asyncio.to_thread(self._of(key).units.read)
+        units = await asyncio.to_thread(self._of(key).read)
         return list(dict.fromkeys(unit.run for unit in units if unit.own and unit.run))
 
     def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Kept:
@@ -177,6 +190,25 @@ async def bring_over(source: SessionStore, project_key: str, hf: Library = None)
             await target.append(key, new)
             count += len(new)
     return count
+
+
+def _unknown(
+    entries: list[dict[str, Any]], subpath: str | None, known: set[tuple[str | None, str | None]]
+) -> list[dict[str, Any]]:
+    """The entries that are not on record, each of them once; one without an id is always new."""
+    new: dict[Any, dict[str, Any]] = {}
+    for number, entry in enumerate(entries):
+        id = _id(entry)
+        if id is None:
+            new[number] = entry
+        elif (subpath, id) not in known:
+            new.setdefault(id, entry)
+    return list(new.values())
+
+
+def _id(entry: dict[str, Any]) -> str | None:
+    id = entry.get("uuid")
+    return id if isinstance(id, str) else None
 
 
 def _drafts(entry: dict[str, Any], subpath: str | None) -> list[Event]:

@@ -53,7 +53,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     def clear(self) -> None:
         """Take all messages back. The log keeps them; the conversation begins anew."""
-        self._history.retract(self._history.read())
+        self._history.change(lambda units: (units, []))
 
     async def aclear(self) -> None:
         """As ``clear``."""

@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from llama_index.core.llms import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from pydantic import PrivateAttr
 
-from holdfast.integrations._history import History, missing
+from holdfast.integrations._history import Change, History, missing
 from holdfast.integrations._place import Library, library_of, linked
 from holdfast.integrations._units import Form, Unit, Words, blocks_of, spoken
 
@@ -45,15 +47,7 @@ class HoldfastChatStore(BaseChatStore):
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Make these the messages of a key; those that it begins with stay as they are."""
-        history = self._of(key)
-        known = history.read()
-        pairs = zip(known, messages, strict=False)
-        same = 0
-        for unit, message in pairs:
-            if _message(unit) != message:
-                break
-            same += 1
-        history.retract(known[same:], *(_item(message) for message in messages[same:]))
+        self._of(key).change(lambda known: _put(known, messages))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """The messages of a key, also those that other frameworks recorded."""
@@ -63,26 +57,26 @@ class HoldfastChatStore(BaseChatStore):
         """Add a message, at the end or at a place among the others."""
         if idx is None:
             self._of(key).append([_item(message)])
-        else:
-            messages = self.get_messages(key)
+            return
+
+        def insert(known: list[Unit]) -> Change:
+            messages = [_message(unit) for unit in known]
             messages.insert(idx, message)
-            self.set_messages(key, messages)
+            return _put(known, messages)
+
+        self._of(key).change(insert)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Take all messages back; None if there was none."""
-        units = self._of(key).read()
-        self._of(key).retract(units)
-        return [_message(unit) for unit in units] or None
+        return self._delete(key, lambda units: units) or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Take one message back; None if there is none at this place."""
-        units = self._of(key).read()
-        try:
-            unit = units[idx]
-        except IndexError:
-            return None
-        self._of(key).retract([unit])
-        return _message(unit)
+
+        def chosen(units: list[Unit]) -> list[Unit]:
+            return [units[idx]] if -len(units) <= idx < len(units) else []
+
+        return next(iter(self._delete(key, chosen)), None)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         """Take the newest message back; None if there is none."""
@@ -92,6 +86,16 @@ class HoldfastChatStore(BaseChatStore):
         """The keys that have messages, of those that were begun here."""
         keys = [link["id"] for _, link in linked(self._hf, _TOOL)]
         return [key for key in keys if self._of(key).read()]
+
+    def _delete(self, key: str, choose: Callable[[list[Unit]], list[Unit]]) -> list[ChatMessage]:
+        gone: list[Unit] = []
+
+        def decide(units: list[Unit]) -> Change:
+            gone.extend(choose(units))
+            return gone, []
+
+        self._of(key).change(decide)
+        return [_message(unit) for unit in gone]
 
     def _of(self, key: str) -> History:
         with self._lock:
@@ -112,6 +116,13 @@ def bring_over(source: BaseChatStore, hf: Library = None) -> int:
         target.set_messages(key, [*target.get_messages(key), *messages])
         count += len(messages)
     return count
+
+
+def _put(known: list[Unit], messages: list[ChatMessage]) -> Change:
+    """What makes these the messages; those that it begins with stay as they are."""
+    pairs = zip(known, messages, strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: _message(pair[0]) == pair[1], pairs))
+    return known[same:], [_item(message) for message in messages[same:]]
 
 
 def _item(message: ChatMessage) -> dict[str, Any]:

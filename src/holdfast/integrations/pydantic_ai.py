@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from pydantic_ai import ModelRequestNode
 from pydantic_ai.messages import repair_messages
 
+from holdfast.errors import Fenced
 from holdfast.integrations._place import Library, Place
 from holdfast.integrations._pydantic_messages import FORM, as_items, messages_of
 from holdfast.integrations._units import Units
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
     from holdfast.integrations._pydantic_store import HoldfastStepStore
+    from holdfast.model import Event
+    from holdfast.session import Session
 
 __all__ = ["HoldfastHistory", "HoldfastStepStore"]
 
@@ -61,13 +64,33 @@ class HoldfastHistory:
 
         They are on the medium when this returns.
         """
+        return await self._append(messages)
+
+    async def _append(
+        self, messages: Sequence[ModelMessage], after: int | None = None
+    ) -> list[int]:
+        """The same, if given only where event ``after`` is still the last of the conversation."""
         words = [word for item in as_items(list(messages)) for word in FORM.record(item)]
-        if not words:
-            return []
-        async with self._place.awriting() as session:
+        seqs: list[int] = []
+
+        def act(session: Session) -> list[Event]:
+            if after not in (None, self._newest()):
+                raise Fenced(
+                    f"another run went on with conversation {self.session_id} meanwhile",
+                    session_id=self._place.id,
+                    remedy="Run the agent again: it goes on from what was said there.",
+                )
             recorded = session.extend(words)
-            await session.abarrier()
-        return [event.seq for event in recorded]
+            self._units.take(recorded)
+            seqs.extend(event.seq for event in recorded)
+            return recorded
+
+        await self._place.awrite(act)
+        return seqs
+
+    def _newest(self) -> int:
+        """The last event of the conversation; -1 if it has not begun."""
+        return max((unit.seqs[-1] for unit in self._units.newest(1)), default=-1)
 
     async def amend(self, seq: int, message: ModelMessage) -> None:
         """Complete a message that was recorded before it was sent; its words stay as they are."""
@@ -104,7 +127,10 @@ class HoldfastHistory:
 
 
 class Steps:
-    """A run that records what is new after each of its steps, and at its end, however it ends."""
+    """A run that records what is new after each of its steps, and at its end, however it ends.
+
+    Its steps raise Fenced once another run has gone on with the same conversation.
+    """
 
     def __init__(
         self, history: HoldfastHistory, agent: Agent[Any, Any], prompt: Any, options: dict[str, Any]
@@ -124,6 +150,7 @@ class Steps:
             # A crash left calls without their results: what the model is told of them is recorded.
             await self._history.replace(before)
         self._known = len(before)
+        self._at = self._history._newest()  # noqa: SLF001 - they are one thing
         options = {"message_history": before or None, **self._options}
         self._making = self._agent.iter(self._prompt, **options)
         self.run = await self._making.__aenter__()
@@ -156,8 +183,13 @@ class Steps:
         if self._early is not None:
             await self._history.amend(self._early, new.pop(0))
             self._early = None
-        await self._history.append(new)
+        await self._append(new)
 
     async def _record_early(self, request: ModelMessage) -> None:
         """Record what is about to be sent: results of tools must not be lost with the answer."""
-        self._early = (await self._history.append([request]))[0]
+        self._early = (await self._append([request]))[0]
+
+    async def _append(self, messages: Sequence[ModelMessage]) -> list[int]:
+        seqs = await self._history._append(messages, self._at)  # noqa: SLF001
+        self._at = seqs[-1] if seqs else self._at
+        return seqs

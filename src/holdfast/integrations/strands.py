@@ -8,7 +8,7 @@ within it, and the state of agents is kept with them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any, cast
@@ -17,35 +17,56 @@ from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
+from holdfast.errors import Fenced
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Library, Place, library_of
-from holdfast.integrations._reader import Reader
 from holdfast.integrations._strands_messages import FORM, as_message, interrupted
-from holdfast.integrations._units import Units
+from holdfast.integrations._units import Unit, Units, Words
 from holdfast.model import Event
+from holdfast.session import Session as Written
 
 if TYPE_CHECKING:
     from strands.multiagent.base import MultiAgentBase
 
-__all__ = ["HoldfastSessionRepository", "bring_over"]
+__all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over"]
 
 _TOOL = "strands"
 
 
-class _Kept(Reader):
+class Overtaken(Fenced, SessionException):
+    """Another process has recorded a message of this number: two went on with one conversation."""
+
+
+class _Kept(Units):
     """One session of Strands: where it is, its messages, and what is known of its agents."""
 
     def __init__(self, place: Place) -> None:
-        self.units = Units(FORM, place)
-        super().__init__(place)
+        super().__init__(FORM, place)
 
     def _begin_again(self) -> None:
+        super()._begin_again()
+        self.numbered: dict[tuple[str | None, int], dict[str, Any]] = {}
+        """The messages that Strands recorded, by run and number."""
+        self.mixed: set[str | None] = set()
+        """The runs in which others said something as well."""
         self.session: dict[str, Any] | None = None
         self.states: dict[tuple[str, str], dict[str, Any]] = {}
         """What is on record of agents (``agent``) and of groups of them (``multi_agent``)."""
 
-    def _take(self, event: Event) -> None:
+    def _add(self, unit: Unit) -> None:
+        super()._add(unit)
+        if unit.own:
+            self.numbered[unit.run, unit.item["message_id"]] = unit.item
+        else:
+            self.mixed.add(unit.run)
+
+    def _drop(self, unit: Unit) -> None:
+        if unit.own:
+            self.numbered.pop((unit.run, unit.item["message_id"]), None)
+
+    def _take_foreign(self, event: Event) -> None:
         if event.type != "frame" or event.data.get("tool") != _TOOL:
+            super()._take_foreign(event)
             return
         data = event.data
         if "session" in data:
@@ -59,10 +80,15 @@ class _Kept(Reader):
         agents = [id for kind, id in self.states if kind == "agent"]
         return None if not agents or agents[0] == agent_id else agent_id
 
+    def told(self, agent_id: str, words: Words) -> list[Event]:
+        """Words as what an agent says."""
+        run = self.run_of(agent_id)
+        return [Event.make(type, data, run=run) for type, data in words]
+
     def items(self, agent_id: str) -> list[dict[str, Any]]:
         """The messages of an agent as plain data, with what others recorded among them."""
         run = self.run_of(agent_id)
-        units = [unit for unit in self.units.read() if unit.run == run]
+        units = [unit for unit in self.read() if unit.run == run]
         made: list[dict[str, Any]] = []
         last = last_own = -1
         for own, some in groupby(units, key=lambda unit: unit.own):
@@ -85,6 +111,13 @@ class _Kept(Reader):
                     made.insert(later.index(True), item)
             last = max(last, last_own)
         return made
+
+    def at(self, agent_id: str, number: int) -> dict[str, Any] | None:
+        """The message of a number; None if there is none."""
+        run = self.run_of(agent_id)
+        if run not in self.mixed:
+            return self.numbered.get((run, number))
+        return next((one for one in self.items(agent_id) if one["message_id"] == number), None)
 
     def messages(self, agent_id: str) -> list[SessionMessage]:
         """The same as the framework has them."""
@@ -109,9 +142,13 @@ class HoldfastSessionRepository(SessionRepository):
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """A new session. Raises SessionException if there is one of this id."""
         kept = self._read(session.session_id)
-        if kept.session is not None:
-            raise SessionException(f"Session {session.session_id} already exists")
-        self._write(kept, [_frame(session=session.to_dict())])
+
+        def tell() -> list[Event]:
+            if kept.session is not None:
+                raise SessionException(f"Session {session.session_id} already exists")
+            return [_frame(session=session.to_dict())]
+
+        self._write(kept, tell)
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
@@ -158,27 +195,32 @@ class HoldfastSessionRepository(SessionRepository):
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Record a message."""
-        _check_number(session_message.message_id)
-        kept = self._read(session_id)
-        with kept.lock:
-            item = session_message.to_dict()
-            if any(
-                one["message_id"] == item["message_id"] and one["message"] == item["message"]
-                for one in reversed(kept.items(agent_id))
-            ):
-                return  # recorded by another framework, and handed on to this one
-            run = kept.run_of(agent_id)
-            words = FORM.record(item)
-            self._write(kept, [Event.make(type, data, run=run) for type, data in words])
+        """Record a message. Raises Overtaken if another process recorded one of its number."""
+        number = session_message.message_id
+        _check_number(number)
+        kept, item = self._read(session_id), session_message.to_dict()
+
+        def tell() -> list[Event]:
+            known = kept.at(agent_id, number)
+            if known is None:
+                return kept.told(agent_id, FORM.record(item))
+            if known["message"] == item["message"]:
+                return []  # recorded by another framework, and handed on to this one
+            raise Overtaken(
+                f"message {number} of agent {agent_id} in session {session_id} is another one",
+                session_id=kept.place.id,
+            )
+
+        self._write(kept, tell)
 
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
         """A message by its number; None if there is none."""
         _check_number(message_id)
-        found = self._read(session_id).items(agent_id)
-        item = next((one for one in found if one["message_id"] == message_id), None)
+        kept = self._read(session_id)
+        with kept.lock:
+            item = kept.at(agent_id, message_id)
         return None if item is None else SessionMessage.from_dict(item)
 
     def update_message(
@@ -191,16 +233,19 @@ class HoldfastSessionRepository(SessionRepository):
             raise SessionException(f"Message {number} does not exist")
         session_message.created_at = before.created_at
         kept = self._read(session_id)
-        with kept.lock:
+
+        def tell() -> list[Event]:
             run = kept.run_of(agent_id)
             old = [
                 seq
-                for unit in kept.units.read()
+                for unit in kept.read()
                 if unit.own and unit.run == run and unit.item["message_id"] == number
                 for seq in unit.seqs
             ]
             words = [("retracted", {"seqs": old}), *FORM.record(session_message.to_dict())]
-            self._write(kept, [Event.make(type, data, run=run) for type, data in words])
+            return kept.told(agent_id, words)
+
+        self._write(kept, tell)
 
     def list_messages(
         self,
@@ -261,19 +306,26 @@ class HoldfastSessionRepository(SessionRepository):
 
     def _record(self, session_id: str, kind: str, id: str, state: dict[str, Any]) -> None:
         kept = self._read(session_id)
-        with kept.lock:
+
+        def tell() -> list[Event]:
             before = kept.states.get((kind, id))
             change = difference(before or {}, state)
-            if before is None or change is not None:
-                self._write(kept, [_frame(of=kind, id=id, change=change)])
+            same = before is not None and change is None
+            return [] if same else [_frame(of=kind, id=id, change=change)]
 
-    def _write(self, kept: _Kept, events: list[Event]) -> None:
-        with kept.place.writing() as session:
-            kept.catch_up()
-            recorded = session.extend(events)
-            kept.units.take(recorded)
-            kept.take(recorded)
-            session.barrier()
+        self._write(kept, tell)
+
+    def _write(self, kept: _Kept, tell: Callable[[], list[Event]]) -> None:
+        """Record what is to be told, which is asked when nobody else can write any more."""
+
+        def record(session: Written) -> list[Event]:
+            with kept.lock:
+                kept.catch_up()
+                recorded = session.extend(tell())
+                kept.take(recorded)
+                return recorded
+
+        kept.place.write(record)
 
 
 def bring_over(
