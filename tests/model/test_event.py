@@ -180,3 +180,23 @@ def test_metadata_and_notices_are_plain_values():
             value.session_id = "t"
     assert (row.status, row.state, notice.detail) == ("idle", "ok", {})
     assert Notice("x", "s").detail is not notice.detail
+
+
+@pytest.mark.parametrize(
+    ("raw", "id"),
+    [
+        (b'{"id":"c1","tool":"t"}', "c1"),
+        (b'{"tool":"t","id":"c2"}', "c2"),
+        (b'{"id":"a\\"b"}', 'a"b'),
+        ('{"id":"\u00e9"}'.encode(), "\u00e9"),
+        (b'{"toolCallId":"c3"}', None),
+        (b'{"id":4}', None),
+    ],
+)
+def test_the_id_is_the_same_whether_or_not_the_data_was_looked_at(raw, id):
+    """It is usually read without decoding anything else, and never differs from the data's."""
+    assert Event("tool_call", raw=raw).id == id
+    seen = Event("tool_call", raw=raw)
+    assert seen.data.get("id") == id or id is None
+    assert seen.id == id
+    assert Event("user", raw=raw).id is None

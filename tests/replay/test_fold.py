@@ -191,3 +191,19 @@ def test_an_opening_may_raise_the_version_of_an_older_log():
     ]
     assert fold(events).format == 1
     assert fold([events[0], Event.make("opened", {}, seq=1)]).format == 0
+
+
+def test_numbers_and_times_are_those_of_the_last_event_whenever_one_asks():
+    """Live: the first time is kept, a missing one changes nothing, and every event counts."""
+    live = Fold()
+    moments = [(0, 0, None), (1, 5, None), (2, 7, None), (3, 9, "k"), (4, 0, None), (5, 8, None)]
+    told = []
+    for seq, timestamp, key in moments:
+        live.apply(Event.make("user", {"content": "x"}, seq=seq, timestamp=timestamp, key=key))
+        if seq != 2:
+            state = live.state
+            told.append((state.seq, state.event_count, state.created_at, state.updated_at))
+    assert told == [(0, 1, 0, 0), (1, 2, 5, 5), (3, 4, 5, 9), (4, 5, 5, 9), (5, 6, 5, 8)]
+    assert live.state.keys == {"k": 3}
+    live.fold([Event.make("user", {"content": "y"}, seq=6, timestamp=11)])
+    assert (live.state.seq, live.state.event_count, live.state.updated_at) == (6, 7, 11)

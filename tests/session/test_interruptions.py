@@ -224,3 +224,31 @@ def test_one_session_that_cannot_be_closed_does_not_keep_the_others(tmp_path, mo
         hf.close()
     assert first.closed
     assert second.closed
+
+
+class _Interrupted:
+    """A lock for which someone waits when the key is pressed."""
+
+    def __init__(self, lock):
+        self._lock = lock
+
+    def acquire(self):
+        raise KeyboardInterrupt
+
+    def release(self):
+        self._lock.release()  # which is not held
+
+
+def test_a_key_press_while_an_append_waits_for_its_turn_takes_nothing_from_others(hf):
+    """The lock of whoever has it stays held, nothing is recorded, and the session goes on."""
+    session = hf.session("a")
+    session.user("one")
+    lock = session._lock
+    session._lock = _Interrupted(lock)
+    with pytest.raises(KeyboardInterrupt):
+        session.user("two")
+    session._lock = lock
+    session.user("three")
+    texts = [event.data["content"] for event in hf.events("a", types=["user"])]
+    assert texts == ["one", "three"]
+    assert session.state == hf.state("a")

@@ -338,3 +338,37 @@ def test_a_new_session_is_empty(hf):
         assert s.history == []
         assert dict(s.variables) == {}
         assert s.created_at > 0
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_no_text_is_refused_by_every_verb(hf, text, first):
+    """Also after the first event, when appends take the shortest way."""
+    with hf.session("a") as s:
+        if not first:
+            s.user("x")
+        for refused in (
+            lambda: s.user(text),
+            lambda: s.assistant(text),
+            lambda: s.tool_call(text, {}),
+            lambda: s.tool_call("t", {"a": text}),
+            lambda: s.tool_call("t", {}, id=text),
+            lambda: s.append("user", {"content": text}),
+            lambda: s.append(["user"], {}),
+        ):
+            with pytest.raises(InvalidData):
+                refused()
+        s.user("y")
+    said = [event.data["content"] for event in hf.events("a", types=["user"])]
+    assert said == (["y"] if first else ["x", "y"])
+
+
+def test_a_tools_parameters_are_recorded_as_they_were_given(hf):
+    """Whatever their shape: maps, lists, texts, numbers, nothing."""
+    given = [None, {}, {"a": {"b": [1, None, 2.5]}}, [1, "x"], "text", {"$blob": "x"}, 7]
+    with hf.session("a") as s:
+        s.user("x")
+        for params in given:
+            s.tool_call("t", params)
+    found = [event.data["params"] for event in hf.events("a", types=["tool_call"])]
+    assert found == given

@@ -17,11 +17,20 @@ from holdfast.model._blobs import (
     restore_keys,
 )
 from holdfast.model._block import AnyLine
-from holdfast.model._data import decode_json, encode_data, encode_with_blobs, read_blob
+from holdfast.model._data import (
+    decode_json,
+    encode_data,
+    encode_plain,
+    encode_with_blobs,
+    is_plain,
+    read_blob,
+)
 from holdfast.model._event import Event
 from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
 from holdfast.model._limits import FORMAT_VERSION, Limits
 from holdfast.model._line import (
+    LINE_HEADS,
+    LINE_TAIL,
     START,
     Position,
     cut_body,
@@ -29,6 +38,7 @@ from holdfast.model._line import (
     encode_line,
     encode_sealed_line,
     line_body,
+    line_head,
     type_bytes,
 )
 from holdfast.model._metadata import SessionMetadata
@@ -76,6 +86,8 @@ __all__ = [
     "BODIES",
     "CONVERSATION_TYPES",
     "FORMAT_VERSION",
+    "LINE_HEADS",
+    "LINE_TAIL",
     "RANDOM_BYTES",
     "SEAL_END",
     "START",
@@ -104,6 +116,7 @@ __all__ = [
     "encode_data",
     "encode_event_line",
     "encode_line",
+    "encode_plain",
     "encode_sealed_line",
     "encode_value",
     "encode_with_blobs",
@@ -112,8 +125,10 @@ __all__ = [
     "fold_id",
     "is_blob_name",
     "is_id",
+    "is_plain",
     "is_reference",
     "line_body",
+    "line_head",
     "make_id",
     "open_line",
     "read_blob",

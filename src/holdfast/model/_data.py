@@ -16,7 +16,15 @@ from holdfast.errors import InvalidData, TooLarge
 from holdfast.model._blobs import BLOB_KEY, blob_reference, escape_keys
 from holdfast.model._limits import Limits
 
-__all__ = ["check_value", "decode_json", "encode_data", "encode_with_blobs", "read_blob"]
+__all__ = [
+    "check_value",
+    "decode_json",
+    "encode_data",
+    "encode_plain",
+    "encode_with_blobs",
+    "is_plain",
+    "read_blob",
+]
 
 _decode = msgspec.json.Decoder().decode
 _INT64 = 1 << 63
@@ -36,6 +44,9 @@ def _plain_leaf(value: Any) -> Any:
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain_leaf).encode
+encode_plain = _encode
+"""As :func:`encode_data`, for data that is known to be plain: a lone surrogate is all that it can
+still hold, which raises UnicodeEncodeError."""
 
 
 def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
@@ -45,7 +56,7 @@ def encode_data(data: dict[str, Any], limits: Limits) -> bytes:
     nesting, too long integers, keys that are not strings, and types that JSON has no form for.
     """
     try:
-        if not _is_plain(data, limits.depth_max):
+        if not is_plain(data, limits.depth_max):
             _check_data(data, limits)
             data = escape_keys(data)
         return _encode(data)
@@ -144,8 +155,11 @@ def _too_deep(where: str, limits: Limits) -> InvalidData:
     return InvalidData(f"{where} is nested more than {limits.depth_max} levels deep")
 
 
-def _is_plain(data: Any, depth: int) -> bool:
-    """Whether every value is of an exact, harmless kind: the quick check for nearly all data."""
+def is_plain(data: Any, depth: int) -> bool:
+    """Whether a map is at most so deep and every value in it of an exact, harmless kind.
+
+    The quick check for nearly all data: what is not plain may still be recorded.
+    """
     if type(data) is not dict or depth <= 0:
         return False
     for key, value in data.items():
@@ -156,7 +170,7 @@ def _is_plain(data: Any, depth: int) -> bool:
             if "\0" in value:
                 return False
         elif kind is dict:
-            if not _is_plain(value, depth - 1):
+            if not is_plain(value, depth - 1):
                 return False
         elif not _is_plain_value(value, depth):
             return False
@@ -177,7 +191,7 @@ def _is_plain_value(value: Any, depth: int) -> bool:
     if kind is str:
         return "\0" not in value
     if kind is dict:
-        return _is_plain(value, depth - 1)
+        return is_plain(value, depth - 1)
     if kind is list:
         return depth > 1 and all(_is_plain_value(item, depth - 1) for item in value)
     if kind is int:

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from holdfast.model._event import Event
 
 __all__ = [
+    "LINE_HEADS",
+    "LINE_TAIL",
     "START",
     "Position",
     "encode_event_line",
     "encode_line",
     "encode_sealed_line",
     "line_body",
+    "line_head",
 ]
 
 CRC_KEY = b',"crc":"'
@@ -42,6 +45,10 @@ _HEAD = re.compile(rb'\{"seq":[0-9]+,')
 _KEPT_MAX = 1000
 _type_bytes: dict[str, bytes] = {}
 _heads: dict[str, bytes] = {}
+LINE_HEADS = _heads
+"""What :func:`line_head` gave before, by type."""
+LINE_TAIL = b'%08x"}\n'
+"""The end of a line, to be filled in with the running checksum."""
 _encode = msgspec.json.Encoder().encode
 _INT64 = 1 << 63
 
@@ -111,7 +118,7 @@ def encode_line(seq: int, body: bytes, crc: int) -> tuple[bytes, int]:
     """The whole line and the running checksum after it, given the one before it."""
     head = b'{"seq":%d,%b,"crc":"' % (seq, body)
     crc = crc32(head, crc)
-    tail = b'%08x"}\n' % crc
+    tail = LINE_TAIL % crc
     return head + tail, crc32(tail, crc)
 
 
@@ -125,14 +132,18 @@ def encode_event_line(
     try:
         head = _heads[type] % (seq, timestamp, data)
     except (KeyError, TypeError):
-        head = _head_of(type) % (seq, timestamp, data)
+        head = line_head(type) % (seq, timestamp, data)
     crc = crc32(head, crc)
-    tail = b'%08x"}\n' % crc
+    tail = LINE_TAIL % crc
     return head + tail, crc32(tail, crc)
 
 
-def _head_of(type: str) -> bytes:
-    """The beginning of a line of this type, to be filled in with seq, timestamp and data."""
+def line_head(type: str) -> bytes:
+    """A line of this type up to its checksum, to be filled in with seq, timestamp and data.
+
+    For the event that nearly every line is: no run, key or batch. Raises InvalidData for a type
+    that is not well-formed.
+    """
     head = b'{"seq":%%d,"type":"%b","timestamp":%%d,"data":%%b,"crc":"' % type_bytes(type)
     if len(_heads) < _KEPT_MAX:
         _heads[type] = head
@@ -143,7 +154,7 @@ def encode_sealed_line(seq: int, sealed: bytes, crc: int) -> tuple[bytes, int]:
     """The line of a sealed event: its body is ciphertext, and the checksum covers that."""
     head = b'{"seq":%d,"sealed":"%b","crc":"' % (seq, b2a_base64(sealed, newline=False))
     crc = crc32(head, crc)
-    tail = b'%08x"}\n' % crc
+    tail = LINE_TAIL % crc
     return head + tail, crc32(tail, crc)
 
 

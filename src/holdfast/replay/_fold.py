@@ -38,7 +38,7 @@ class Fold:
     format begins; the fold is then of no further use.
     """
 
-    __slots__ = ("_reducers", "_steps", "state")
+    __slots__ = ("_count", "_last", "_reducers", "_state", "_steps")
 
     def __init__(
         self,
@@ -47,18 +47,31 @@ class Fold:
         todo_tools: Collection[str] = TODO_TOOLS,
         steps: Steps = STEPS,
     ) -> None:
-        self.state = State() if state is None else state
-        """The live state: changed by each event. Hand out ``state.copy()``."""
+        self._state = state = State() if state is None else state
+        self._count = state.event_count
+        self._last: Event | None = None
         self._steps = steps
         usual = todo_tools is TODO_TOOLS and steps is STEPS
         self._reducers = _USUAL if usual else _reducers(todo_tools, steps)
+
+    @property
+    def state(self) -> State:
+        """The live state: changed by each event. Hand out ``state.copy()``.
+
+        To be asked for by one thread at a time, and not while another applies an event.
+        """
+        last = self._last
+        if last is not None:
+            state = self._state
+            state.seq, state.event_count, state.updated_at = last.seq, self._count, last.timestamp
+        return self._state
 
     def apply(self, event: Event, data: dict[str, Any] | None = None) -> None:
         """Apply one event of the current format.
 
         ``data`` is for the writer, which has it at hand: it saves decoding and is not kept.
         """
-        state = self.state
+        state = self._state
         reduce = self._reducers.get(event.type)
         if reduce is not None:
             try:
@@ -67,16 +80,21 @@ class Fold:
                 raise
             except (ValueError, RecursionError):
                 state.ignored += 1
-        state.seq = seq = event.seq
-        state.event_count += 1
-        stamp = event.timestamp
-        if stamp:
-            state.updated_at = stamp
-            if not state.created_at:
-                state.created_at = stamp
-        key = event.key
-        if key is not None:
-            state.keys.setdefault(key, seq)
+        self._count += 1
+        if event.key is None and event.timestamp and state.created_at:
+            self._last = event  # the number and time of nearly every event: when asked for
+        else:
+            self._apply_mark(event)
+
+    def _apply_mark(self, event: Event) -> None:
+        """What the state keeps of an event whatever its type."""
+        state, stamp = self.state, event.timestamp
+        self._last = None
+        state.seq, state.event_count = event.seq, self._count
+        state.updated_at = stamp or state.updated_at
+        state.created_at = state.created_at or stamp
+        if event.key is not None:
+            state.keys.setdefault(event.key, event.seq)
 
     def fold(self, events: Iterable[Event]) -> State:
         """Apply recorded events of any format, the next ones of the log; gives the live state."""
@@ -100,7 +118,8 @@ class Fold:
             if event.key is not None:
                 state.keys.setdefault(event.key, seq)
         state.seq, state.created_at, state.updated_at = seq, created, updated
-        state.event_count += count
+        self._count = state.event_count = state.event_count + count
+        self._last = None
         return state
 
 

@@ -125,7 +125,8 @@ class Keeper:
     def _set_watermark(self) -> None:
         notice_at = sys.maxsize if self._told_of_size else self._writer.notice_at()
         snapshot_at = sys.maxsize if self._timers is None else self._schedule.due_at()
-        self.watermark = min(notice_at, snapshot_at)
+        # At the end of all space something is always due: appends are looked at more closely there.
+        self.watermark = min(notice_at, snapshot_at, self._writer.limits.session_bytes_max)
 
     def _autosave(self) -> None:
         is_dirty = self._opening.begun and self.flushed < self._writer.offset

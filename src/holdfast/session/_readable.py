@@ -47,9 +47,10 @@ class Readable(Recorder):
     @property
     def live_state(self) -> State:
         """The state itself, for readers that do not change it."""
-        if self._in_doubt:
-            self._settle()
-        return self._fold.state
+        with self._lock:
+            if self._in_doubt:
+                self._settle()
+            return self._fold.state
 
     @property
     def state(self) -> State:
@@ -66,7 +67,7 @@ class Readable(Recorder):
     @property
     def agent_id(self) -> str | None:
         """The agent that this session belongs to."""
-        return self._fold.state.agent_id or self._options.agent_id
+        return self.live_state.agent_id or self._options.agent_id
 
     @property
     def title(self) -> str | None:
@@ -86,12 +87,12 @@ class Readable(Recorder):
     @property
     def created_at(self) -> float:
         """When the session began, in Unix seconds."""
-        return (self._fold.state.created_at or self._opening.opened_at) / _MS
+        return (self.live_state.created_at or self._opening.opened_at) / _MS
 
     @property
     def last_activity(self) -> float:
         """When something was last recorded, in Unix seconds."""
-        return (self._fold.state.updated_at or self._opening.opened_at) / _MS
+        return (self.live_state.updated_at or self._opening.opened_at) / _MS
 
     @property
     def history(self) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TooLarge, UsageError
-from holdfast.model import Event, Limits
+from holdfast.model import Event, Limits, is_plain
 from holdfast.session._clock import new_call_id
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
@@ -36,9 +36,17 @@ class Recorder(ABC):
     ) -> Event:
         """Record one event."""
 
-    def _record(self, type: str, data: dict[str, Any], run: str | None) -> Event:
-        """``append`` for the verbs below, which know what they give."""
-        return self.append(type, data, run=run)
+    def _record(
+        self,
+        type: str,
+        data: dict[str, Any],
+        run: str | None = None,
+        key: str | None = None,
+        _timestamp: int | None = None,
+        _plain: bool = False,  # noqa: FBT001, FBT002 - by its place: every append comes by here
+    ) -> Event:
+        """``append`` for the verbs below, which know whether what they give is plain."""
+        return self.append(type, data, run=run, key=key)
 
     @abstractmethod
     def barrier(self) -> None:
@@ -53,14 +61,18 @@ class Recorder(ABC):
         data = {"role": "user", "content": content}
         if extra:
             data.update(extra)
-        return self._record("user", data, run)
+            return self._record("user", data, run)
+        plain = type(content) is str and "\0" not in content
+        return self._record("user", data, run, None, None, plain)
 
     def assistant(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving."""
         data = {"role": "assistant", "content": content}
         if extra:
             data.update(extra)
-        return self._record("assistant", data, run)
+            return self._record("assistant", data, run)
+        plain = type(content) is str and "\0" not in content
+        return self._record("assistant", data, run, None, None, plain)
 
     def system(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """The system prompt, from here on."""
@@ -90,9 +102,13 @@ class Recorder(ABC):
     ) -> Event:
         """The agent's intent to use a tool. The returned event's ``id`` names the call."""
         data = {"id": id or new_call_id(), "tool": tool, "params": params}
-        if extra:
+        if extra or id:
             data.update(extra)
-        return self._record("tool_call", data, run)
+            return self._record("tool_call", data, run)
+        plain = (
+            type(tool) is str and "\0" not in tool and is_plain(params, self.limits.depth_max - 1)
+        )
+        return self._record("tool_call", data, run, None, None, plain)
 
     def tool_result(
         self,

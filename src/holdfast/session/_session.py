@@ -6,22 +6,19 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
 from holdfast.model import Event
-from holdfast.replay import Fold
+from holdfast.session._appending import Appending
 from holdfast.session._blobs import blob_loader
 from holdfast.session._cancellation import uncancelled
-from holdfast.session._drafts import as_draft, check_type
 from holdfast.session._hub import Hub
 from holdfast.session._keeping import Keeper
 from holdfast.session._memory import Memory
 from holdfast.session._opening import Opening
 from holdfast.session._outbox import Outbox
-from holdfast.session._readable import Readable
 from holdfast.session._talk import Talk
 from holdfast.session._timers import Timers
 from holdfast.session._todos import Todos
@@ -32,7 +29,7 @@ from holdfast.storage import Store, forks
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from holdfast.session._redacting import Plan, Redacting
+    from holdfast.session._redacting import Redacting
 
 __all__ = ["Session"]
 
@@ -40,7 +37,7 @@ _PATIENCE_S = 1.0
 _WAIT_S = 0.002
 
 
-class Session(Readable):
+class Session(Appending):
     """One conversation with its state. Any thread may call any method.
 
     Get one from ``Holdfast.session``; use it as a context manager, sync or async.
@@ -67,15 +64,15 @@ class Session(Readable):
         self._ended = False
         self._users = 1
         self._closers = 0
-        # Whether an append may go straight to the log: begun, not ended, and nothing in doubt.
-        self._ready = False
+        self._ready = self._straight = False
         self._in_doubt = False
         self._fold = opening.loaded.fold
         self._writer = opening.writer()
         self._always = options.durability == "always" and not options.staged
         self._redacting = None if options.redactor is None else _redacting(opening)
         self._keyed: dict[str, Event] = {}
-        self._outbox = Outbox(self.id, hub or Hub())
+        self._hub = hub or Hub()
+        self._outbox = Outbox(self.id, self._hub)
         self._talk = Talk(self._as_said, opening.documents)
         self._keeper = Keeper(self, opening, self._writer, self._outbox, timers)
         load = blob_loader(opening.documents)
@@ -87,108 +84,6 @@ class Session(Readable):
         opening.tell, self._writer.tell = self._outbox.put, self._keeper.tell_lost
         self._release = weakref.finalize(self, opening.release)
         _sessions.add(self)
-
-    # -- recording ---------------------------------------------------------------------------
-
-    def append(
-        self,
-        event: Event | str,
-        data: dict[str, Any] | None = None,
-        *,
-        run: str | None = None,
-        key: str | None = None,
-    ) -> Event:
-        """Record one event: an Event, or a type and its data.
-
-        Returns the event with its seq once it is in the operating system (files). With a ``key``
-        that was used before, nothing is written and the first event comes back.
-        """
-        timestamp = None
-        if isinstance(event, Event):
-            data, run, key = event.data, event.run, event.key
-            timestamp, event = event.timestamp or None, event.type
-        check_type(event)
-        return self._record(event, {} if data is None else data, run, key, timestamp)
-
-    def _record(
-        self,
-        type: str,
-        data: dict[str, Any],
-        run: str | None = None,
-        key: str | None = None,
-        timestamp: int | None = None,
-    ) -> Event:
-        # Every append comes through here: what is rare is asked for at once and done elsewhere.
-        with self._lock:
-            try:
-                if not self._ready or self._forks != forks.count:
-                    recorded = self._record_first(Draft(type, data, run, key, timestamp))
-                elif key is not None and key in self._fold.state.keys:
-                    return self._event_of_key(key)
-                else:
-                    writer = self._writer
-                    recorded = writer.append(type, data, run, key, timestamp)
-                    self._fold.apply(recorded, data)
-                    if (
-                        self._talk.active
-                        or writer.offset >= self._keeper.watermark
-                        or self._outbox.hub.listeners
-                        or key is not None
-                    ):
-                        self._after(recorded)
-            except HoldfastError:
-                raise
-            except BaseException:
-                # Such as a key press: the log may know an event that the state does not.
-                self._in_doubt, self._ready = True, False
-                raise
-        if self._outbox.waiting:
-            self._outbox.deliver()
-        if self._always:
-            self.flush()
-        return recorded
-
-    def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
-        """Record several events with one write; a reader sees all of them or none."""
-        drafts = [as_draft(event) for event in events]
-        with self._lock:
-            self._check_writable()
-            try:
-                self._settle()
-                recorded = self._extend(drafts)
-            except HoldfastError:
-                raise
-            except BaseException:
-                self._in_doubt, self._ready = True, False
-                raise
-        self._outbox.deliver()
-        if self._always:
-            self.flush()
-        return recorded
-
-    def held_back(self, run: str | None = None) -> dict[str, int]:
-        """Characters of streamed text that are not on record yet, by kind ("text", "thinking").
-
-        While secrets are replaced, the last word of a stream waits if a secret may begin with it:
-        for the next ``delta``, the message, or the end of the turn.
-        """
-        return {} if self._redacting is None else self._redacting.held_back(run)
-
-    def record_held(self, run: str | None = None) -> None:
-        """Record what is held back of streams as it is, for whoever cannot wait for more.
-
-        If it is the beginning of a secret, only the rest of that secret can be replaced.
-        """
-        with self._lock:
-            self._check_writable()
-            self._settle()
-            plan = None if self._redacting is None else self._redacting.plan_held(run)
-            if plan is None or not plan.drafts:
-                return
-            self._write(plan.drafts, plan)
-        self._outbox.deliver()
-        if self._always:
-            self.flush()
 
     def flush(self) -> None:
         """Return once everything recorded so far is on the medium."""
@@ -377,112 +272,6 @@ class Session(Readable):
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _check_usable(self) -> None:
-        if self._forks != forks.count:
-            raise UsageError(
-                "this session was opened before a fork; in the child it is dead",
-                remedy="Open the session in the child after the parent has closed it.",
-                session_id=self.id,
-            )
-        if self._closed:
-            raise UsageError(f"session {self.id} is closed", session_id=self.id)
-        if self._opening.read_only:
-            raise UsageError(
-                f"session {self.id} was opened read-only",
-                remedy="Open it without read_only to write.",
-                session_id=self.id,
-            )
-
-    def _check_writable(self) -> None:
-        self._check_usable()
-        if self._ended:
-            raise UsageError(f"session {self.id} is being closed", session_id=self.id)
-
-    def _record_first(self, draft: Draft) -> Event:
-        """The first append of an opening, and every append that must not happen."""
-        self._check_writable()
-        self._settle()
-        if draft.key is not None and draft.key in self._fold.state.keys:
-            return self._event_of_key(draft.key)
-        return self._write_batch([draft])[0]
-
-    def _write_batch(self, drafts: list[Draft]) -> list[Event]:
-        if not drafts:
-            return []
-        if self._redacting is None:
-            return self._write(drafts, None)
-        plan = self._redacting.plan(drafts, self.seq + 1)
-        return self._write(plan.drafts, plan)
-
-    def _write(self, drafts: list[Draft], plan: Plan | None) -> list[Event]:
-        preamble: list[Draft] = []
-        if not self._opening.begun:
-            # Before anything is made on disk: what cannot be recorded leaves no trace.
-            self._writer.check(drafts)
-            preamble = self._begin()
-        spare = () if plan is None else [len(preamble) + place for place in plan.added]
-        events = self._writer.extend([*preamble, *drafts], spare)
-        recorded = events[len(preamble) :]
-        self._opening.begun = True
-        # Without the short way, what is recorded with redaction always comes through here.
-        self._ready = self._redacting is None
-        if plan is not None and self._redacting is not None:
-            for notice in self._redacting.done(plan, recorded):
-                self._outbox.put(notice)
-            recorded = [one for at, one in enumerate(recorded) if at not in plan.added]
-        for event in events:
-            self._fold.apply(event)
-            self._after(event)
-        return recorded
-
-    def _begin(self) -> list[Draft]:
-        """Take the lease if it is not held yet, and say what comes before the first event."""
-        opening = self._opening
-        if not self._options.staged and not opening.goes_on:
-            opening.take_over()
-            if self._writer.position != opening.loaded.position:
-                self._take_over_past()
-        self._writer.epoch = opening.epoch
-        opening.begin_sealing(self._writer)
-        if opening.loaded.open_line:
-            self._writer.end_open_line()
-        return opening.preamble(self._fold.state)
-
-    def _take_over_past(self) -> None:
-        """Someone else made the session between its opening here and its first event."""
-        self._fold = self._opening.loaded.fold
-        self._talk.begin_again()
-        self.restored = True
-        self._writer.position = self._opening.loaded.position
-
-    def _extend(self, drafts: list[Draft]) -> list[Event]:
-        """Write those whose key is new; a key that comes twice in a batch counts once."""
-        known = self._fold.state.keys
-        fresh: list[Draft] = []
-        keys: set[str] = set()
-        for draft in drafts:
-            if draft.key is None or (draft.key not in known and draft.key not in keys):
-                fresh.append(draft)
-            if draft.key is not None:
-                keys.add(draft.key)
-        unkeyed = iter([event for event in self._write_batch(fresh) if event.key is None])
-        return [
-            next(unkeyed) if draft.key is None else self._event_of_key(draft.key)
-            for draft in drafts
-        ]
-
-    def _settle(self) -> None:
-        """After an interruption between the log and the state: the state anew, from the log."""
-        with self._lock:
-            if not self._in_doubt:
-                return
-            if self._store.capabilities.stores:
-                self._fold = Fold()
-                self._fold.fold(self.events())
-                self._talk.begin_again()
-            self._in_doubt = False
-            self._ready = self._opening.begun and not self._ended and self._redacting is None
-
     def _hand_over(self) -> None:
         """Give the log what was staged, under the lease."""
         if self._options.staged and self._writer.has_staged():
@@ -492,28 +281,6 @@ class Session(Readable):
                 raise self._writer.failed(error) from error.__cause__
             self._writer.epoch = self._opening.epoch
             self._writer.write_staged()
-
-    def _after(self, event: Event) -> None:
-        if event.key is not None:
-            self._keyed[event.key] = event
-        if self._talk.active:
-            was = self._redacting
-            self._talk.take(event if was is None else was.as_it_was(event))
-        if self._writer.offset >= self._keeper.watermark:
-            self._keeper.pass_watermark()
-        self._outbox.put(event)
-
-    def _as_said(self) -> Iterable[Event]:
-        """The events with the words that were said while this object was there to hear them."""
-        was = self._redacting
-        return self.events() if was is None else map(was.as_it_was, self.events())
-
-    def _event_of_key(self, key: str) -> Event:
-        found = self._keyed.get(key)
-        if found is None:
-            seq = self._fold.state.keys[key]
-            found = self._keyed[key] = next(self.events(seq))
-        return found
 
     def _variable_lost(self, name: str, lost: list[str]) -> None:
         self._outbox.notify("variable_not_stored", name=name, lost=lost)
@@ -536,7 +303,7 @@ class Session(Readable):
             ending = alive and save and self._opening.begun
             if ending:
                 self._write_batch([Draft("closed", {})])
-            self._ended, self._ready = True, False
+            self._ended, self._ready, self._straight = True, False, False
         self._outbox.deliver()
         remembering = alive and save and not self._opening.read_only and self.memory.is_dirty
         return ending or remembering
@@ -552,7 +319,7 @@ class Session(Readable):
         with self._lock:
             self._closers -= 1
             if not self._users and self._closers <= 0:
-                self._closed, self._ready = True, False
+                self._closed, self._ready, self._straight = True, False, False
                 try:
                     self._release()
                 finally:
@@ -574,7 +341,7 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 def _free_locks() -> None:
     """In a forked child: whoever held a session's lock is not there to give it back."""
     for session in list(_sessions):
-        session._lock = threading.RLock()  # noqa: SLF001 - its own class's business
+        session._lock, session._straight = threading.RLock(), False  # noqa: SLF001 - its own class
 
 
 os.register_at_fork(after_in_child=_free_locks)

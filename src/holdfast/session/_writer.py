@@ -92,7 +92,8 @@ class Writer:
         self.seq, self.offset, self.crc = position
         self.epoch = epoch
         self.limits = limits or Limits()
-        self._plain_bytes_max = min(self.limits.blob_bytes_min, self.limits.message_bytes_max)
+        self.line_bytes_max = min(self.limits.blob_bytes_min, self.limits.message_bytes_max)
+        """An event whose data is larger is looked at more closely."""
         self.staged = staged
         self.dead: HoldfastError | None = None
         self.tell: Callable[[Notice], None] | None = None
@@ -116,6 +117,12 @@ class Writer:
     @position.setter
     def position(self, position: Position) -> None:
         self.seq, self.offset, self.crc = position
+
+    @property
+    def goes_straight(self) -> bool:
+        """Whether a usual line may be given to the log, and its time be the system's."""
+        is_plain = self._sealer is None and not self._lead
+        return is_plain and not self.staged and self._clock is now_ms
 
     def seal_with(self, sealer: Sealer, before: bytes) -> None:
         """Seal what is written from now on; ``before`` is the end of the last sealed line."""
@@ -146,7 +153,7 @@ class Writer:
             return self.extend((Draft(type, data, run, key, timestamp),))[0]
         limits = self.limits
         raw = encode_data(data, limits)
-        if len(raw) > self._plain_bytes_max:
+        if len(raw) > self.line_bytes_max:
             return self.extend((Draft(type, data),))[0]
         clock = self._clock
         timestamp = clock()
@@ -172,7 +179,7 @@ class Writer:
     def _append_sealed(self, type: str, data: dict[str, Any], sealer: Sealer) -> Event:
         """The same for a log that is sealed."""
         raw = encode_data(data, self.limits)
-        if len(raw) > self._plain_bytes_max:
+        if len(raw) > self.line_bytes_max:
             return self.extend((Draft(type, data),))[0]
         timestamp, seq = self._clock(), self.seq
         body = b'"type":"%b","timestamp":%d,"data":%b' % (type_bytes(type), timestamp, raw)
@@ -268,7 +275,7 @@ class Writer:
         type_bytes(draft.type)
         self._check_key(draft.key)
         raw = encode_data(draft.data, self.limits)
-        if len(raw) > self._plain_bytes_max and draft.type in _MESSAGES:
+        if len(raw) > self.line_bytes_max and draft.type in _MESSAGES:
             self._check_text(draft.data.get("content"))
         if len(raw) > self.limits.blob_bytes_min:
             self._check_state(draft.type, len(raw))

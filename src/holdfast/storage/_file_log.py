@@ -60,16 +60,17 @@ class FileLog(Log):
         if descriptor is None or self._dead is not None:
             descriptor = self._open_to_write()
         write = self._write
-        end = self._size + len(data)
+        size = len(data)
+        end = self._size + size
         try:
             written = write(descriptor, data)
-            if written != len(data):
+            if written != size:
                 write_all(self._disk, descriptor, memoryview(data)[written:])
             self._size = end
             if end - self._synced <= _KEPT_BYTES_MAX:
                 self._kept.append(data)
         except BaseException as error:
-            self._take_back(descriptor, data, end - len(data), error)
+            self._take_back(descriptor, data, end - size, error)
             raise
 
     def sync(self) -> None:

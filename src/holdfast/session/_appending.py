@@ -1,0 +1,339 @@
+"""Recording: from what a caller gives to a line in the log and a state that knows of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from holdfast.errors import HoldfastError, StoreError, UsageError
+from holdfast.model import (
+    LINE_HEADS,
+    LINE_TAIL,
+    Event,
+    encode_data,
+    encode_plain,
+    line_head,
+)
+from holdfast.replay import Fold
+from holdfast.session._drafts import as_draft, check_type
+from holdfast.session._readable import Readable
+from holdfast.session._writer import Draft
+from holdfast.storage import forks
+
+if TYPE_CHECKING:
+    from holdfast.session._hub import Hub
+    from holdfast.session._keeping import Keeper
+    from holdfast.session._outbox import Outbox
+    from holdfast.session._redacting import Plan, Redacting
+    from holdfast.storage import Store
+
+__all__ = ["Appending"]
+
+_NS_PER_MS = 1_000_000
+
+
+class Appending(Readable):
+    """The recording half of a session. One lock keeps log and state in step."""
+
+    id: str
+    restored: bool
+    _store: Store
+    _forks: int
+    _closed: bool
+    _ended: bool
+    _always: bool
+    _redacting: Redacting | None
+    _keyed: dict[str, Event]
+    _hub: Hub
+    _outbox: Outbox
+    _keeper: Keeper
+    _ready = False
+    """Whether this opening is on record, not ended, and nothing is in doubt."""
+    _straight = False
+    """Whether an append may moreover go to the log as it is."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Return once everything recorded so far is on the medium."""
+
+    def append(
+        self,
+        event: Event | str,
+        data: dict[str, Any] | None = None,
+        *,
+        run: str | None = None,
+        key: str | None = None,
+    ) -> Event:
+        """Record one event: an Event, or a type and its data.
+
+        Returns the event with its seq once it is in the operating system (files). With a ``key``
+        that was used before, nothing is written and the first event comes back.
+        """
+        timestamp = None
+        if isinstance(event, Event):
+            data, run, key = event.data, event.run, event.key
+            timestamp, event = event.timestamp or None, event.type
+        check_type(event)
+        return self._record(event, {} if data is None else data, run, key, timestamp)
+
+    def _record(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one function, see below
+        self,
+        type: str,
+        data: dict[str, Any],
+        run: str | None = None,
+        key: str | None = None,
+        timestamp: int | None = None,
+        plain: bool = False,  # noqa: FBT001, FBT002 - a keyword costs more
+    ) -> Event:
+        # Every append comes through here, and each call on the way is to be felt: what is usual is
+        # done in this one function, what is rare elsewhere. Acquired inside, so that a key press
+        # just after it does not leave the lock with nobody.
+        lock, writer = self._lock, self._writer
+        try:
+            try:
+                lock.acquire()
+                is_usual = run is None and key is None and timestamp is None
+                if not is_usual or not self._straight or writer.dead is not None:
+                    recorded = self._record_rare(Draft(type, data, run, key, timestamp))
+                else:
+                    try:
+                        raw = encode_plain(data) if plain else encode_data(data, self.limits)
+                    except UnicodeEncodeError:
+                        raw = encode_data(data, self.limits)  # raises, and says what is wrong
+                    seq = writer.seq
+                    stamp = time_ns() // _NS_PER_MS
+                    try:
+                        head = LINE_HEADS[type] % (seq, stamp, raw)
+                    except (KeyError, TypeError):
+                        head = line_head(type) % (seq, stamp, raw)
+                    crc = crc32(head, writer.crc)
+                    tail = LINE_TAIL % crc
+                    line = head + tail
+                    crc = crc32(tail, crc)
+                    size = len(line)
+                    end = writer.offset + size
+                    if size > writer.line_bytes_max or end >= self._keeper.watermark:
+                        recorded = self._record_rare(Draft(type, data))
+                    else:
+                        recorded = Event(type, seq, stamp, raw)
+                        try:
+                            writer.log.append(line, seq, 1, writer.epoch)
+                        except StoreError as error:
+                            writer.failed(error)
+                            raise
+                        # No call in between: a key press is noticed after calls, and must not come
+                        # between the line in the log and its number being taken.
+                        writer.seq, writer.offset, writer.crc = seq + 1, end, crc
+                        self._fold.apply(recorded, data)
+                        if self._hub.listeners or self._talk.active:
+                            self._after(recorded)
+            except HoldfastError:
+                raise
+            except BaseException:
+                # Such as a key press: the log may know an event that the state does not.
+                self._in_doubt, self._ready, self._straight = True, False, False
+                raise
+        except BaseException:
+            try:
+                lock.release()
+            except RuntimeError:
+                pass  # interrupted while it waited for the lock
+            raise
+        lock.release()
+        if self._outbox.waiting:
+            self._outbox.deliver()
+        if self._always:
+            self.flush()
+        return recorded
+
+    def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
+        """Record several events with one write; a reader sees all of them or none."""
+        drafts = [as_draft(event) for event in events]
+        with self._lock:
+            self._check_writable()
+            try:
+                self._settle()
+                recorded = self._extend(drafts)
+            except HoldfastError:
+                raise
+            except BaseException:
+                self._in_doubt, self._ready, self._straight = True, False, False
+                raise
+        self._outbox.deliver()
+        if self._always:
+            self.flush()
+        return recorded
+
+    def held_back(self, run: str | None = None) -> dict[str, int]:
+        """Characters of streamed text that are not on record yet, by kind ("text", "thinking").
+
+        While secrets are replaced, the last word of a stream waits if a secret may begin with it:
+        for the next ``delta``, the message, or the end of the turn.
+        """
+        return {} if self._redacting is None else self._redacting.held_back(run)
+
+    def record_held(self, run: str | None = None) -> None:
+        """Record what is held back of streams as it is, for whoever cannot wait for more.
+
+        If it is the beginning of a secret, only the rest of that secret can be replaced.
+        """
+        with self._lock:
+            self._check_writable()
+            self._settle()
+            plan = None if self._redacting is None else self._redacting.plan_held(run)
+            if plan is None or not plan.drafts:
+                return
+            self._write(plan.drafts, plan)
+        self._outbox.deliver()
+        if self._always:
+            self.flush()
+
+    def _check_usable(self) -> None:
+        if self._forks != forks.count:
+            raise UsageError(
+                "this session was opened before a fork; in the child it is dead",
+                remedy="Open the session in the child after the parent has closed it.",
+                session_id=self.id,
+            )
+        if self._closed:
+            raise UsageError(f"session {self.id} is closed", session_id=self.id)
+        if self._opening.read_only:
+            raise UsageError(
+                f"session {self.id} was opened read-only",
+                remedy="Open it without read_only to write.",
+                session_id=self.id,
+            )
+
+    def _check_writable(self) -> None:
+        self._check_usable()
+        if self._ended:
+            raise UsageError(f"session {self.id} is being closed", session_id=self.id)
+
+    def _record_rare(self, draft: Draft) -> Event:
+        """An append that does not go straight, for whatever reason; under the lock."""
+        if not self._ready or self._forks != forks.count:
+            return self._record_first(draft)
+        if draft.key is not None and draft.key in self._fold.state.keys:
+            return self._event_of_key(draft.key)
+        recorded = self._writer.append(*draft)
+        self._fold.apply(recorded, draft.data)
+        self._after(recorded)
+        return recorded
+
+    def _record_first(self, draft: Draft) -> Event:
+        """The first append of an opening, and every append that must not happen."""
+        self._check_writable()
+        self._settle()
+        if draft.key is not None and draft.key in self._fold.state.keys:
+            return self._event_of_key(draft.key)
+        return self._write_batch([draft])[0]
+
+    def _write_batch(self, drafts: list[Draft]) -> list[Event]:
+        if not drafts:
+            return []
+        if self._redacting is None:
+            return self._write(drafts, None)
+        plan = self._redacting.plan(drafts, self.seq + 1)
+        return self._write(plan.drafts, plan)
+
+    def _write(self, drafts: list[Draft], plan: Plan | None) -> list[Event]:
+        preamble: list[Draft] = []
+        if not self._opening.begun:
+            # Before anything is made on disk: what cannot be recorded leaves no trace.
+            self._writer.check(drafts)
+            preamble = self._begin()
+        spare = () if plan is None else [len(preamble) + place for place in plan.added]
+        events = self._writer.extend([*preamble, *drafts], spare)
+        recorded = events[len(preamble) :]
+        self._opening.begun = True
+        self._make_ready()
+        if plan is not None and self._redacting is not None:
+            for notice in self._redacting.done(plan, recorded):
+                self._outbox.put(notice)
+            recorded = [one for at, one in enumerate(recorded) if at not in plan.added]
+        for event in events:
+            self._fold.apply(event)
+            self._after(event)
+        return recorded
+
+    def _begin(self) -> list[Draft]:
+        """Take the lease if it is not held yet, and say what comes before the first event."""
+        opening = self._opening
+        if not self._options.staged and not opening.goes_on:
+            opening.take_over()
+            if self._writer.position != opening.loaded.position:
+                self._take_over_past()
+        self._writer.epoch = opening.epoch
+        opening.begin_sealing(self._writer)
+        if opening.loaded.open_line:
+            self._writer.end_open_line()
+        return opening.preamble(self._fold.state)
+
+    def _take_over_past(self) -> None:
+        """Someone else made the session between its opening here and its first event."""
+        self._fold = self._opening.loaded.fold
+        self._talk.begin_again()
+        self.restored = True
+        self._writer.position = self._opening.loaded.position
+
+    def _extend(self, drafts: list[Draft]) -> list[Event]:
+        """Write those whose key is new; a key that comes twice in a batch counts once."""
+        known = self._fold.state.keys
+        fresh: list[Draft] = []
+        keys: set[str] = set()
+        for draft in drafts:
+            if draft.key is None or (draft.key not in known and draft.key not in keys):
+                fresh.append(draft)
+            if draft.key is not None:
+                keys.add(draft.key)
+        unkeyed = iter([event for event in self._write_batch(fresh) if event.key is None])
+        return [
+            next(unkeyed) if draft.key is None else self._event_of_key(draft.key)
+            for draft in drafts
+        ]
+
+    def _settle(self) -> None:
+        """After an interruption between the log and the state: the state anew, from the log."""
+        with self._lock:
+            if not self._in_doubt:
+                return
+            if self._store.capabilities.stores:
+                self._fold = Fold()
+                self._fold.fold(self.events())
+                self._talk.begin_again()
+            self._in_doubt = False
+            if self._opening.begun and not self._ended:
+                self._make_ready()
+
+    def _make_ready(self) -> None:
+        """This opening is on record: appends can be quick now.
+
+        What is recorded with redaction always takes the long way.
+        """
+        self._ready = self._redacting is None
+        self._straight = self._ready and self._writer.goes_straight
+
+    def _after(self, event: Event) -> None:
+        if event.key is not None:
+            self._keyed[event.key] = event
+        if self._talk.active:
+            was = self._redacting
+            self._talk.take(event if was is None else was.as_it_was(event))
+        if self._writer.offset >= self._keeper.watermark:
+            self._keeper.pass_watermark()
+        self._outbox.put(event)
+
+    def _as_said(self) -> Iterable[Event]:
+        """The events with the words that were said while this object was there to hear them."""
+        was = self._redacting
+        return self.events() if was is None else map(was.as_it_was, self.events())
+
+    def _event_of_key(self, key: str) -> Event:
+        found = self._keyed.get(key)
+        if found is None:
+            seq = self._fold.state.keys[key]
+            found = self._keyed[key] = next(self.events(seq))
+        return found
