@@ -346,3 +346,15 @@ def test_malformed_todos_are_none(params):
     events = log(call("1", "TodoWrite", todos=todos("a")), call("2", "TodoWrite", **params))
     assert recover_todos(events) == []
     assert recover_todos([*events, None, Event("todo_update", 9, 0, b"[]")]) == []
+
+
+def test_an_id_that_is_another_ones_short_form_is_given_to_one_call_only():
+    """Nine letters or digits may be what another call is called elsewhere."""
+    from holdfast.replay._ids import Names, mistral_id
+
+    names = Names()
+    assert names.take("call-with-a-longer-id") == "call-with-a-longer-id"
+    short = mistral_id("call-with-a-longer-id")
+    assert names.take(short) == f"{short}-2"
+    assert names.take("abcdefghi") == "abcdefghi"
+    assert names.take("abcdefghi") == "abcdefghi-2"

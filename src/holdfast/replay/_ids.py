@@ -23,6 +23,8 @@ OPENAI_ID_CHARS_MAX = 40
 NAME_CHARS_MAX = 128
 _BAD = re.compile(r"[^A-Za-z0-9_-]")
 _MISTRAL = re.compile(r"[A-Za-z0-9]{9}\Z")
+_MISTRAL_CHARS = 9
+_MISTRAL_COUNT: int = 62**_MISTRAL_CHARS
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -54,12 +56,26 @@ def mistral_id(identity: str) -> str:
     """Nine letters or digits that stand for this id."""
     if _MISTRAL.match(identity):
         return identity
-    number = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8])
+    number = _hash(identity)
     digits = []
-    for _ in range(9):
+    for _ in range(_MISTRAL_CHARS):
         number, digit = divmod(number, 62)
         digits.append(_DIGITS[digit])
     return "".join(digits)
+
+
+def _hash(identity: str) -> int:
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8])
+
+
+def _mistral_number(identity: str) -> int:
+    """The same as a number, which is much quicker to make: equal if and only if those are."""
+    if not _MISTRAL.match(identity):
+        return _hash(identity) % _MISTRAL_COUNT
+    number = 0
+    for digit in reversed(identity):
+        number = number * 62 + _DIGITS.index(digit)
+    return number
 
 
 def _shorten(text: str, chars_max: int) -> str:
@@ -78,7 +94,7 @@ class Names:
     __slots__ = ("_counts", "_taken")
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._taken: set[str | int] = set()
         self._counts: dict[str, int] = {}
 
     def take(self, base: str) -> str:
@@ -91,7 +107,7 @@ class Names:
 
     def _reserve(self, name: str) -> bool:
         taken = self._taken
-        forms = {name, mistral_id(name), short_id(name, OPENAI_ID_CHARS_MAX)}
+        forms: set[str | int] = {name, _mistral_number(name), short_id(name, OPENAI_ID_CHARS_MAX)}
         if not taken.isdisjoint(forms):
             return False
         taken.update(forms)

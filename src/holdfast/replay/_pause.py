@@ -6,9 +6,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["collector_paused"]
+__all__ = ["MANY", "collector_paused"]
 
-_MANY = 2_000
+MANY = 2_000
+"""From so many on it is worth while; for what does not tell how many it has."""
 
 
 @contextmanager
@@ -18,7 +19,7 @@ def collector_paused(count: int) -> Iterator[None]:
     The collector would walk over everything made so far again and again, find nothing, and make
     the work take more than linear time. It goes on afterwards if it was on before.
     """
-    pause = count > _MANY and gc.isenabled()
+    pause = count >= MANY and gc.isenabled()
     if pause:
         gc.disable()
     try:

@@ -10,7 +10,7 @@ from holdfast.model import Event
 from holdfast.replay._conversation import Conversation
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._issues import Issue, recovery_line
-from holdfast.replay._pause import collector_paused
+from holdfast.replay._pause import MANY, collector_paused
 from holdfast.replay._pieces import NOWHERE, Draft
 from holdfast.replay._sanitize import sanitize
 from holdfast.replay._window import LeftOut, TokenCount, Window, fit_window
@@ -58,7 +58,7 @@ def recover(
     for an unknown provider or way with incomplete calls.
     """
     dialect = dialect_of(provider)
-    with collector_paused(length_hint(events)):
+    with collector_paused(length_hint(events, MANY)):
         conversation = _read(events, incomplete, at)
         issues = conversation.issues
         if window_tokens is None:
