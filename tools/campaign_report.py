@@ -22,10 +22,12 @@ ROWS = {
     "faults": ("runs in which a call of the disk fails", 20_000, "surprises"),
     "system calls": ("real system calls failed by `strace`", 1_000, "surprises"),
     "kills": ("rounds of `kill -9`", 5_000, "lost"),
+    "storms": ("lives of apps stopped, continued and killed", 300, "lost"),
     "power losses": ("power losses behind FUSE", 1_000, "lost"),
     "bit flips": ("bits of a session flipped, one by one", 524_288, "wrong"),
     "fuzz": ("fuzzed inputs", 2_000_000, "crashes"),
     "simulation": ("simulated worlds (seeds)", 50_000, "violations"),
+    "leases": ("simulated machines around a bucket (seeds)", 10_000, "violations"),
     "full disks": ("appends that find a real disk full", 300, "lost"),
     "soak": ("minutes of soak", 60, "not flat"),
 }

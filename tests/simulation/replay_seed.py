@@ -1,4 +1,6 @@
-"""Runs one seed of the simulation and prints what it did: ``python replay_seed.py SEED [BUG]``.
+"""Runs one seed of the simulation and prints what it did.
+
+    python replay_seed.py SEED [leases] [BUG]
 
 The last word is the digest of every call in order; two runs of one seed print the same.
 """
@@ -13,11 +15,13 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "crash")]
 
 
-def main(seed, bug=None):
+def main(seed, *others):
     from seeded_bugs import with_bug
+    from simulated_leases import LeaseLife
     from simulated_life import Life
 
-    life = Life(int(seed))
+    life = (LeaseLife if "leases" in others else Life)(int(seed))
+    bug = next((word for word in others if word != "leases"), None)
     with with_bug(bug) if bug else nullcontext():
         try:
             life.run()

@@ -7,7 +7,12 @@ from unittest.mock import patch
 
 from simulated_world import SharedDisk
 
+from holdfast.storage import _s3_parts
 from holdfast.storage._file_log import FileLog
+from holdfast.storage._s3_log import Pieces
+from holdfast.storage._s3_objects import Objects
+from holdfast.storage._s3_pieces import next_number
+from holdfast.storage._sending import SendingLog
 from holdfast.storage._tree import Tree
 
 
@@ -27,9 +32,48 @@ BUGS = {
 }
 
 
+def put_over(objects, path, data, create=Objects.create):
+    if "/log/" not in path:
+        return create(objects, path, data)
+    objects.put(path, data)
+    return True
+
+
+def believe_what_is_taken(objects, path, data, create=Objects.create):
+    """What is there already must be one's own, of a try whose answer was lost."""
+    return create(objects, path, data) or "/log/" in path
+
+
+def write_behind_the_fence(pieces, packet, append=Pieces.append):
+    """Whoever is overtaken goes on after the other one."""
+    error = append(pieces, packet)
+    if error is None:
+        return None
+    head = pieces.head()
+    pieces.forget()
+    number = next_number(pieces.pieces(head))
+    return None if pieces._create(head, number, packet.epoch, packet.data) else error
+
+
+LEASE_BUGS = {
+    "objects made without a condition": [(Objects, "create", put_over)],
+    "a taken place believed to be one's own": [(Objects, "create", believe_what_is_taken)],
+    "failures of sending forgotten": [(SendingLog, "_check", nothing)],
+    "epoch not checked": [(Pieces, "append", write_behind_the_fence)],
+}
+"""Mistakes of a store whose leases run out."""
+COURTESY = [(_s3_parts, "check_free", nothing)]
+"""No mistake: a lease only keeps others from disturbing, and proves nothing."""
+
+
 def with_bug(name):
     """The code with one of the mistakes."""
+    return patched((BUGS | LEASE_BUGS)[name])
+
+
+def patched(versions):
+    """The code with other versions of some parts."""
     stack = ExitStack()
-    for owner, attribute, version in BUGS[name]:
+    for owner, attribute, version in versions:
         stack.enter_context(patch.object(owner, attribute, version))
     return stack
