@@ -64,6 +64,7 @@ class Connection:
 class Proxied:
     """A stream of updates through the proxy against a process that copies line by line."""
 
+    ROUNDS = 3
     MARK = 5.0
 
     def __init__(self, *, quick: bool) -> None:
@@ -102,6 +103,7 @@ class Proxied:
 class Loaded:
     """``session/load`` of a long session against a process that writes the same frames."""
 
+    ROUNDS = 3
     MARK = 2.0
     COUNT = 10_000
 

@@ -20,6 +20,7 @@ _MB = 1e6
 class Fork:
     """A fork of a long session against a fork of a short one; both at their last event."""
 
+    ROUNDS = 3
     MARK = 2.0
 
     def __init__(self, *, quick: bool) -> None:

@@ -59,5 +59,38 @@ GOALS: dict[str, Goal] = {
     "postgres-langgraph": _least("the same against LangGraph's PostgresSaver at n = 1,000", 50.0),
 }
 
-CAUSES: dict[str, str] = {}
-"""Why a promise is missed and by what it could be met, for each that was missed."""
+CAUSES: dict[str, str] = {
+    "append": "what is above the floor is Python: the check of the data, the checksum, the lock and"
+    " the fold take a few calls each. A compiled encoder that checks while it encodes, and gives"
+    " the line with its checksum, would take about half of that.",
+    "append-loop": "the same as of an append; nothing is added by the loop.",
+    "append-rival": "it follows the line of an append: at twice the floor it is more than 30.",
+    "flush": "one sync and one append; what is above the floor is the append, so the share is the"
+    " larger the quicker the disk is.",
+    "flush-rival": "both wait for one sync of the same disk, which is nearly all of either.",
+    "many-rate": "a batch waits until those who asked just before have come again, and each append"
+    " is a transaction of its own; one transaction for a batch would take fewer pages.",
+    "stall": "the loop's thread waits for the interpreter's lock while the thread that syncs tells"
+    " those who waited.",
+    "stall-slow": "the same.",
+    "load-ms": "a slow machine: the ratio to bare decoding is the line above.",
+    "load-data": "the envelope is decoded first, for its checksum and its number, and the data of"
+    " an event when someone looks at it: two passes, with a call for each event. A typed decode of"
+    " both at once needs types for all data, which events of any type do not have.",
+    "resume-tail": "tails of 64 KB, 512 KB and so on are read and decoded until there are enough"
+    " events, the earlier ones again each time; and opening takes the lease and the snapshot.",
+    "recover": "each event is decoded, checked against the rules and made a message of the dialect,"
+    " in Python.",
+    "memory": "a message list of dicts is held beside the session; the texts in it are those of the"
+    " log, the dicts, keys and numbers around them are not.",
+    "import": "modules of the model are many and small.",
+    "command": "msgspec alone takes more than three bare starts to import, click nearly as much; a"
+    " list would have to do without both.",
+    "search": "each hit is read from its log and verified, ten files for ten hits, where the floor"
+    " keeps the text in its own table.",
+    "processes": "what is above the floor is the processor time of an append, with four writers for"
+    " each processor.",
+    "postgres-many": "processor time of both sides on one machine, where the server has as much to"
+    " do as we have.",
+}
+"""Why a promise is missed and by what it could be met; told only where it is missed."""

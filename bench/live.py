@@ -16,6 +16,8 @@ from bench.workload import record, step, typed_event
 
 __all__ = ["Append", "Flush", "Growth"]
 
+_LONG = 10_000
+
 
 class Append:
     """One event through the public surface, default settings; the floor before, between, after."""
@@ -145,27 +147,37 @@ class Growth:
 
     def __init__(self, *, quick: bool) -> None:
         self._sizes = (100, 1_000, 10_000) if quick else (100, 1_000, 10_000, 100_000)
+        self._store = ""
         self._append: list[dict[int, float]] = []
         self._messages: list[dict[int, float]] = []
 
+    def prepare(self, folder: str) -> None:
+        """The long sessions, which a few hundred events more in each round make hardly longer."""
+        self._store = os.path.join(folder, "growth")
+        with self._open() as hf:
+            for size in self._sizes:
+                if size >= _LONG:
+                    with hf.session(f"of-{size}") as session:
+                        _grow(session, size)
+            hf.list(1)  # the catalogue catches up
+
     def measure(self, folder: str) -> None:
-        """One round."""
+        """One round: short sessions anew, long ones as they are."""
         append: dict[int, float] = {}
         messages: dict[int, float] = {}
-        limits = holdfast.Limits(session_bytes_max=1 << 40)
-        with (
-            holdfast.open(os.path.join(folder, "growth"), limits=limits) as hf,
-            hf.session() as session,
-        ):
-            session.user("a conversation that is asked for")
-            session.messages("anthropic")
+        with self._open() as hf:
             for size in self._sizes:
-                _grow(session, size)
-                # The catalogue catches up first: what it costs has lines of its own.
-                hf.list(1)
-                append[size], messages[size] = self._window(session, size)
+                id = f"of-{size}" if size >= _LONG else f"of-{size}-{len(self._append)}"
+                with hf.session(id) as session:
+                    _grow(session, size)
+                    # The catalogue catches up first: what it costs has lines of its own.
+                    hf.list(1)
+                    append[size], messages[size] = self._window(session, size)
         self._append.append(append)
         self._messages.append(messages)
+
+    def _open(self) -> holdfast.Holdfast:
+        return holdfast.open(self._store, limits=holdfast.Limits(session_bytes_max=1 << 40))
 
     def _window(self, session: Any, size: int) -> tuple[float, float]:
         clock = time.perf_counter_ns

@@ -22,6 +22,7 @@ class Redaction:
     Output of tools, with a number in every line, is held to the mark of ordinary text.
     """
 
+    ROUNDS = 3
     MARK = 60.0
 
     def __init__(self, *, quick: bool) -> None:

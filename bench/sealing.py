@@ -20,6 +20,7 @@ _QUIET = {"autosave_ms": 0, "snapshot_ms": 0}
 class Sealing:
     """Both kinds of session in one process, in turn, so that they see the same machine."""
 
+    ROUNDS = 3
     APPEND_MARK = 2.0
     LOAD_MARK = 2.5
 

@@ -32,6 +32,7 @@ _EVENT = {"type": "user", "data": {"role": "user", "content": "x" * 200}}
 class Service:
     """Requests per second next to bare handlers, and acknowledged events lost."""
 
+    ROUNDS = 2
     WRITERS = 200
     READERS = 50
 

@@ -25,6 +25,7 @@ _OURS = "import sys; from bench.child import app_painted; app_painted(sys.argv[1
 class Painted:
     """A process that shows the first rows against one that loads the toolkit and asks for them."""
 
+    ROUNDS = 3
     MARK = 1.5
 
     def __init__(self, *, quick: bool) -> None:
@@ -65,6 +66,7 @@ class Painted:
 class Pressed:
     """From a key in the list to the screen that shows it, against 50 ms."""
 
+    ROUNDS = 2
     MARK = 1.0
     LIMIT_MS = 50.0
 

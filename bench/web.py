@@ -19,6 +19,7 @@ _HOST = "127.0.0.1:8000"
 class Pages:
     """Pages of the web app, asked for in its own process, against the bare question."""
 
+    ROUNDS = 3
     PAGES: ClassVar = {
         "list": "list of 50",
         "sorted": "list of 50 by cost",
