@@ -37,7 +37,7 @@ def test_it_tells_how_the_service_does(server, client, scraper):
     event = {"type": "user", "data": {"content": "zanzibar"}}
     assert client.post(f"/v1/sessions/{made}/events", json=event).status_code == 200
     assert client.get("/v1/sessions/nobody").status_code == 404
-    server.service._looked_at = float("-inf")
+    server.service._look_again = float("-inf")
     after = figures(scraper)
 
     def more(name, **labels):

@@ -51,6 +51,14 @@ def test_every_metric_is_on_the_page(metric):
     assert meaning == metric.help
 
 
+def test_the_alarms_on_the_page_are_of_metrics_that_are_there():
+    """Every metric in an alarm, or anywhere on the page that tells how, is one of ours."""
+    page = (ROOT / "docs" / "howto" / "monitor.md").read_text(encoding="utf-8")
+    named = {re.sub(r"_bucket$", "", name) for name in re.findall(r"\bholdfast_\w+", page)}
+    assert len(named) > 5
+    assert named <= set(METRICS)
+
+
 def test_names_are_told_apart():
     """No two metrics share a name, in either system."""
     assert len({metric.otel for metric in METRICS.values()}) == len(METRICS)

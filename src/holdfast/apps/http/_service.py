@@ -28,6 +28,7 @@ _STREAMS_MAX = 2000
 _STREAMS_OF_SPACE_MAX = 1000
 _SUBPROTOCOL = "bearer."
 _LOOK_S = 5.0
+_REST = 30.0
 
 
 class Service:
@@ -55,7 +56,7 @@ class Service:
         self._streams: Counter[str] = Counter()
         self._stop: asyncio.Task[None] | None = None
         self._metrics = Metrics()
-        self._looked_at = float("-inf")
+        self._look_again = float("-inf")
         self._end_metrics = hf.observe(self._metrics)
 
     def check_open(self) -> None:
@@ -124,9 +125,12 @@ class Service:
         return await self.threads.run(self._metrics_text, libraries)
 
     def _metrics_text(self, libraries: list[Holdfast]) -> str:
-        if time.monotonic() - self._looked_at > _LOOK_S:
-            self._looked_at = time.monotonic()
+        began = time.monotonic()
+        if began >= self._look_again:
             add_health(self._metrics.figures, [one for one in libraries if not one.closed])
+            ended = time.monotonic()
+            # Where a look is dear, as in a bucket, it is taken more rarely.
+            self._look_again = ended + max(_LOOK_S, (ended - began) * _REST)
         return self._metrics.text()
 
     def begin_stop(self) -> None:
