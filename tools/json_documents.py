@@ -213,6 +213,10 @@ class VerifyReport(Struct):
     opened: bool
     """False for a sealed session whose key is not here: only checksums were compared."""
     tampered: list[Finding]
+    head: str
+    """Stands for every event that is there now: keep it elsewhere, for `--since`."""
+    kept: bool | None
+    """With `--since`: whether what was there then is still there; null if it was not."""
     explanation: list[str]
     """The same in sentences."""
 

@@ -192,3 +192,35 @@ def test_a_session_in_use_is_refused(run, held, trip, verb):
 def test_what_was_lost_is_said(first, last, words):
     """One event, several, or none: each has its sentence."""
     assert words in _explain(Gap(offset=10, size=20, first_seq=first, last_seq=last))
+
+
+def test_since(run, trip, library, tmp_path):
+    """What grew since passes; a store that was put back, or lost a session, does not."""
+    log = Path(library.location(trip)) / "events.jsonl"
+    old = log.read_bytes()
+    with library.session(trip) as session, library.session("other") as other:
+        session.user("one more thing")
+        other.user("hello")
+    library.close()
+    note = tmp_path / "heads.json"
+    note.write_text(run("verify", "--all", "--json").out)
+    assert run("verify", "--all", "--since", str(note)).code == 0
+    log.write_bytes(old)
+    outcome = run("verify", "--all", "--since", str(note))
+    assert outcome.code == 4
+    assert "put back to an earlier state" in " ".join(outcome.out.split())
+    assert run("delete", "other", "--yes").code == 0
+    assert "other" not in run("verify", "--all", "--since", str(note)).out
+    assert run("erase", "other", "--yes").code == 0
+    assert "neither there nor in the trash" in run("verify", "--all", "--since", str(note)).out
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"reports":[{"session_id":7}]}', "[" * 9_000])
+def test_since_something_else(run, trip, tmp_path, content):
+    """A file that is no such report is refused in one sentence, and so is one that is not there."""
+    note = tmp_path / "heads.json"
+    assert run("verify", trip, "--since", str(note)).code == 1
+    note.write_text(content)
+    outcome = run("verify", trip, "--since", str(note))
+    assert outcome.code == 1
+    assert "is not what `holdfast verify --json` prints" in outcome.err

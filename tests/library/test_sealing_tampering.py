@@ -22,10 +22,7 @@ from sealed_sessions import (
 )
 
 import holdfast
-from holdfast.errors import (
-    KeyMissing,
-    Tampered,
-)
+from holdfast.errors import KeyMissing, Tampered, UsageError
 from holdfast.security import Ring, new_data_key
 
 
@@ -263,3 +260,40 @@ def test_verify_without_the_key_compares_checksums(hf, folder):
     log_of(folder).write_bytes(log_of(folder).read_bytes().replace(b'"seq":3', b'"seq":9'))
     with holdfast.open(folder) as closed:
         assert not closed.verify("a").ok
+
+
+@pytest.mark.req("C18")
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])
+def test_a_session_that_was_put_back_is_told_by_a_head_kept_elsewhere(folder, key):
+    """Grown, torn or archived a log has what its head stands for; put back it has not."""
+    with holdfast.open(folder, key=key, seal=key is not None) as hf:
+        brief(hf, "a", "Monday")
+        old = log_of(folder).read_bytes()
+        brief(hf, "a", "Tuesday")
+        head = hf.verify("a").head
+        assert hf.verify("a", head=head).kept
+        brief(hf, "a", "Wednesday")
+        log_of(folder).write_bytes(whole := log_of(folder).read_bytes() + b'{"seq":99,"ty')
+        torn = hf.verify("a", head=head)
+        assert torn.ok
+        assert torn.torn_bytes
+        assert torn.head != head
+        assert hf.verify("a", head=torn.head).kept
+        log_of(folder).write_bytes(old)
+        report = hf.verify("a", head=head)
+        assert (report.kept, report.ok, hf.verify("a").ok) == (False, False, True)
+        assert "put back to an earlier state" in "".join(report.explain())
+        log_of(folder).write_bytes(whole[: -len(b'{"seq":99,"ty')])
+        hf.archive("a")
+        assert hf.verify("a", head=torn.head).ok
+    with holdfast.open(folder) as keyless:
+        assert keyless.verify("a", head=head).kept
+        assert keyless.verify("a").head == torn.head
+
+
+@pytest.mark.parametrize("head", ["", "0-" + "0" * 64, "7", "7-xyz", "9" * 40 + "-" + "0" * 64])
+def test_a_head_that_is_none_is_refused(hf, head):
+    """Only what a report gave is taken for a head."""
+    brief(hf, "b", "Monday")
+    with pytest.raises(UsageError):
+        hf.verify("b", head=head)

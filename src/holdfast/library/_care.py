@@ -24,12 +24,16 @@ __all__ = ["Care"]
 class Care(Finding):
     """What can be done for one session's bytes."""
 
-    def verify(self, id: str) -> Report:
-        """Look at every byte of a session and say what is whole. Changes nothing."""
+    def verify(self, id: str, *, head: str | None = None) -> Report:
+        """Look at every byte of a session and say what is whole. Changes nothing.
+
+        ``head`` is that of an earlier report, kept elsewhere: the log must still begin with what it
+        stands for, else it was put back to an earlier state. Raises UsageError if it is none.
+        """
         from holdfast.session import verify_log
 
         key = self._stored(id)
-        report = verify_log(id, self._store.log(key), self._store.documents(key))
+        report = verify_log(id, self._store.log(key), self._store.documents(key), head=head)
         vanished = self._catalog.vanished(id)
         if not vanished:
             return report

@@ -47,12 +47,16 @@ class PrefixChain:
             view = view[room:]
             self._settle()
 
+    def digest_here(self) -> str:
+        """The digest of everything that was read."""
+        return _linked(self.link, bytes(self._waiting)).hex()
+
     def _settle(self) -> None:
         if len(self._waiting) == BLOCK_BYTES:
             self.link = _linked(self.link, bytes(self._waiting))
             self._waiting.clear()
         if self._offsets and self._offsets[-1] == self._at:
-            self.digests[self._offsets.pop()] = _linked(self.link, bytes(self._waiting)).hex()
+            self.digests[self._offsets.pop()] = self.digest_here()
 
 
 def prefix_digest(log: Log, offset: int, link: str, linked: int) -> tuple[str, str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import Damaged, HoldfastError, KeyMissing, Tampered
+from holdfast.errors import Damaged, HoldfastError, KeyMissing, Tampered, UsageError
 from holdfast.model import (
     BEFORE_ALL,
     SEAL_END,
@@ -20,7 +21,7 @@ from holdfast.model import (
     salvage,
 )
 from holdfast.session._blobs import references
-from holdfast.session._prefix import PrefixChain
+from holdfast.session._prefix import PrefixChain, prefix_digest
 from holdfast.session._snapshots import Snapshots
 from holdfast.storage import Documents, Log
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.model import AnyLine, Salvage, Unseal
 
 __all__ = ["Finding", "Report", "verify_log"]
+
+_HEAD = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{64})")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     opened: bool = True
     """False for a sealed log without its key: only its checksums could be compared."""
     tampered: list[Finding] = []
+    head: str = ""
+    """Stands for every event that is there now; empty if there is none, or one is damaged.
+
+    Kept elsewhere, it tells later whether all of them are still there, as they are.
+    """
+    kept: bool | None = None
+    """Whether what an earlier head stands for is still there; None if none was given."""
 
     @property
     def lost_events(self) -> int:
@@ -74,25 +84,32 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return list(_explain(self))
 
 
-def verify_log(session_id: str, log: Log, documents: Documents) -> Report:
-    """Read everything and say what is whole. Changes nothing."""
+def verify_log(
+    session_id: str, log: Log, documents: Documents, *, head: str | None = None
+) -> Report:
+    """Read everything and say what is whole. Changes nothing.
+
+    ``head`` is that of an earlier report: the log must begin with what it stands for. Raises
+    UsageError if it is none.
+    """
+    heads = _Heads(head)
     if log.unseal is not None:
-        return _verify_sealed(session_id, log, documents)
+        return _verify_sealed(session_id, log, documents, heads)
     reader = LineReader()
     count = 0
     missing: set[str] = set()
     prefixes = _prefixes(Snapshots(documents))
-    chain = PrefixChain(offset for offset, _ in prefixes.values())
+    chain = heads.chain(prefixes)
     try:
         for events in _batches(reader, log, chain):
             count += len(events)
             missing.update(_missing_blobs(events, documents))
     except KeyMissing:
-        return _verify_closed(session_id, log)
+        return _verify_closed(session_id, log, heads)
     snapshots = _check_snapshots(Snapshots(documents), reader.position.offset)
     damage = log.damage()
     tampered = [] if reader.gaps else _check_prefixes(prefixes, chain)
-    return Report(
+    report = Report(
         session_id=session_id,
         ok=not (reader.gaps or missing or damage or tampered) and all(snapshots.values()),
         events=count,
@@ -105,13 +122,44 @@ def verify_log(session_id: str, log: Log, documents: Documents) -> Report:
         checksummed=reader.chained,
         tampered=tampered,
     )
+    return heads.told(report, chain, log, reader.position.offset)
 
 
-def _verify_closed(session_id: str, log: Log) -> Report:
+class _Heads:
+    """The head of a log, and whether it still has what an earlier one stands for."""
+
+    def __init__(self, noted: str | None) -> None:
+        match = None if noted is None else _HEAD.fullmatch(noted)
+        if noted is not None and match is None:
+            raise UsageError(f"{noted[:80]!r} is not a head, as verify tells it")
+        self._noted = None if match is None else (int(match.group(1)), match.group(2))
+
+    def chain(self, prefixes: dict[int, tuple[int, str]]) -> PrefixChain:
+        """What is to be given every byte of the log."""
+        offsets = [offset for offset, _ in prefixes.values()]
+        return PrefixChain(offsets if self._noted is None else [*offsets, self._noted[0]])
+
+    def told(self, report: Report, chain: PrefixChain, log: Log, end: int) -> Report:
+        """The report with what is known of heads; ``end`` is where the last event ends."""
+        head = ""
+        if end and not report.gaps:
+            digest = prefix_digest(log, end, "", 0)[0] if report.torn_bytes else chain.digest_here()
+            head = f"{end}-{digest}"
+        if self._noted is None:
+            return msgspec.structs.replace(report, head=head)
+        offset, digest = self._noted
+        kept = chain.digests.get(offset) == digest
+        return msgspec.structs.replace(report, head=head, kept=kept, ok=report.ok and kept)
+
+
+def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
     """A sealed log without its key: its checksums are all that can be compared."""
-    found = salvage(b"".join(log.read()), START, chained=False)
+    data = b"".join(log.read())
+    found = salvage(data, START, chained=False)
+    chain = heads.chain({})
+    chain.feed(data)
     damage = log.damage()
-    return Report(
+    report = Report(
         session_id=session_id,
         ok=not (found.gaps or damage),
         events=len(found.lines),
@@ -122,25 +170,26 @@ def _verify_closed(session_id: str, log: Log) -> Report:
         sealed=True,
         opened=False,
     )
+    return heads.told(report, chain, log, found.position.offset)
 
 
-def _verify_sealed(session_id: str, log: Log, documents: Documents) -> Report:
+def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
     assert log.unseal is not None
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
     try:
         events, tampered = _open_each(found, log.unseal)
     except KeyMissing:
-        return _verify_closed(session_id, log)
+        return _verify_closed(session_id, log, heads)
     missing = set(_missing_blobs(events, documents))
     prefixes = _prefixes(Snapshots(documents))
-    chain = PrefixChain(offset for offset, _ in prefixes.values())
+    chain = heads.chain(prefixes)
     chain.feed(data)
     snapshots = _check_snapshots(Snapshots(documents), found.position.offset)
     if not found.gaps:
         tampered += _check_prefixes(prefixes, chain)
     damage = log.damage()
-    return Report(
+    report = Report(
         session_id=session_id,
         ok=not (found.gaps or missing or damage or tampered) and all(snapshots.values()),
         events=len(events),
@@ -153,6 +202,7 @@ def _verify_sealed(session_id: str, log: Log, documents: Documents) -> Report:
         sealed=True,
         tampered=tampered,
     )
+    return heads.told(report, chain, log, found.position.offset)
 
 
 def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Finding]]:
@@ -288,6 +338,12 @@ def _explain(report: Report) -> Iterator[str]:
             f"The last {report.vanished:,} events that the catalogue has seen here are missing:"
             " the log is shorter than it was. If that is as it should be, accept it with"
             " `holdfast reindex`."
+        )
+    if report.kept is False:
+        yield (
+            "It does not begin any more with what was there when the head was noted: it was put"
+            " back to an earlier state, or written anew, as repair, redact, encrypt, decrypt and"
+            " rotate do."
         )
     for name in report.missing_blobs:
         yield f"The payload {name[:12]}… is missing or damaged; its event is there without it."

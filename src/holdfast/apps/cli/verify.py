@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import click
+import msgspec
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose, session_ids
@@ -16,6 +17,7 @@ from holdfast.apps.shown.words import counted
 from holdfast.errors import (
     DataError,
     HoldfastError,
+    InvalidData,
     KeyMissing,
     NotFound,
     SecurityError,
@@ -23,6 +25,7 @@ from holdfast.errors import (
     Tampered,
 )
 from holdfast.session import Report
+from holdfast.storage import read_file
 
 __all__ = ["command"]
 
@@ -35,24 +38,41 @@ Examples:
   holdfast verify trip-planner
   holdfast verify --all
   holdfast verify --all --json | jq '.reports[] | select(.ok | not)'
+  holdfast verify --all --json > /elsewhere/heads.json
+  holdfast verify --all --since /elsewhere/heads.json
 """,
 )
 @sessions_argument(required=False)
 @click.option("--all", "everything", is_flag=True, help="Every session of the store.")
+@click.option(
+    "--since",
+    metavar="FILE",
+    help="What --json printed before: all that was there then must be there still.",
+)
 @json_option
 @store_option
 @click.pass_context
-def command(ctx: click.Context, ids: tuple[str, ...], *, everything: bool, as_json: bool) -> int:
+def command(
+    ctx: click.Context, ids: tuple[str, ...], *, everything: bool, since: str | None, as_json: bool
+) -> int:
     """Check every byte of sessions and say in plain words what is whole.
 
     Changes nothing. The exit code is 4 if anything is damaged. A torn last line, as a crash leaves
     it, is no damage: nothing that was acknowledged can be in it.
+
+    A store that was put back as a whole to an earlier state looks whole. Who keeps what --json
+    prints where nobody can put it back finds that out with --since.
     """
     if everything == bool(ids):
         ctx.fail("name the sessions to verify, or say --all")
     app: App = ctx.obj
     wanted = session_ids(app.library) if everything else [choose(app.library, id) for id in ids]
-    reports = [_verify(app, id) for id in progress(app.err, wanted, "verifying")]
+    heads = {} if since is None else _read_heads(since)
+    reports = [
+        _verify(app, id, heads.pop(id, None)) for id in progress(app.err, wanted, "verifying")
+    ]
+    if everything:
+        reports += _gone(app, heads)
     if as_json:
         app.out.json({"reports": [_as_json(report) for report in reports]})
     else:
@@ -70,11 +90,41 @@ class _Unreadable(Report, frozen=True, kw_only=True):
         return [self.reason]
 
 
-def _verify(app: App, session_id: str) -> Report:
+class _Noted(msgspec.Struct):
+    session_id: str
+    head: str = ""
+
+
+class _Earlier(msgspec.Struct):
+    reports: list[_Noted]
+
+
+def _read_heads(place: str) -> dict[str, str]:
+    """The heads of an earlier run, by session."""
+    try:
+        found = msgspec.json.decode(b"".join(read_file(place)), type=_Earlier)
+    except (ValueError, RecursionError) as error:
+        message = f"{place} is not what `holdfast verify --json` prints"
+        raise InvalidData(message) from error
+    return {one.session_id: one.head for one in found.reports if one.head}
+
+
+def _gone(app: App, heads: dict[str, str]) -> list[Report]:
+    """Sessions that were there before, and now are neither there nor in the trash."""
+    deleted = {one.session_id for one in app.library.trash()} if heads else set()
+    reason = "It was there before, and is neither there nor in the trash any more."
+    return [
+        _Unreadable(session_id=id, ok=False, kept=False, reason=reason)
+        for id in sorted(heads)
+        if id not in deleted
+    ]
+
+
+def _verify(app: App, session_id: str, head: str | None) -> Report:
     try:
         with contextlib.suppress(KeyMissing, Tampered):
             app.library.state(session_id)  # refuses a newer format, whose bytes cannot be judged
-        return app.library.verify(session_id)
+        return app.library.verify(session_id, head=head)
     except NotFound:
         raise
     except (DataError, SecurityError, StoreError) as error:
@@ -101,6 +151,8 @@ def _as_json(report: Report) -> dict[str, object]:
         "sealed": report.sealed,
         "opened": report.opened,
         "tampered": report.tampered,
+        "head": report.head,
+        "kept": report.kept,
         "snapshots": [{"seq": seq, "whole": whole} for seq, whole in report.snapshots.items()],
         "explanation": report.explain(),
     }
