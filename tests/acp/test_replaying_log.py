@@ -230,3 +230,72 @@ def test_a_message_that_one_piece_holds_is_told_once(piece, whole, told):
     final = ("assistant", {"content": "one", "covers_from": 0, **whole})
     assert words([first, final]) == told
     assert words([("delta", {"content": "two"}), first, final])[0][:3] == "two"
+
+
+def _raw_call(number, kind, **members):
+    return update(sessionUpdate=kind, toolCallId=f"c{number}", **members)
+
+
+few_calls, statuses = st.integers(1, 3), st.sampled_from(["pending", "in_progress", "completed"])
+contents = st.sampled_from([[], [{"type": "content", "content": {"type": "text", "text": "t"}}]])
+frames_of_calls = st.builds(
+    _raw_call,
+    few_calls,
+    st.sampled_from(["tool_call", "tool_call_update", "tool_call_of_another_kind"]),
+    status=statuses | st.none(),
+    content=contents,
+) | st.builds(_raw_call, few_calls, st.just("tool_call_update"))
+other_frames = st.sampled_from(
+    [
+        update(sessionUpdate="usage_update", used=1),
+        update(sessionUpdate="current_mode_update", currentModeId="m"),
+        {**update(sessionUpdate="tool_call", toolCallId="c1"), "more": 1},
+        {"jsonrpc": "2.0", "method": "session/update", "params": {"update": {}}},
+    ]
+)
+told_events = (
+    st.builds(
+        lambda who, frame: ("frame", {"direction": who, "frame": frame}),
+        st.sampled_from(["agent", "agent", "agent", "client", "holdfast"]),
+        frames_of_calls | other_frames,
+    )
+    | st.builds(
+        lambda n, frame: ("tool_call", {"id": f"c{n}", "tool": "T", **frame}),
+        few_calls,
+        st.builds(lambda raw: {"raw": raw}, frames_of_calls) | st.just({}),
+    )
+    | st.builds(
+        lambda n, frame: ("tool_result", {"toolCallId": f"c{n}", "result": "r", **frame}),
+        few_calls,
+        st.builds(lambda raw: {"raw": raw}, frames_of_calls) | st.just({}),
+    )
+    | st.builds(lambda data: ("delta", data), pieces)
+    | st.builds(
+        lambda data, back: ("assistant", {**data, "covers_from": back}), pieces, st.integers(0, 8)
+    )
+    | st.sampled_from([("user", {"content": "go on"}), ("turn_end", {"reason": "completed"})])
+)
+
+
+def _with_joined_words(lines):
+    """What these lines tell, words of one message in one piece."""
+    told = []
+    for line in lines:
+        found = json.loads(line)["params"]["update"]
+        words = found.get("sessionUpdate", "").endswith("_chunk") and found["content"].get("text")
+        about = [found.get("sessionUpdate"), found.get("messageId")]
+        if words and told and told[-1][:2] == about:
+            told[-1][2] += words
+        else:
+            told.append([*about, words] if words else [found])
+    return told
+
+
+@given(st.lists(told_events, min_size=1, max_size=12), st.sampled_from([200, 1000, 1 << 18]))
+@settings(max_examples=200)
+def test_the_quick_way_tells_what_the_careful_one_does(drafts, chunk_bytes):
+    """Whether lines are sorted out at once or told event by event, an editor gets the same."""
+    log = Log(log_of(drafts), drafts)
+    quick = b"".join(replay_some(log.read(chunk_bytes=chunk_bytes), "ours")).splitlines()
+    assert log.asked == []
+    assert _with_joined_words(quick) == _with_joined_words(replay(log.events, "ours"))

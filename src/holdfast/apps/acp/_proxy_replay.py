@@ -18,7 +18,9 @@ async def replay_as_wished(
 ) -> Frame:
     """Send what was said up to an event; where it began and ended, for the answer."""
     wish = wish_of(params)
-    first, stop = await asyncio.to_thread(_range, hf, channel.id, wish, last)
+    first, stop = _range(wish, last)
+    if wish is not None and wish["type"] == "tail":
+        first = await asyncio.to_thread(_begin_of, hf, channel.id, wish["turns"])
     await tell_past(
         hf,
         channel.session,
@@ -32,17 +34,20 @@ async def replay_as_wished(
     return {"first": first, "last": stop - 1, "earlier": first > 0}
 
 
-def _range(hf: Holdfast, id: str, wish: Frame | None, last: int) -> tuple[int, int]:
+def _range(wish: Frame | None, last: int) -> tuple[int, int]:
     kind = "start" if wish is None else wish["type"]
     if kind == "none":
         return last + 1, last + 1
     if kind == "seq":
         stop = wish.get("before") if wish else None
         return wish["seq"] if wish else 0, last + 1 if stop is None else min(stop, last + 1)
-    if kind == "tail" and wish:
-        turns = hf.events(id, types={"user"}, reverse=True, limit=wish["turns"])
-        return min((event.seq for event in turns), default=0), last + 1
     return 0, last + 1
+
+
+def _begin_of(hf: Holdfast, id: str, turns: int) -> int:
+    """Where the newest turns begin."""
+    newest = hf.events(id, types={"user"}, reverse=True, limit=turns)
+    return min((event.seq for event in newest), default=0)
 
 
 def our_meta(params: Frame) -> Frame:

@@ -13,15 +13,9 @@ from typing import Any
 import msgspec
 
 from holdfast.apps.acp._replaying_calls import Calls
-from holdfast.apps.acp._replaying_lines import (
-    CallLine,
-    DeltaLine,
-    FinalLine,
-    FrameLine,
-    ResultLine,
-)
+from holdfast.apps.acp._replaying_lines import DeltaLine, FinalLine, Line, OtherLine
 from holdfast.apps.acp._replaying_log import Some, in_some
-from holdfast.apps.acp._replaying_output import PIECE_CHARS, Output, whole_update
+from holdfast.apps.acp._replaying_output import PIECE_CHARS, Output, Update
 from holdfast.apps.acp._replaying_pieces import PIECES_AT_ONCE, put_together
 from holdfast.apps.acp._replaying_runs import Cast
 from holdfast.apps.acp._replaying_shapes import (
@@ -29,11 +23,11 @@ from holdfast.apps.acp._replaying_shapes import (
     FinalData,
     Finder,
     Told,
-    decode_call,
     decode_delta,
     decode_final,
     plain,
 )
+from holdfast.apps.acp._replaying_sorting import Sorted, sort_out
 from holdfast.apps.acp._replaying_spoken import Spoken
 from holdfast.apps.acp._replaying_standing import STANDING, Standing
 from holdfast.apps.acp._replaying_words import (
@@ -103,68 +97,58 @@ class _Teller:
         """Tell of events, as far as they are to be told of."""
         if self._seq < 0:
             self._begin = some.first
-        if some.lines is None or self.out.marks:
-            for event in some.events:
-                self._take(event)
+        found = None if self.out.marks else self._sort_out(some)
+        if found is None:
+            self._take_events(some)
         else:
-            self._take_lines(some, some.lines)
+            self._take_lines(some, found)
         self._seq = some.last
 
-    def _take_lines(self, some: Some, lines: list[Any]) -> None:  # noqa: C901, PLR0912
-        """The same, quicker: nearly all lines are of messages and of tool calls.
-
-        What is done for each of those is done right here, since calls would take most of the time.
-        """
-        pieces, find, calls, out = self._pieces, self._find.in_line, self._calls, self.out
-        opened, ended, texts, told = calls.open, calls.ended, out.texts, out.updates
-        for line in lines:
+    def _take_lines(self, some: Some, found: Sorted) -> None:
+        """The same, quicker: nearly all lines are of messages and of tool calls."""
+        pieces = self._pieces
+        told = followed = 0
+        for line, before, calls, whole in found.others:
+            if before > told:
+                self._tell_all(some, found.updates[told:before], whole)
+                told = before
             kind = line.__class__
-            if line.run is not None:
-                update = b""
-            elif kind is DeltaLine:
-                pieces.append(line)
+            if kind is DeltaLine:
+                pieces.append(line)  # type: ignore[arg-type]
                 if len(pieces) == PIECES_AT_ONCE:
                     self._take_pieces(some)
-                continue
-            elif kind is FrameLine:
-                data = line.data
-                if data.direction != "agent":
-                    continue
-                update = find(bytes(data.frame))
-            elif kind is CallLine or kind is ResultLine:
-                frame = line.data.raw
-                update = b"" if frame is None else frame.params.update
             elif kind is FinalLine:
-                self._take_final(some, line)
-                continue
+                self._take_final(some, line)  # type: ignore[arg-type]
             else:
-                if pieces:
-                    self._take_pieces(some)
-                self._take(line.event())
-                continue
-            if pieces:
-                self._take_pieces(some)
-            try:
-                about = decode_call(update)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                self._take(some.event(line.seq))
-                continue
-            call, status = about.call, about.status
-            if status == "completed":
-                opened.pop(call, None)
-                ended.add(call)
-            elif status == "in_progress":
-                opened[call] = None
-                ended.discard(call)
-            else:
-                calls.track(call, status)
-            if about.content:
-                calls.show(call, about.content)
-            if texts:
-                out.flush()
-            told.append(update)
-        if pieces:
+                self._calls.follow(found.calls[followed:calls])
+                followed = calls
+                self._take_other(some, line)
+        self._tell_all(some, found.updates[told:], found.whole)
+        self._calls.follow(found.calls[followed:])
+
+    def _tell_all(self, some: Some, updates: list[Update], whole: int) -> None:
+        """Updates as they came; ``whole`` is the event of the last message among them."""
+        if self._pieces:
             self._take_pieces(some)
+        if updates:
+            self.out.flush()
+            self.out.updates += updates
+            self._spoken.end("text", whole)
+
+    def _take_other(self, some: Some, line: Line) -> None:
+        if self._pieces:
+            self._take_pieces(some)
+        self._take(line.event() if isinstance(line, OtherLine) else some.event(line.seq))
+
+    def _sort_out(self, some: Some) -> Sorted | None:
+        silent = not self._pieces and not self.out.texts
+        return None if some.lines is None else sort_out(some.lines, self._find, silent=silent)
+
+    def _take_events(self, some: Some) -> None:
+        if self._pieces:
+            self._take_pieces(some)
+        for event in some.events:
+            self._take(event)
 
     def _take(self, event: Event) -> None:
         taker = _TAKERS.get(event.type)
@@ -202,16 +186,7 @@ class _Teller:
 
     def _take_final(self, some: Some, line: FinalLine) -> None:
         """A whole message, which nearly always is what its pieces were."""
-        pieces = self._pieces
-        if len(pieces) == 1 and not self.out.texts:
-            piece = pieces[0]
-            update = whole_update(bytes(piece.data), piece.seq, line.data)
-            if update:
-                self.out.updates.append(update)
-                self._spoken.end("text", piece.seq)
-                pieces.clear()
-                return
-        if pieces:
+        if self._pieces:
             self._take_pieces(some)
         if not self._is_told_by_its_pieces(line.data, line.seq):
             self._take(some.event(line.seq))

@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 
+from holdfast.apps.acp._replaying_shapes import CallAbout
+
 __all__ = ["Calls"]
 
 _ENDS = frozenset({"completed", "failed"})
 _EMPTY = (b"[]", b"null")
+_LITTLE = 4  # bytes, which is what those have at most
 
 
 class Calls:
@@ -34,6 +37,28 @@ class Calls:
         """The editor is told what to show for it."""
         if call not in self._shaped and bytes(content) not in _EMPTY:
             self._shaped.add(call)
+
+    def follow(self, abouts: list[CallAbout]) -> None:
+        """The editor is told all of this, in order."""
+        if not abouts:
+            return
+        last = {about.call: about.status for about in abouts}
+        if None in last.values():
+            for about in abouts:
+                self.track(about.call, about.status)
+        else:
+            self._end(last)
+        self._shaped.update([about.call for about in abouts if len(about.content) > _LITTLE])
+
+    def _end(self, last: dict[str, Any]) -> None:
+        """Most calls end soon: how each stands after many updates decides."""
+        under_way = [call for call, status in last.items() if status not in _ENDS]
+        self.ended.update(last)
+        self.ended.difference_update(under_way)
+        for call in [call for call in self.open if call in self.ended]:
+            del self.open[call]
+        for call in under_way:
+            self.open[call] = None
 
     def knows(self, call: str) -> bool:
         """Whether the editor was told of it."""

@@ -25,10 +25,10 @@ _NOTHING = msgspec.Raw()
 
 
 class Line(msgspec.Struct, gc=False, kw_only=True, tag_field="type"):
-    """Any event."""
+    """Any event, if it is not of a child run."""
 
     seq: int
-    run: str | None = None
+    run: None = None
 
 
 class _CallData(msgspec.Struct, gc=False):
@@ -47,23 +47,6 @@ class ResultLine(Line, tag="tool_result", gc=False, kw_only=True):
     data: _CallData
 
 
-class _FrameData(msgspec.Struct, gc=False):
-    direction: str = ""
-    frame: msgspec.Raw = _NOTHING
-
-
-class FrameLine(Line, tag="frame", gc=False, kw_only=True):
-    """A frame that is no conversation."""
-
-    data: _FrameData
-
-
-class DeltaLine(Line, tag="delta", gc=False, kw_only=True):
-    """A piece of a message."""
-
-    data: msgspec.Raw = _NOTHING
-
-
 class FinalLine(Line, tag="assistant", gc=False, kw_only=True):
     """A whole message."""
 
@@ -73,13 +56,19 @@ class FinalLine(Line, tag="assistant", gc=False, kw_only=True):
 class OtherLine(Line, gc=False, kw_only=True):
     """Whatever else there is, by its name."""
 
-    timestamp: int = 0
     data: msgspec.Raw = _NOTHING
-    key: str | None = None
 
     def event(self) -> Event:
-        """The event of it."""
-        return Event(str(self.__struct_config__.tag), self.seq, self.timestamp, self.data, self.run)
+        """The event of it, without its time."""
+        return Event(str(self.__struct_config__.tag), self.seq, raw=self.data)
+
+
+class FrameLine(OtherLine, tag="frame", gc=False, kw_only=True):
+    """A frame that is no conversation."""
+
+
+class DeltaLine(OtherLine, tag="delta", gc=False, kw_only=True):
+    """A piece of a message."""
 
 
 _LINES = (CallLine, ResultLine, FrameLine, DeltaLine, FinalLine)

@@ -6,35 +6,45 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp._replaying_shapes import FinalData
+from holdfast.apps.acp._replaying_lines import DeltaLine, FinalLine
 
-__all__ = ["PIECE_CHARS", "Output", "whole_update"]
+__all__ = ["PIECE_CHARS", "Output", "Update", "whole_update"]
+
+Update = bytes | msgspec.Raw
+"""The JSON of what a ``session/update`` tells."""
 
 _CHUNK_BYTES_MAX = 64 * 1024
 PIECE_CHARS = _CHUNK_BYTES_MAX // 4
 """A text of so many characters, whichever they are, is not longer than a chunk."""
 _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
+_PIECE_HEAD = b'{"content":"'
+_TEXT_AT = len(_PIECE_HEAD) - 1
+_MESSAGE_ID = b',"messageId":"'
 _END = b"}}\n"
 _encode = msgspec.json.Encoder().encode
 
 
-def whole_update(piece: bytes, seq: int, final: FinalData) -> bytes:
-    """The update for a message of text that one piece, an event's data, holds all of.
+def whole_update(piece: DeltaLine, final: FinalLine) -> bytes:
+    """The update for a message of text that one piece holds all of; nothing if it is not so.
 
-    Nothing if it is not so. The bytes are those of the log: nothing is decoded.
+    The bytes are those of the log: nothing is decoded.
     """
-    content, first = bytes(final.content), final.covers_from
-    if first is None or first > seq or final.agent is not None or final.raw:
+    data, about = bytes(piece.data), final.data
+    content, first = bytes(about.content), about.covers_from
+    end = _TEXT_AT + len(content)
+    if not data.startswith(_PIECE_HEAD) or not data.startswith(content, _TEXT_AT):
         return b""
-    about = b""
-    if final.messageId is not None:
-        about = b',"messageId":' + _encode(final.messageId)
-    if piece != b'{"content":%b%b}' % (content, about):
+    rest = data[end:]
+    if rest != b"}" and (
+        not rest.startswith(_MESSAGE_ID) or rest.find(b'"', len(_MESSAGE_ID)) != len(rest) - 2
+    ):
         return b""
-    if not 2 < len(content) <= PIECE_CHARS or content[:1] != b'"':  # quotes with something in them
+    if first is None or first > piece.seq or about.agent is not None or about.raw:
         return b""
-    return b"%b%b}%b}" % (_TEXT_HEAD, content, about)
+    if not 2 < len(content) <= PIECE_CHARS:  # quotes with something in them
+        return b""
+    return b"".join((_TEXT_HEAD, content, b"}", rest))
 
 
 class Output:
@@ -44,7 +54,7 @@ class Output:
     """
 
     def __init__(self, session_id: str, *, marks: bool) -> None:
-        self.updates: list[bytes] = []
+        self.updates: list[Update] = []
         self.texts: list[str] = []
         self.marks = marks
         self._session_id = session_id
@@ -65,7 +75,7 @@ class Output:
         self._lines.clear()
         return found
 
-    def tell(self, update: bytes, seq: int) -> None:
+    def tell(self, update: Update, seq: int) -> None:
         """An update, with which all is told up to an event."""
         if self.texts:
             self.flush()
@@ -125,7 +135,9 @@ class Output:
 
     def _end_lines(self, meta: bytes = b"") -> None:
         """Make lines of the updates; one alone may have more in its params."""
-        if self.updates:
-            between = _END + self._head
-            self._lines += (self._head, between.join(self.updates), meta, _END)
-            self.updates.clear()
+        updates = self.updates
+        if updates:
+            updates[0] = self._head + updates[0]
+            updates[-1] = b"".join((updates[-1], meta, _END))
+            self._lines.append((_END + self._head).join(updates))
+            updates.clear()

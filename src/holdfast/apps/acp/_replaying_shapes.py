@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Literal
 
 import msgspec
@@ -10,19 +11,23 @@ from holdfast.model import Event
 
 __all__ = [
     "CALLS",
+    "CLOSING",
     "About",
+    "CallAbout",
     "CallFrame",
     "DeltaData",
     "FinalData",
     "Finder",
     "Told",
-    "decode_call",
+    "decode_calls",
     "decode_delta",
     "decode_final",
     "plain",
 ]
 
 CALLS = frozenset({"tool_call", "tool_call_update"})
+CLOSING = 3
+"""The braces behind an update: of the params, the frame and the event's data."""
 
 _ESCAPED = b'$blob":'  # keys that hold it are escaped in the log
 _NOTHING = msgspec.Raw()
@@ -65,7 +70,7 @@ class CallFrame(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
     method: Literal["session/update"]
     params: CallParams
-    jsonrpc: str = "2.0"
+    jsonrpc: Literal["2.0"] = "2.0"
 
 
 class About(msgspec.Struct, gc=False, rename={"kind": "sessionUpdate", "call": "toolCallId"}):
@@ -105,9 +110,9 @@ _decode_frame = msgspec.json.Decoder(_FrameData).decode
 _decode_raw = msgspec.json.Decoder(_RawData).decode
 _decode_notification = msgspec.json.Decoder(CallFrame).decode
 _decode_about = msgspec.json.Decoder(About).decode
-decode_call = msgspec.json.Decoder(CallAbout).decode
+decode_calls = msgspec.json.Decoder(CallAbout).decode_lines
 _encode = msgspec.json.Encoder().encode
-_CLOSING = 2  # braces: of the params and the frame
+_CALL = b'{"sessionUpdate":"tool_call'
 
 
 def plain(event: Event) -> dict[str, Any]:
@@ -140,12 +145,22 @@ class Finder:
     """
 
     def __init__(self) -> None:
-        self._start = b"\n"  # as no frame begins
+        self.start_of_calls = b"\n"  # as no data begin
+        """How the data of events begin that hold a frame about a tool call."""
+        self.begin = 0
+        """Where in them the update does; 0 if that is not known yet."""
 
-    def in_line(self, frame: bytes) -> bytes:
-        """The update in a frame of the agent that begins like those before, else nothing."""
-        start = self._start
-        return frame[len(start) : -_CLOSING] if frame.startswith(start) else b""
+    def learn(self, data: bytes) -> None:
+        """Take it from the data of an event that holds a frame, if they are as usual."""
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            self._learn(_decode_notification(_decode_frame(data).frame))
+
+    def _learn(self, frame: CallFrame) -> None:
+        start = (
+            b'{"direction":"agent","frame":{"jsonrpc":"2.0","method":"session/update",'
+            b'"params":{"sessionId":%b,"update":' % frame.params.sessionId
+        )
+        self.start_of_calls, self.begin = start + _CALL, len(start)
 
     def in_frame(self, event: Event) -> Told | None:
         """The update in a frame of the agent; None if there is none."""
@@ -168,10 +183,7 @@ class Finder:
             about = _decode_about(update)
         except msgspec.ValidationError:
             return _decode_odd(rpc)
-        self._start = (
-            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
-            % frame.params.sessionId
-        )
+        self._learn(frame)
         return update, about, None
 
 

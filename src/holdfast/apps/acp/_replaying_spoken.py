@@ -24,9 +24,10 @@ class Spoken:
         return self._last[kind] >= first
 
     def end(self, kind: str, last: int) -> None:
-        """A message was told whole, with an event."""
-        self._pieces[kind].clear()
-        self._last[kind] = last
+        """A message was told whole, with an event; with none if its number is less than 0."""
+        if last > self._last[kind]:
+            self._pieces[kind].clear()
+            self._last[kind] = last
 
     def rest(self, whole: str, kind: str, first: int) -> str:
         """What the pieces from an event on lack of their message, which is known now.

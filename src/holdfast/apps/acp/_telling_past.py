@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import aclosing
+from functools import partial
 from typing import Protocol
 
 from holdfast.apps.acp._replaying import replay_some
 from holdfast.apps.acp._replaying_log import read_some
+from holdfast.apps.wire.ahead import made_ahead
 from holdfast.apps.wire.lines import next_lines
 from holdfast.library import Holdfast
 from holdfast.session import Session
 
 __all__ = ["Reader", "tell_past"]
+
+# What a log is read into is given back to the system again and again, and with it a page fault for
+# every 4 KiB of the next piece: a fifth of a load. Once a larger one was freed, glibc keeps them.
+_KEPT_BYTES = 4 << 20
 
 
 class Reader(Protocol):
@@ -50,6 +56,8 @@ async def tell_past(
         lambda start: hf.events(session.id, start, stop),
     )
     lines = replay_some(some, session.id, close_open=close_open, marks=marks)
-    while batch := await asyncio.to_thread(next_lines, lines):
-        reader.write(batch)
-        await reader.drain()
+    bytes(_KEPT_BYTES)
+    async with aclosing(made_ahead(partial(next_lines, lines))) as batches:
+        async for batch in batches:
+            reader.write(batch)
+            await reader.drain()
