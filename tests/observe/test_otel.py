@@ -164,6 +164,20 @@ def test_what_failed_is_marked(hf, telemetry, store_root):
     }
 
 
+def test_what_was_not_needed_is_no_span(hf, telemetry):
+    """Opening what is open already, and a snapshot of what has one, are told to nobody."""
+    telemetry.observe(hf)
+    with hf.session("a") as s:
+        s.user("x")
+        s.snapshot()
+        s.snapshot()
+        with hf.session("a"):
+            pass
+    names = [span.name for span in telemetry.exporter.get_finished_spans()]
+    assert (names.count("holdfast.load"), names.count("holdfast.snapshot")) == (1, 1)
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
 def test_what_never_ended(hf, telemetry):
     """A session that is closed ends what is open in it; so does the end of observing."""
     stop = telemetry.observe(hf)

@@ -139,7 +139,8 @@ class OtelObserver(Watching):
             span, token = begun
             if token is not None:
                 context.detach(token)
-            _end(span, done)
+            if not done.idle:  # a span that never ends is never told
+                _end(span, done)
 
     def tell(self, session_id: str, item: Event | Notice) -> None:
         """Something happened to a session."""

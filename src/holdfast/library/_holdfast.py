@@ -123,7 +123,7 @@ class Holdfast(
         )
         self._check_open()
         if read_only:
-            return self._opened_to_read(self._known(id), chosen)
+            return self._watched(self._opened_to_read, self._known(id), chosen)[0]
         return self._live_session(new_session_id(chosen.clock) if id is None else id, chosen)
 
     def space(self, name: str) -> Holdfast:
@@ -195,21 +195,36 @@ class Holdfast(
             raise UsageError("a session that is only to be read needs an id")
         return id
 
+    def _opened_to_read(self, id: str, options: Options) -> tuple[Session, Opening]:
+        opening = Opening(self._store, id, options)
+        return Session(self._store, opening), opening
+
     def _live_session(self, id: str, options: Options) -> Session:
+        session, opening = self._watched(self._live_or_opened, id, options)
+        if opening is None:
+            return session
+        if self._timers is not None and self._store.capabilities.stores:
+            self._made = self._made or not session.restored
+            self._feeder.watch(session)
+        self._tell_opened(session, opening)
+        return session
+
+    def _live_or_opened(self, id: str, options: Options) -> tuple[Session, Opening | None]:
+        """The session, with its opening if it was not open already."""
         with _live_lock:
             key = (self._store.identity, id)
             session = _live.get(key)
             if session is not None and not session.closed and not session.orphaned:
                 _check_resume(session, options)
                 if session.retain():
-                    return session
-            session, opening = self._opened_live(id, options)
-            _live[key] = session
-        if self._timers is not None and self._store.capabilities.stores:
-            self._made = self._made or not session.restored
-            self._feeder.watch(session)
-        self._tell_opened(session, opening)
-        return session
+                    return session, None
+            opening = Opening(self._store, id, options)
+            try:
+                session = _live[key] = self._session_of(opening)
+            except BaseException:
+                opening.release()
+                raise
+        return session, opening
 
     def _tell_opened(self, session: Session, opening: Opening) -> None:
         if opening.held:

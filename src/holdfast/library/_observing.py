@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.library._ground import Ground
 from holdfast.session import Opening, Options, Session
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from holdfast.session import Observer, Observers
 
 __all__ = ["Observing"]
+
+OpeningT = TypeVar("OpeningT", Opening, Opening | None)
+Open = Callable[[str, Options], tuple[Session, OpeningT]]
 
 
 class Observing(Ground):
@@ -33,32 +36,15 @@ class Observing(Ground):
         self._hear()
         return self._observers.add(observer)
 
-    def _opened_live(self, id: str, options: Options) -> tuple[Session, Opening]:
-        """A session that is open for writing, with what its opening found."""
+    def _watched(self, open: Open[OpeningT], id: str, options: Options) -> tuple[Session, OpeningT]:
+        """What ``open`` gives; how long it took is told to observers, if there are any."""
         if self._observers is None:
-            return self._open_live(id, options)
+            return open(id, options)
         self._hear()
         with self._observers.watch("load", id) as watch:
-            session, opening = self._open_live(id, options)
-            watch.restored = session.restored
+            session, opening = open(id, options)
+            watch.restored, watch.idle = session.restored, opening is None
         return session, opening
-
-    def _opened_to_read(self, id: str, options: Options) -> Session:
-        """A session that is only read."""
-        if self._observers is None:
-            return Session(self._store, Opening(self._store, id, options))
-        with self._observers.watch("load", id) as watch:
-            session = Session(self._store, Opening(self._store, id, options))
-            watch.restored = session.restored
-        return session
-
-    def _open_live(self, id: str, options: Options) -> tuple[Session, Opening]:
-        opening = Opening(self._store, id, options)
-        try:
-            return self._session_of(opening), opening
-        except BaseException:
-            opening.release()
-            raise
 
     def _session_of(self, opening: Opening) -> Session:
         if self._observers is None:
