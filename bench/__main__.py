@@ -29,6 +29,7 @@ from bench.recovery import peers
 from bench.redaction import Redaction
 from bench.resuming import Resume
 from bench.sealing import Sealing
+from bench.server import end_on_request
 from bench.service import Service
 from bench.stores import Postgres, SQLite
 from bench.tui import Painted, Pressed
@@ -98,6 +99,7 @@ def main() -> int:
     rounds = chosen.rounds or (3 if chosen.quick else 5)
     if not chosen.only and not chosen.quick:
         peers.install()
+    end_on_request()
     cases = {name: names[name](quick=chosen.quick) for name in chosen.only or names}
     found = run(cases, rounds)
     print(table.show([line for one in found.values() for line in one.lines]))
@@ -165,10 +167,12 @@ def run(cases: dict[str, Any], rounds: int) -> dict[str, Section]:
                 _prepare(name, one, folder, after)
             for number in range(rounds):
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
-                for one in runs.values():
+                for name, one in runs.items():
                     # What has no promise here, and takes long, is measured less often.
                     if number < getattr(one.case, "ROUNDS", rounds):
+                        print(f"  {name}", file=sys.stderr, end="", flush=True)
                         _measure(one, folder)
+                print(file=sys.stderr)
         except KeyboardInterrupt:
             print("interrupted: what was measured is kept", file=sys.stderr)
     found = {name: one.section() for name, one in runs.items()}

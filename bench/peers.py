@@ -25,13 +25,13 @@ from bench.child import ROOT, SCRATCH
 from bench.recovery import peers
 from bench.rivals.asking import FRAMEWORKS, Rival, python_of
 from bench.rivals.stores import STORES
-from bench.server import Server, missing
+from bench.server import Server, end_on_request, missing
 from bench.workload import step
 
 KEPT = os.path.join(ROOT, "bench", "peers.json")
 _TEXTS = [step(index).text for index in range(400)]
 _TRACE = "trace=fsync,fdatasync,sync_file_range,sync,msync,getppid"
-_PATIENCE_S = 60
+_PATIENCE_S = 120
 _STORE_COUNTS = {True: (300, 3.0), False: (1_000, 3.0)}
 _STEPS, _STEPS_S = 400, 12.0
 _COUNTED = 10
@@ -225,6 +225,7 @@ def main() -> int:
 
 
 def _measure(wanted: list[str]) -> None:
+    end_on_request()
     databases = Databases()
     try:
         for name in wanted:

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.child import SCRATCH
 
-__all__ = ["Server", "missing"]
+__all__ = ["Server", "end_on_request", "missing"]
 
 _START_S = 60
 
@@ -35,6 +35,15 @@ def _binaries() -> str | None:
     places = [os.path.dirname(os.path.realpath(found))] if found else []
     places += sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)
     return next((one for one in places if os.path.exists(os.path.join(one, "postgres"))), None)
+
+
+def end_on_request() -> None:
+    """Have SIGTERM end the program as a key press does, so that no server is left behind."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 class Server:
