@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import os
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -51,6 +54,11 @@ class Terminal:
     def press(self, *keys):
         """Press keys by their names."""
         self._tmux("send-keys", *keys)
+
+    def resize(self, size):
+        """Another width and height."""
+        width, height = map(str, size)
+        self._tmux("resize-window", "-x", width, "-y", height)
 
     def click(self, column, row):
         """A click of the left button, as terminals report it."""
@@ -199,3 +207,93 @@ def test_small_light_and_with_the_mouse(terminal, fill):
     at.wait("words of note 2")
     at.press("q")
     at.wait("ended-0")
+
+
+@pytest.fixture(scope="module")
+def ssh(tmp_path_factory):
+    """The words of a command that logs in to this machine, by a server of the tests' own."""
+    server = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not (os.path.exists(server) and shutil.which("ssh-keygen")):
+        pytest.skip("needs an ssh server: apt-get install openssh-server")
+    folder = tmp_path_factory.mktemp("ssh")
+    for name in ("host", "user"):
+        make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(make, check=True, timeout=WAIT_S)
+    if os.geteuid() == 0:
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # which a server of root's asks for
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    settings = {
+        "ListenAddress": f"127.0.0.1:{port}",
+        "HostKey": folder / "host",
+        "AuthorizedKeysFile": folder / "user.pub",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PermitRootLogin": "yes",
+        "PidFile": "none",
+    }
+    config = folder / "config"
+    config.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    running = subprocess.Popen([server, "-D", "-e", "-f", config], stderr=subprocess.PIPE)
+    if not _answers(int(port), running):
+        pytest.skip(f"the ssh server does not start: {running.stderr.read().decode()[:200]}")
+    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+    yield [
+        *("ssh", "-tt", "-F", "none", "-p", port, "-i", str(folder / "user")),
+        *(word for option in options for word in ("-o", option)),
+        f"{getpass.getuser()}@127.0.0.1",
+    ]
+    running.terminate()
+    running.communicate(timeout=WAIT_S)
+
+
+def _answers(port, running):
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end and running.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_over_ssh(terminal, ssh, hf, trip, model):
+    """Read, talk and resize from another machine; where the line is cut, nothing is lost."""
+    at = terminal((100, 30))
+    there = {
+        "HOLDFAST_STORE": hf.store.path,
+        "HOLDFAST_MODEL": "openai:scripted",
+        "OPENAI_BASE_URL": model.openai_url,
+    }
+    asked = ["env", "-C", os.getcwd(), *(f"{name}={value}" for name, value in there.items())]
+    far = shlex.join([*ssh, shlex.join([*asked, COMMAND])])
+    at.type(f"clear; {far}; echo en''ded-$?")
+    at.press("Enter")
+    at.wait("1 session ", "Trip to Lisbon", "q Quit")
+    at.press("c")
+    at.wait("Say something")
+    at.type("hello over there")
+    at.press("Enter")
+    at.wait("you said hello over there", "restored", "openai:scripted")
+    at.resize((130, 34))
+    at.wait(r"UPDATED[\s\S]*you said hello over there")
+    at.press("Escape")
+    at.wait("esc List")
+    at.press("q")
+    at.wait("ended-0")
+    model.follow(lambda request: LONG)
+    at.type(f"clear; {far}; echo en''ded-$?")
+    at.press("Enter")
+    at.wait("Trip to Lisbon", "q Quit")
+    at.press("c")
+    at.wait("Say something")
+    at.type("tell")
+    at.press("Enter")
+    at.wait("begin word word word", "answering")
+    os.kill(at.app_pid(), signal.SIGKILL)  # the client's side of the line
+    at.wait("ended-137")
+    end = time.monotonic() + WAIT_S
+    while hf.info(trip).open and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not hf.info(trip).open
+    assert hf.verify(trip).ok
+    assert "begin word" in str(hf.recover(trip).messages[-1]["content"])
