@@ -260,6 +260,39 @@ def test_read_only_disk(number):
             act(*(("me", 0) if call == "open_lock" else (LINES[1], 1, 1, 1)))
 
 
+@pytest.mark.parametrize("torn", [b"half a li", b"x" * 300])
+def test_a_tail_that_is_cut_while_it_is_read_is_not_mixed_with_what_follows(torn):
+    """Whoever read half a line before it was cut off gets the whole one that came in its place."""
+    store, log = opened(SimDisk())
+    log.append(torn, 1, 1, 1)
+    reading = store.log(KEY).read()
+    read = [next(reading)]
+    log.cut(len(LINES[0]), 1)
+    for number, line in enumerate(LINES[1:], 1):
+        log.append(line, number, 1, 1)
+    assert b"".join([*read, *reading]) == b"".join(LINES)
+
+
+class GrowingDisk(SimDisk):
+    """A torn tail is longer at each of the first looks."""
+
+    looks = 0
+
+    def read_at(self, descriptor, size, offset):
+        found = super().read_at(descriptor, size, offset)
+        self.looks += 1
+        return found[: self.looks * 4]
+
+
+def test_a_tail_that_grows_is_read_to_its_end():
+    """A look that shows less than there is ends nothing."""
+    disk = GrowingDisk()
+    store, log = opened(disk)
+    log.append(b"no end of a line", 1, 1, 1)
+    disk.looks = 0
+    assert content(store) == LINES[0] + b"no end of a line"
+
+
 def test_error_while_looking_is_not_absence():
     """That a log could not be looked for does not mean that there is none."""
     inner = SimDisk()

@@ -284,11 +284,24 @@ def _read_base(disk: Disk, directory: int) -> Base | None:
 
 
 def read_file_part(disk: Disk, descriptor: int, start: int, stop: int | None) -> Iterator[bytes]:
-    """The bytes of a file between two offsets, or to its end, in chunks."""
+    """The bytes of a file between two offsets, or to its end, in chunks.
+
+    Read to its end, a line comes from one look at the file: what follows a half line may be the
+    middle of another one by the next look, when a writer has cut it off and gone on.
+    """
     while stop is None or start < stop:
         wanted = CHUNK_BYTES if stop is None else min(CHUNK_BYTES, stop - start)
         chunk = disk.read_at(descriptor, wanted, start)
         if not chunk:
             return
+        if stop is None and not chunk.endswith(b"\n"):
+            whole = chunk.rfind(b"\n") + 1
+            if whole:
+                chunk = chunk[:whole]
+            elif len(chunk) < wanted:
+                if disk.read_at(descriptor, wanted, start) != chunk:
+                    continue  # it changes: look again
+                yield chunk
+                return
         yield chunk
         start += len(chunk)
