@@ -33,7 +33,7 @@ def events_of(units: list[Unit], author: str) -> list[Event]:
     made: list[Event] = []
     for unit in voices(units):
         if unit.own:
-            made.append(Event.model_validate(unit.item))
+            made.append(Event.model_validate(unit.fresh))
         else:
             made += _told_by_others(unit, author)
     return made

@@ -23,7 +23,7 @@ def as_item(message: Message) -> dict[str, Any]:
 def message_of(unit: Unit) -> Message:
     """What an agent gets: its own messages as they came, what others said in its form."""
     if unit.own:
-        return Message.from_dict(unit.item)
+        return Message.from_dict(unit.fresh)
     role, content = unit.item["role"], unit.item["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if blocks and all(block["type"] == "tool_result" for block in blocks):

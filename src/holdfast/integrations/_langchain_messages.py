@@ -210,7 +210,7 @@ def messages_of(units: list[Unit]) -> list[BaseMessage]:
     """
     made: list[BaseMessage] = []
     for unit in units:
-        made += [from_item(unit.item)] if unit.own else told_by_others(unit)
+        made += [from_item(unit.fresh)] if unit.own else told_by_others(unit)
     return made
 
 

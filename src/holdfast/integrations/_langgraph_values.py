@@ -27,7 +27,7 @@ from holdfast.integrations._langchain_messages import (
     seqs_of,
     told_by_others,
 )
-from holdfast.integrations._units import Unit, voices
+from holdfast.integrations._units import Unit, fresh, voices
 from holdfast.model import Event
 
 __all__ = ["Items", "Typed", "Values"]
@@ -89,11 +89,12 @@ class Values:
 
     def _decode_marked(self, mark: str, inner: Any, serde: Typed) -> Any:
         if mark == "$m":
-            message = from_item(self.items.get(inner) or self.told_by_others(inner) or {})
+            item = self.items.get(inner) or self.told_by_others(inner) or {}
+            message = from_item(fresh(item))
             self.known.add(message, inner)
             return message
         if mark == "$v":
-            return from_item(inner)
+            return from_item(fresh(inner))
         if mark == "$x":
             return serde.loads_typed((inner[0], base64.b64decode(inner[1])))
         if mark == "$i":

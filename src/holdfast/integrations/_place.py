@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import holdfast
@@ -62,13 +63,41 @@ def own_id(framework: str, foreign_id: str, scope: str | None = None) -> str:
 
 
 def linked(library: holdfast.Holdfast, framework: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The sessions that a framework began, each with the link that names it there."""
+    """The sessions that a framework began, the oldest first, each with the link that names it.
+
+    A fork says of itself what its origin said; its name is its own id.
+    """
+    found: list[tuple[int, str, dict[str, Any]]] = []
     for entry in library.store.entries(_SESSIONS):
         id = entry.key.removeprefix(_SESSIONS)
-        for event in library.events(id, limit=_LINK_WITHIN):
-            if event.type == "link" and event.data.get("kind") == framework:
-                yield id, event.data
-                break
+        event = _link_of(library, id, framework)
+        if event is not None:
+            link = event.data
+            if own_id(framework, link["id"], link.get("scope")) != id:
+                link = link | {"id": id}
+            found.append((event.timestamp, id, link))
+    return ((id, link) for _, id, link in sorted(found, key=itemgetter(0, 1)))
+
+
+def _link_of(library: holdfast.Holdfast, id: str, framework: str) -> Event | None:
+    for event in library.events(id, limit=_LINK_WITHIN):
+        if event.type == "link" and event.data.get("kind") == framework:
+            return event
+    return None
+
+
+def _session_of(
+    library: holdfast.Holdfast, framework: str, foreign_id: str, scope: str | None
+) -> str:
+    """The session of a framework's id: the one it began, or a fork of such that it names."""
+    id = own_id(framework, foreign_id, scope)
+    if scope is None or library.exists(id):
+        return id
+    with contextlib.suppress(InvalidId, NotFound):
+        link = _link_of(library, check_id(foreign_id), framework)
+        if link is not None and link.data.get("scope") == scope:
+            return foreign_id
+    return id
 
 
 class Place:
@@ -88,7 +117,7 @@ class Place:
         patience_s: float = _PATIENCE_S,
     ) -> None:
         self.library = library_of(hf)
-        self.id = own_id(framework, foreign_id, scope)
+        self.id = _session_of(self.library, framework, foreign_id, scope)
         self._link = {"kind": framework, "id": foreign_id} | ({"scope": scope} if scope else {})
         self._idle_ms = idle_ms
         self._patience_s = patience_s

@@ -44,7 +44,7 @@ def messages_of(units: list[Unit]) -> list[ModelMessage]:
     foreign: list[dict[str, Any]] = []
     for unit in units:
         if unit.own:
-            items += [*to_dialect(foreign, _DIALECT), unit.item]
+            items += [*to_dialect(foreign, _DIALECT), unit.fresh]
             foreign = []
         else:
             foreign += neutral_of(unit.item)

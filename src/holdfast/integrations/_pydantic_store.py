@@ -20,6 +20,7 @@ from holdfast.errors import Conflict
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._pydantic_messages import as_items, as_messages
 from holdfast.integrations._pydantic_steps import TOOL, Conversation, frame, key_number
+from holdfast.integrations._units import fresh
 from holdfast.storage import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
@@ -255,5 +256,5 @@ def _chosen(conversation: Conversation, run_id: str, *, include_interrupted: boo
 def _snapshot(conversation: Conversation, number: int) -> ContinuableSnapshot:
     found = conversation.snapshots[number]
     made = _SNAPSHOT.validate_python({"run_id": found.run, **found.about, "messages": []})
-    made.messages = as_messages(conversation.messages(number))
+    made.messages = as_messages(fresh(conversation.messages(number)))
     return made

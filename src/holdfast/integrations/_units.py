@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from itertools import islice
 from typing import Any, NamedTuple
+
+import msgspec
 
 from holdfast.formats import speak
 from holdfast.integrations._difference import apply, difference
@@ -28,6 +31,7 @@ __all__ = [
     "Units",
     "Words",
     "blocks_of",
+    "fresh",
     "neutral_of",
     "spoken",
     "voices",
@@ -40,6 +44,8 @@ CONVERSATION = frozenset({"user", "assistant", "system", "thinking", "tool_call"
 _OF_UNITS = CONVERSATION | {"frame", "variable_set"}
 _MARKS = frozenset({"adapter", "span", "raw"})
 
+_encode = msgspec.json.Encoder().encode
+
 
 class Unit(NamedTuple):
     """One item of the framework, or (``own`` is False) one event that somebody else recorded."""
@@ -49,6 +55,19 @@ class Unit(NamedTuple):
     item: Any
     run: str | None = None
     at: int = 0
+
+    @property
+    def fresh(self) -> Any:
+        """A copy of the item, for those who may change it; what was read stays as it was."""
+        return fresh(self.item)
+
+
+def fresh(item: Any) -> Any:
+    """A copy of plain data with nothing in common."""
+    try:
+        return msgspec.json.decode(_encode(item))
+    except (OverflowError, ValueError):  # a number that is too big for it
+        return deepcopy(item)
 
 
 class Form(NamedTuple):

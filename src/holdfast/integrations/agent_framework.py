@@ -25,6 +25,7 @@ from holdfast.integrations._agent_framework_messages import FORM, as_item, messa
 from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._states import States
+from holdfast.integrations._units import fresh
 
 __all__ = [
     "HoldfastCheckpointStorage",
@@ -92,7 +93,7 @@ class HoldfastSessionStore:
         states = self._of(session_id)
         await asyncio.to_thread(states.catch_up)
         found = states.newest(session_id)
-        return None if found is None else AgentSession.from_dict(found)
+        return None if found is None else AgentSession.from_dict(fresh(found))
 
     async def set(self, session_id: str, session: AgentSession) -> None:
         """Record a session in the place of what was recorded of it."""
@@ -169,7 +170,7 @@ class HoldfastCheckpointStorage:
         return states.names()
 
     def _decode(self, encoded: Any) -> WorkflowCheckpoint:
-        found = decode_checkpoint_value(encoded, allowed_types=self._allowed)
+        found = decode_checkpoint_value(fresh(encoded), allowed_types=self._allowed)
         return WorkflowCheckpoint.from_dict(found)
 
     def _find(self, checkpoint_id: str) -> States | None:

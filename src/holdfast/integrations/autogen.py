@@ -25,7 +25,7 @@ from holdfast.errors import Fenced
 from holdfast.integrations._history import History
 from holdfast.integrations._place import Library
 from holdfast.integrations._states import States
-from holdfast.integrations._units import Form, Unit, Words, blocks_of, spoken
+from holdfast.integrations._units import Form, Unit, Words, blocks_of, fresh, spoken
 
 __all__ = ["HoldfastState"]
 
@@ -107,8 +107,8 @@ class HoldfastState:
             messages = [message for unit in units for message in _messages(unit)]
             context = {"messages": messages}
             return {"type": "AssistantAgentState", "llm_context": context} if messages else None
-        thread = [unit.item for unit in units if unit.own]
-        whole: dict[str, Any] = found["rest"]
+        thread = [unit.fresh for unit in units if unit.own]
+        whole: dict[str, Any] = fresh(found["rest"])
         if found["thread"]:
             whole = _with(whole, found["thread"], thread)
         return whole
@@ -140,7 +140,7 @@ def _with(state: Any, place: list[str], value: Any) -> Any:
 def _messages(unit: Unit) -> list[dict[str, Any]]:
     """What an assistant gets of others' messages, in the form of its context."""
     if unit.own:
-        return [unit.item]
+        return [unit.fresh]
     role, content = unit.item["role"], unit.item["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if role == "system":

@@ -89,7 +89,7 @@ class HoldfastSessionStore:
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """The entries in their order; None for a key that was never written."""
         units = await asyncio.to_thread(self._of(key).of, key.get("subpath"))
-        entries = [cast("SessionStoreEntry", unit.item) for unit in units]
+        entries = [cast("SessionStoreEntry", unit.fresh) for unit in units]
         return entries or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:

@@ -132,7 +132,7 @@ def _item(message: ChatMessage) -> dict[str, Any]:
 
 def _message(unit: Unit) -> ChatMessage:
     if unit.own:
-        return ChatMessage.model_validate(unit.item)
+        return ChatMessage.model_validate(unit.fresh)
     content = unit.item["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     results = [block for block in blocks if block["type"] == "tool_result"]

@@ -49,11 +49,11 @@ class HoldfastSession:
         session_id: str,
         hf: Library = None,
         *,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
         compact: Compact | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings = _settings(session_settings)
         if compact is not None:
             # The runner asks for this name, and calls it at the end of each turn.
             self.run_compaction = partial(self._run_compaction, compact)
@@ -64,8 +64,7 @@ class HoldfastSession:
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[TResponseInputItem]:
         """The newest ``limit`` items in their order, or as many as the settings say, or all."""
-        if limit is None and self.session_settings is not None:
-            limit = self.session_settings.limit
+        limit = _limit(limit, self.session_settings)
         items = _items(self._units.read())
         if limit is not None:
             items = items[-limit:] if limit > 0 else []
@@ -160,10 +159,22 @@ def _items(units: list[Unit]) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for unit in units:
         if unit.own:
-            items.append(unit.item)
+            items.append(unit.fresh)
         else:
             items += to_dialect(neutral_of(unit.item), _DIALECT)
     return items
+
+
+def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
+    from agents.memory.session_settings import SessionSettings, coerce_session_settings
+
+    return SessionSettings() if given is None else coerce_session_settings(given)
+
+
+def _limit(given: int | None, settings: SessionSettings | dict[str, Any] | None) -> int | None:
+    from agents.memory.session_settings import resolve_session_limit
+
+    return cast("int | None", resolve_session_limit(given, settings))
 
 
 def _tell(item: dict[str, Any]) -> Words:

@@ -21,7 +21,7 @@ from holdfast.errors import Fenced
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Library, Place, library_of
 from holdfast.integrations._strands_messages import FORM, as_message, interrupted
-from holdfast.integrations._units import Unit, Units, Words
+from holdfast.integrations._units import Unit, Units, Words, fresh
 from holdfast.model import Event
 from holdfast.session import Session as Written
 
@@ -121,7 +121,7 @@ class _Kept(Units):
 
     def messages(self, agent_id: str) -> list[SessionMessage]:
         """The same as the framework has them."""
-        return [SessionMessage.from_dict(item) for item in self.items(agent_id)]
+        return [SessionMessage.from_dict(fresh(item)) for item in self.items(agent_id)]
 
 
 class HoldfastSessionRepository(SessionRepository):
@@ -179,7 +179,7 @@ class HoldfastSessionRepository(SessionRepository):
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """An agent as it was recorded last; None if there is none."""
         found = self._read(session_id).states.get(("agent", agent_id))
-        return None if found is None else SessionAgent.from_dict(found)
+        return None if found is None else SessionAgent.from_dict(fresh(found))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Record what changed of an agent. Raises SessionException if there is none."""
@@ -221,7 +221,7 @@ class HoldfastSessionRepository(SessionRepository):
         kept = self._read(session_id)
         with kept.lock:
             item = kept.at(agent_id, message_id)
-        return None if item is None else SessionMessage.from_dict(item)
+        return None if item is None else SessionMessage.from_dict(fresh(item))
 
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
@@ -282,7 +282,8 @@ class HoldfastSessionRepository(SessionRepository):
         self, session_id: str, multi_agent_id: str, **kwargs: Any
     ) -> dict[str, Any] | None:
         """The state of a group as it was recorded last; None if there is none."""
-        return self._read(session_id).states.get(("multi_agent", multi_agent_id))
+        found = self._read(session_id).states.get(("multi_agent", multi_agent_id))
+        return None if found is None else cast("dict[str, Any]", fresh(found))
 
     def update_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
