@@ -113,7 +113,6 @@ class Life:
         with ExitStack() as stack:
             session = self.open(hf, id)
             stack.push(partial(self.close, session))
-            self.key(session)
             for _ in range(self.chance.randrange(1, 5)):
                 self.chance.choice((self.say, self.say, self.say_more, self.use, self.flush))(
                     session
@@ -138,9 +137,9 @@ class Life:
                 self.ledger.promise_flush(key)
 
     def key(self, session):
-        """Which log it writes; read once, so that nothing comes between an append and its note."""
+        """Which log it has written to: before that another one may yet take its place."""
         known = self.keys.get(id(session))
-        if known is None and session.seq >= 0:
+        if known is None:
             known = self.keys[id(session)] = key_of(session.id, [next(session.events())])
         return known
 
@@ -172,7 +171,7 @@ class Life:
 
     def flush(self, session):
         session.flush()
-        self.ledger.promise_flush(self.key(session))
+        self.ledger.promise_flush(self.keys.get(id(session)))
 
     # -- those who look -------------------------------------------------------------------------
 
