@@ -9,7 +9,7 @@ import sys
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -292,6 +292,7 @@ def test_the_text_is_what_prometheus_reads(hf, metrics):
         assert (family.type, family.documentation) == (METRICS[name].kind, METRICS[name].help)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 100)), st.text(max_size=20))
 def test_any_values_and_labels_come_out_as_they_went_in(values, label):
     """Sums, counts and buckets agree with the values; labels may be any text."""
