@@ -558,3 +558,42 @@ def test_one_who_looks_while_another_makes_the_file_sees_it_as_ours(path, monkey
     with contextlib.closing(SQLiteStore(path)) as store:
         store.check()
         assert store.database.identity()
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(path):
+    """Logs of several keys, with an archived one, read the same as before, and go on."""
+    with holdfast.open(f"sqlite://{path}") as hf:
+        for name in ("a", "b", "packed"):
+            with hf.session(name) as s:
+                for number in range(5):
+                    s.user(f"{name} {number} " + "x" * 1500 * number)
+        hf.archive("packed")
+        said = {row.session_id: list(hf.events(row.session_id)) for row in hf.list()}
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.executescript(
+            """
+            ALTER TABLE pieces RENAME TO numbered;
+            CREATE TABLE pieces (
+                id INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL,
+                data BLOB NOT NULL, packed INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (id, start)
+            ) WITHOUT ROWID;
+            INSERT INTO pieces
+                SELECT number >> 36, number & 0xfffffffff, size, data, packed FROM numbered;
+            DROP TABLE numbered;
+            PRAGMA user_version = 1;
+            """
+        )
+    with holdfast.open(f"sqlite://{path}") as hf:
+        assert {row.session_id: list(hf.events(row.session_id)) for row in hf.list()} == said
+        assert all(hf.verify(name).ok for name in said)
+        with hf.session("a") as s:
+            s.user("goes on")
+        assert [e.data["content"] for e in hf.events("a", types=["user"])][-1] == "goes on"
+
+
+def test_a_line_of_some_kilobytes_takes_about_its_own_space(path):
+    """No line of less than a page is put onto a page of its own."""
+    with holdfast.open(f"sqlite://{path}") as hf, hf.session("a") as s:
+        for _ in range(300):
+            s.user("x" * 1100)
+    assert os.path.getsize(path) < 300 * 1100 * 1.6

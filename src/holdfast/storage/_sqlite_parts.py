@@ -11,7 +11,6 @@ from holdfast.storage._holders import Holder, RenewedLease, Renewer, stale, this
 from holdfast.storage._names import etag_of
 from holdfast.storage._piece_rows import read_rows
 from holdfast.storage._sqlite_rows import (
-    READ,
     check_free,
     describe,
     fenced_row,
@@ -24,6 +23,7 @@ from holdfast.storage._sqlite_rows import (
     now_ms,
     pieces_of,
     put_document,
+    reading,
     repack,
 )
 from holdfast.storage._sqlite_shared import SharedDatabase
@@ -95,7 +95,7 @@ class SQLiteLog(Log):
         id, generation, end = rows[0]
         # Once the log is replaced nothing more is found: no reader gets a mixture of two.
         yield from read_rows(
-            lambda at, count: self._database.read(READ, (id, id, at, at, id, generation, count)),
+            lambda at, count: self._database.read(*reading(id, generation, at, count)),
             start,
             end,
         )

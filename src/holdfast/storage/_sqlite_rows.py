@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENTRY",
-    "READ",
     "SCHEMA",
     "KeyRow",
     "bury",
@@ -38,10 +37,16 @@ __all__ = [
     "now_ms",
     "pieces_of",
     "put_document",
+    "reading",
     "repack",
 ]
 
 _FRAME_BYTES = 1 << 20
+# A piece has one number, made of its key's and of its place in the log (64 GiB at most). So it lies
+# in a table by that number, which keeps a row of almost a page in one piece; in a table with a key
+# of two columns all beyond a quarter of a page would take a page of its own.
+_PLACE_BITS = 36
+_PLACES = (1 << _PLACE_BITS) - 1
 
 # Numbered, so that a later version can change the tables of an older one.
 SCHEMA = (
@@ -80,14 +85,27 @@ SCHEMA = (
         PRIMARY KEY (id, name)
     );
     """,
+    f"""
+    CREATE TABLE numbered (
+        number INTEGER PRIMARY KEY,
+        size INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        packed INTEGER NOT NULL DEFAULT 0
+    );
+    INSERT INTO numbered
+        SELECT (id << {_PLACE_BITS}) + start, size, data, packed FROM pieces ORDER BY id, start;
+    DROP TABLE pieces;
+    ALTER TABLE numbered RENAME TO pieces
+    """,  # noqa: S608 - a number of ours
 )
 
 ENTRY = "SELECT key, size, modified, generation, version FROM keys"
-READ = (
-    "SELECT start, size, data, packed FROM pieces WHERE id = ? AND start >= coalesce("
-    "(SELECT max(start) FROM pieces WHERE id = ? AND start <= ?), 0)"
-    " AND start + size > ? AND EXISTS (SELECT 1 FROM keys WHERE id = ? AND generation = ?)"
-    " ORDER BY start LIMIT ?"
+_READ = (
+    f"SELECT number & {_PLACES}, size, data, packed FROM pieces"  # noqa: S608 - a number of ours
+    " WHERE number >= coalesce((SELECT max(number) FROM pieces WHERE number BETWEEN ?1 AND ?2), ?1)"
+    f" AND number <= ?1 + {_PLACES} AND number + size > ?2"
+    " AND EXISTS (SELECT 1 FROM keys WHERE id = ?3 AND generation = ?4)"
+    " ORDER BY number LIMIT ?5"
 )
 
 
@@ -175,7 +193,8 @@ def forget(connection: Connection, id: int) -> None:
 
 
 def forget_pieces(connection: Connection, id: int) -> None:
-    connection.execute("DELETE FROM pieces WHERE id = ?", (id,))
+    first = _number(id, 0)
+    connection.execute("DELETE FROM pieces WHERE number BETWEEN ? AND ?", (first, first + _PLACES))
 
 
 def describe(connection: Connection, id: int, size: int, *, new: bool = False) -> None:
@@ -199,8 +218,8 @@ def insert_piece(
     connection: Connection, id: int, start: int, data: bytes, *, pack: bool = False
 ) -> None:
     connection.execute(
-        "INSERT INTO pieces (id, start, size, data, packed) VALUES (?, ?, ?, ?, ?)",
-        (id, start, len(data), packed(data) if pack else bytes(data), pack),
+        "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)",
+        (_number(id, start), len(data), packed(data) if pack else bytes(data), pack),
     )
 
 
@@ -221,13 +240,28 @@ def repack(connection: Connection, id: int, size: int, *, archived: bool) -> Non
 
 def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterator[bytes]:
     """The bytes of a log inside a transaction."""
+    first = _number(id, 0)
     rows = connection.execute(
-        "SELECT data, size, packed FROM pieces WHERE id = ? AND start + size > ? AND start < ?"
-        " ORDER BY start",
-        (id, start, stop),
+        "SELECT data, size, packed FROM pieces"
+        " WHERE number >= ? AND number < ? AND number + size > ? ORDER BY number",
+        (first, first + stop, first + start),
     )
     for data, size, is_packed in rows.fetchall():
         yield unpacked(data, size) if is_packed else data
+
+
+def reading(
+    id: int, generation: int, at: int, count: int
+) -> tuple[str, tuple[int, int, int, int, int]]:
+    """The question for some pieces of a generation of a log, from a place on, and its values.
+
+    Their columns: place, size, data, whether they are packed.
+    """
+    return _READ, (_number(id, 0), _number(id, at), id, generation, count)
+
+
+def _number(id: int, place: int) -> int:
+    return (id << _PLACE_BITS) + place
 
 
 def next_version(connection: Connection) -> int:
