@@ -10,9 +10,8 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import AtLeast, complete_id
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.transcript import readable
 
-__all__ = ["at_option", "id_option", "kept_value", "new_options", "tell_made", "two_sessions"]
+__all__ = ["at_option", "id_option", "new_options", "tell_made", "two_sessions"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,14 +44,6 @@ def two_sessions(function: F) -> F:
     """``A B``: two sessions."""
     second = click.argument("b", metavar="B", shell_complete=complete_id)(function)
     return click.argument("a", metavar="A", shell_complete=complete_id)(second)
-
-
-def kept_value(kind: str, value: Any) -> str:
-    """What a variable, a memory entry or a todo holds, in words; a todo by its status."""
-    if kind != "todo" or not isinstance(value, dict):
-        return readable(value)
-    told = [value.get("status"), value.get("priority")]
-    return ", ".join(str(one) for one in told if one not in (None, "medium")) or "(no status)"
 
 
 def tell_made(app: App, made: str, how: str, parent: str, *, as_json: bool) -> None:

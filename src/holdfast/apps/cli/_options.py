@@ -19,8 +19,10 @@ __all__ = [
     "complete_folder",
     "complete_id",
     "complete_tag",
+    "host_option",
     "json_option",
     "limit_option",
+    "port_option",
     "session_argument",
     "sessions_argument",
     "store_option",
@@ -70,6 +72,25 @@ def limit_option(default: int) -> Callable[[F], F]:
         show_default=True,
         metavar="N",
         help="At most so many; 0 for all.",
+    )
+
+
+def port_option(default: int, help: str = "The port") -> Callable[[F], F]:
+    """``--port``: where a server listens; 0 for any that is free."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help=f"{help}; 0 for any that is free.",
+    )
+
+
+def host_option(metavar: str, help: str) -> Callable[[F], F]:
+    """``--host``: the address that a server listens at."""
+    return click.option(
+        "--host", default="127.0.0.1", show_default=True, metavar=metavar, help=help
     )
 
 

@@ -64,4 +64,6 @@ def tell(app: App, done: Resealed, word: str, *, as_json: bool) -> int:
             f"{counted(len(done.relatives), 'fork')} with the same events"
             f" {'was' if len(done.relatives) == 1 else 'were'} left as before: {names}"
         )
+    for text in done.left:
+        app.err.line(text)
     return EXIT_FAILED if done.failed else EXIT_FINE

@@ -9,52 +9,28 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, cast
 
 import msgspec
 
 from holdfast.apps.cli._colours import wants_colour
-from holdfast.security import escape_json, neutralise, neutralise_line
+from holdfast.apps.shown.page import Column, Page, Piece, Span
+from holdfast.security import escape_json, neutralise
 
 if TYPE_CHECKING:
     from holdfast.apps.cli._flow import Flow
-    from holdfast.apps.cli._ink import Ink
     from holdfast.apps.cli._pager import After, Paged
     from holdfast.apps.cli._progress import Meter
+    from holdfast.apps.shown.ink import Ink
 
 __all__ = ["Column", "Piece", "Screen", "Span", "standard_error", "standard_output"]
 
-_INDENT_SPACES = 2
 _PAGE_COLUMNS = 120
 
 
-class Span(NamedTuple):
-    """Some text and how it looks where there are colours."""
-
-    text: str
-    style: str = ""
-
-
-Piece = str | Span
-
-
-class Column(NamedTuple):
-    """One column of a table; only a ``flexible`` one is cut when the terminal is too narrow."""
-
-    name: str
-    right: bool = False
-    flexible: bool = False
-    optional: bool = False
-    """Left out on a terminal if no row has anything in it."""
-    spared: bool = False
-    """Left out on a terminal that is too narrow."""
-    least: int = 18
-    """As wide a flexible one should be before another is left out for it."""
-
-
-class Screen:
+class Screen(Page):
     """A stream that people look at, or that a program reads."""
 
     # Lines that say how far work is: whoever writes to the same terminal takes them away first.
@@ -77,14 +53,6 @@ class Screen:
         """How many characters fit on a line: those of the terminal, or what a page can hold."""
         return _columns(self._stream) if self.is_terminal else _PAGE_COLUMNS
 
-    def line(self, *pieces: Piece, hang: int = 0) -> None:
-        """One line; what a terminal has no room for goes on below, ``hang`` columns indented."""
-        self._ready().line([_clean(piece) for piece in pieces], hang)
-
-    def text(self, text: str, *, indent: int = 1, style: str = "") -> None:
-        """Some paragraphs, indented, with their own newlines."""
-        self._ready().text(Span(neutralise(text), style), indent * _INDENT_SPACES)
-
     def stream(self, text: str) -> None:
         """A piece of a text as it comes; a terminal shows it as soon as a word is whole."""
         clean = neutralise(text)
@@ -104,11 +72,6 @@ class Screen:
         self._flow, self._mid_line = None, False
         self._stream.write(rest)
         self._stream.flush()
-
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Piece]]) -> None:
-        """Rows under a heading."""
-        clean = [[_clean(cell) for cell in row] for row in rows]
-        self._ready().table(list(columns), clean)
 
     def json(self, value: Any) -> None:
         """A JSON document, indented; control characters in it are escaped."""
@@ -165,7 +128,7 @@ class Screen:
     def _ready(self) -> Ink:
         self._clear_meters()
         if self._chosen is None:
-            from holdfast.apps.cli._ink import Colour, Plain
+            from holdfast.apps.shown.ink import Colour, Plain
 
             colour = wants_colour(self.colour, is_terminal=self.is_terminal)
             self._chosen = (Colour if self.is_terminal else Plain)(self._stream, colour=colour)
@@ -205,13 +168,6 @@ def _whole_characters(value: Any) -> Any:
     if isinstance(value, list):
         return [_whole_characters(one) for one in value]
     return value
-
-
-def _clean(piece: Piece) -> Span:
-    """The sink for single lines: whatever a session holds, it cannot leave its cell."""
-    if isinstance(piece, Span):
-        return Span(neutralise_line(piece.text), piece.style)
-    return Span(neutralise_line(piece))
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -8,7 +8,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import port_option, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.errors import UsageError
 
@@ -30,14 +30,7 @@ Examples:
 )
 @click.option("--write", is_flag=True, help="Let clients add to sessions and fork them.")
 @click.option("--http", is_flag=True, help="Streamable HTTP on this machine, with a token.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8765,
-    show_default=True,
-    metavar="N",
-    help="The port for --http; 0 for any that is free.",
-)
+@port_option(8765, "The port for --http")
 @store_option
 @click.pass_obj
 def command(app: App, *, write: bool, http: bool, port: int) -> int:

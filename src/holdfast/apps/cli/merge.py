@@ -9,10 +9,11 @@ import click
 import msgspec
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branching import kept_value, new_options, two_sessions
+from holdfast.apps.cli._branching import new_options, two_sessions
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._screen import Span
+from holdfast.apps.shown.comparison import kept_value
 from holdfast.apps.shown.words import counted
 
 if TYPE_CHECKING:

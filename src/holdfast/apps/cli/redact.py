@@ -103,3 +103,5 @@ def _show(app: App, report: RedactionReport, *, done: bool = False) -> None:
         app.err.line(f"  {report.unscanned:,} characters could not be looked at in time")
     for text in report.unreached:
         app.err.line(f"  not reached: {text}")
+    for text in report.left:
+        app.err.line(f"  {text}")

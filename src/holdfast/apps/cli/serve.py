@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.cli._options import complete_folder, store_option
+from holdfast.apps.cli._options import complete_folder, host_option, port_option, store_option
 from holdfast.apps.cli._parts import Parts
 from holdfast.apps.cli._screen import Span
 from holdfast.errors import UsageError
@@ -36,20 +36,9 @@ Examples:
   holdfast serve --host 0.0.0.0 --allow-host sessions.example    behind a proxy
 """,
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8700,
-    show_default=True,
-    metavar="N",
-    help="The port; 0 for any that is free.",
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="The address to listen at; other machines reach only what is not 127.0.0.1.",
+@port_option(8700)
+@host_option(
+    "ADDRESS", "The address to listen at; other machines reach only what is not 127.0.0.1."
 )
 @click.option(
     "--allow-host",

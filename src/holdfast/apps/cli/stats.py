@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from typing import cast
 
@@ -21,6 +22,7 @@ from holdfast.library._counting import By
 
 __all__ = ["command"]
 
+_PIPE_COLUMNS = 80
 _TABLES = "periods models agents tags tools topics longest most_expensive days hours weekdays turns"
 
 
@@ -110,9 +112,9 @@ def command(
 
         print_csv(app, found, table)
     elif found.sessions:
-        from holdfast.apps.cli._stats_page import print_stats
+        from holdfast.apps.shown.stats import print_stats
 
-        print_stats(app, found)
+        print_stats(app.out, found, _width(app))
     else:
         _tell_none(app, tags, filtered=bool(since or until or tags or agent or model))
 
@@ -127,9 +129,22 @@ def _one(app: App, id: str, table: str | None, *, as_json: bool) -> None:
 
         print_rows(app, TurnFigures, timeline.turns)
     else:
-        from holdfast.apps.cli._stats_page import print_timeline
+        from holdfast.apps.shown.stats import print_timeline
 
-        print_timeline(app, timeline)
+        print_timeline(app.out, timeline)
+
+
+def _width(app: App) -> int:
+    """How wide charts may be: what COLUMNS says, else the terminal, else a page."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    if not app.out.is_terminal:
+        return _PIPE_COLUMNS
+    try:
+        return os.get_terminal_size(1).columns
+    except OSError:
+        return _PIPE_COLUMNS
 
 
 def _tell_none(app: App, tags: tuple[str, ...], *, filtered: bool) -> None:

@@ -9,7 +9,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import host_option, port_option, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.errors import UsageError
 
@@ -28,21 +28,8 @@ Examples:
   holdfast web --port 8600 --store ./.holdfast
 """,
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="The port; 0 for any that is free.",
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="NAME",
-    help="An address of this machine for itself.",
-)
+@port_option(0)
+@host_option("NAME", "An address of this machine for itself.")
 @click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
 @click.option("--model", metavar="NAME", help="The model for chats, as of `holdfast chat`.")
 @click.option("--agent", metavar="ID", help="The agent whose sessions new chats are.")

@@ -31,14 +31,12 @@ class CompareScreen(PageScreen[None]):
 
     def make(self, width: int) -> list[Strip]:
         """The same page as that of ``holdfast compare``."""
-        from holdfast.apps.cli.compare import print_comparison
+        from holdfast.apps.shown.comparison import print_comparison
 
         if self._found is None:
             self._found = self.library.compare(*self._ids)
         found = self._found
-        return printed(
-            self.library, width, lambda app: print_comparison(app, found, full=self._full)
-        )
+        return printed(width, lambda page: print_comparison(page, found, full=self._full))
 
     def action_full(self) -> None:
         """Whole answers, or their beginnings."""

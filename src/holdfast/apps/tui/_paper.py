@@ -1,4 +1,4 @@
-"""Pages that the command prints, taken as something the app can show."""
+"""Pages that the command prints too, taken as something the app can show."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 
-from holdfast.apps.cli._app import App
-from holdfast.apps.cli._ink import Colour
-from holdfast.apps.cli._screen import Screen
+from holdfast.apps.shown.ink import Colour
+from holdfast.apps.shown.page import Page
 from holdfast.apps.tui._safe import lay_out
 
 if TYPE_CHECKING:
@@ -17,39 +16,29 @@ if TYPE_CHECKING:
 
     from textual.strip import Strip
 
-    from holdfast.library import Holdfast
-
 __all__ = ["printed"]
 
 
-def printed(library: Holdfast, width: int, page: Callable[[App], None]) -> list[Strip]:
-    """The lines that ``page`` prints onto a screen of that width."""
-    paper = _Paper(library, width)
-    page(paper)
-    return lay_out(Group(*paper.pieces), width)
+def printed(width: int, write: Callable[[Page], None]) -> list[Strip]:
+    """The lines that ``write`` puts onto a page of that width."""
+    paper = _Paper(width)
+    write(paper)
+    return lay_out(Group(*paper.ink.pieces), width)
 
 
-class _Paper(App):
-    """What a verb gets, with a sheet in the place of the terminal."""
+class _Paper(Page):
+    """A sheet in the place of the terminal."""
 
-    def __init__(self, library: Holdfast, width: int) -> None:
-        super().__init__()
-        self._library = library
-        ink = _Ink(width)
-        self.pieces = ink.pieces
-        self.out = self.err = _Sheet(ink, width)
-
-
-class _Sheet(Screen):
-    def __init__(self, ink: Colour, width: int) -> None:
-        super().__init__(io.StringIO())
-        self.is_terminal = True
-        self._chosen = ink
+    def __init__(self, width: int) -> None:
         self._width = width
+        self.ink = _Ink(width)
 
     @property
     def columns(self) -> int:
         return self._width
+
+    def _ready(self) -> Colour:
+        return self.ink
 
 
 class _Collector(Console):

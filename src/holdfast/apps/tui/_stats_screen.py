@@ -38,12 +38,12 @@ class StatsScreen(PageScreen[None]):
 
     def make(self, width: int) -> list[Strip]:
         """The same page as that of ``holdfast stats``."""
-        from holdfast.apps.cli._stats_page import print_stats
+        from holdfast.apps.shown.stats import print_stats
 
         days = _SPANS[self._span]
         since = None if days is None else time.time() - days * _DAY_S
         stats = self.library.stats(since, by=self._by)
-        return printed(self.library, width, lambda app: print_stats(app, stats, width))
+        return printed(width, lambda page: print_stats(page, stats, width))
 
     def action_period(self) -> None:
         """Columns of days, weeks or months."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
-from holdfast.apps.cli._app import App
-from holdfast.apps.cli._drawing import bar, calendar, columns, sparkline
-from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.shown.drawing import bar, calendar, columns, sparkline
+from holdfast.apps.shown.page import Column, Page, Piece, Span
 from holdfast.apps.shown.words import counted, day_time, short
 from holdfast.catalog._stats_shapes import Period, SessionFigures, Share, Stats, ToolFigures
 from holdfast.catalog._timeline import Timeline, TurnFigures
 
 __all__ = ["print_stats", "print_timeline"]
 
-_PIPE_COLUMNS = 80
 _COLUMNS_MAX = 120
 _CHART_ROWS = 6
 _BAR = 16
@@ -24,49 +21,37 @@ _FEW_DAYS = 3
 _WIDE = 84
 
 
-def print_stats(app: App, stats: Stats, width: int | None = None) -> None:
-    """The whole page, of that width or as wide as the terminal."""
-    width = _width(app) if width is None else min(width, _COLUMNS_MAX)
-    _summary(app, stats)
-    _over_time(app, stats, width)
-    _activity(app, stats, width)
-    _shares(app, "Models", "MODEL", stats.models)
+def print_stats(page: Page, stats: Stats, width: int) -> None:
+    """The whole page, with charts for that width."""
+    width = min(width, _COLUMNS_MAX)
+    _summary(page, stats)
+    _over_time(page, stats, width)
+    _activity(page, stats, width)
+    _shares(page, "Models", "MODEL", stats.models)
     if len(stats.agents) > 1:
-        _shares(app, "Agents", "AGENT", stats.agents)
+        _shares(page, "Agents", "AGENT", stats.agents)
     if any(share.tokens for share in stats.tags):
-        _shares(app, "Tags", "TAG", stats.tags)
-    _tools(app, stats.tools)
-    _topics(app, stats)
-    _sessions(app, "Longest sessions", stats.longest)
-    _sessions(app, "Most expensive sessions", stats.most_expensive)
+        _shares(page, "Tags", "TAG", stats.tags)
+    _tools(page, stats.tools)
+    _topics(page, stats)
+    _sessions(page, "Longest sessions", stats.longest)
+    _sessions(page, "Most expensive sessions", stats.most_expensive)
 
 
-def _width(app: App) -> int:
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given):
-        return min(int(given), _COLUMNS_MAX)
-    if not app.out.is_terminal:
-        return _PIPE_COLUMNS
-    try:
-        return min(os.get_terminal_size(1).columns, _COLUMNS_MAX)
-    except OSError:
-        return _PIPE_COLUMNS
+def _heading(page: Page, text: str, note: str = "") -> None:
+    page.line("")
+    page.line(Span(text, "strong"), Span(f"  {note}" if note else "", "faint"))
 
 
-def _heading(app: App, text: str, note: str = "") -> None:
-    app.out.line("")
-    app.out.line(Span(text, "strong"), Span(f"  {note}" if note else "", "faint"))
-
-
-def _summary(app: App, stats: Stats) -> None:
-    app.out.line(
+def _summary(page: Page, stats: Stats) -> None:
+    page.line(
         Span(counted(stats.sessions, "session"), "strong"),
         f"   {counted(stats.turns, 'turn')}   {counted(stats.messages, 'message')}",
         Span(f"   {_duration(stats.active_ms)} active", "faint"),
         hang=2,
     )
     if stats.tokens:
-        app.out.line(
+        page.line(
             Span(f"{short(stats.tokens)} tokens", "strong"),
             f"   {short(stats.input_tokens)} in   {short(stats.output_tokens)} out",
             f"   {short(stats.cache_read_tokens)} cached" if stats.cache_read_tokens else "",
@@ -74,13 +59,11 @@ def _summary(app: App, stats: Stats) -> None:
             hang=2,
         )
     if stats.cost is not None:
-        app.out.line(Span(f"{_money(stats.cost)}", "good"), _missing(stats), hang=2)
+        page.line(Span(f"{_money(stats.cost)}", "good"), _missing(stats), hang=2)
     elif stats.unpriced_tokens:
-        app.out.line("cost unknown", _missing(stats), hang=2)
+        page.line("cost unknown", _missing(stats), hang=2)
     if stats.unreadable:
-        app.out.line(
-            Span(f"{counted(stats.unreadable, 'session')} could not be counted", "warning")
-        )
+        page.line(Span(f"{counted(stats.unreadable, 'session')} could not be counted", "warning"))
 
 
 def _missing(stats: Stats) -> Span:
@@ -93,17 +76,17 @@ def _missing(stats: Stats) -> Span:
     return Span(text, "warning")
 
 
-def _over_time(app: App, stats: Stats, width: int) -> None:
+def _over_time(page: Page, stats: Stats, width: int) -> None:
     if not stats.periods:
         return
     use_tokens = stats.tokens > 0
     what = "Tokens" if use_tokens else "Messages"
     values = [one.tokens if use_tokens else one.messages for one in stats.periods]
     if len(values) <= _FEW_DAYS:
-        _heading(app, f"{what} by {stats.by}")
+        _heading(page, f"{what} by {stats.by}")
         most = max(values)
         for period, value in zip(stats.periods, values, strict=True):
-            app.out.line(
+            page.line(
                 Span(f"  {_named(period, stats.by):10}  ", "faint"),
                 Span(bar(value, most, width // 2), "good"),
                 f" {short(value)}",
@@ -113,16 +96,16 @@ def _over_time(app: App, stats: Stats, width: int) -> None:
     chart = columns(values, width - 10, _CHART_ROWS)
     left_out = len(values) - chart.shown
     note = f"the last {chart.shown} of {len(values)} {stats.by}s" if left_out else ""
-    _heading(app, f"{what} by {stats.by}", note)
+    _heading(page, f"{what} by {stats.by}", note)
     most = max(values[-chart.shown :])
     for number, row in enumerate(chart.rows):
         mark = short(most) if number == 0 else "0" if number == len(chart.rows) - 1 else ""
-        app.out.line(Span(f"{mark:>7} ", "faint"), Span(row, "good"))
+        page.line(Span(f"{mark:>7} ", "faint"), Span(row, "good"))
     first, last = stats.periods[-chart.shown], stats.periods[-1]
     room = chart.shown * chart.per_value
     ends = _named(first, stats.by), _named(last, stats.by)
     space = max(1, room - len(ends[0]) - len(ends[1]))
-    app.out.line(Span(f"        {ends[0]}{' ' * space}{ends[1]}", "faint"))
+    page.line(Span(f"        {ends[0]}{' ' * space}{ends[1]}", "faint"))
 
 
 def _named(period: Period, by: str) -> str:
@@ -133,43 +116,43 @@ def _cost_note(used: Period) -> str:
     return "" if used.cost is None else f"   {_money(used.cost)}"
 
 
-def _activity(app: App, stats: Stats, width: int) -> None:
+def _activity(page: Page, stats: Stats, width: int) -> None:
     if not any(stats.days.values()):
         return
-    _heading(app, "Activity", f"messages; times of {stats.tz}")
+    _heading(page, "Activity", f"messages; times of {stats.tz}")
     for row in calendar(stats.days, width - 2):
-        app.out.line("  ", Span(row[:5], "faint"), Span(row[5:], "good"))
-    app.out.line("")
-    _hours_and_weekdays(app, stats, wide=width >= _WIDE)
+        page.line("  ", Span(row[:5], "faint"), Span(row[5:], "good"))
+    page.line("")
+    _hours_and_weekdays(page, stats, wide=width >= _WIDE)
 
 
-def _hours_and_weekdays(app: App, stats: Stats, *, wide: bool) -> None:
+def _hours_and_weekdays(page: Page, stats: Stats, *, wide: bool) -> None:
     if any(stats.hours):
         busiest = max(range(24), key=lambda hour: stats.hours[hour])
         line = "".join(char * (2 if wide else 1) for char in sparkline(stats.hours))
-        app.out.line(
+        page.line(
             Span("  Hours     ", "faint"),
             Span(line, "good"),
             Span(f"  most from {busiest} to {busiest + 1}", "faint"),
         )
         axis = "".join(f"{hour:<{6 if wide else 3}}" for hour in range(0, 24, 3))
-        app.out.line(Span(f"            {axis}", "faint"))
+        page.line(Span(f"            {axis}", "faint"))
     most = max(stats.weekdays)
     days = (
         f"{name[: 3 if wide else 2]} {sparkline([value, most])[0] * (2 if wide else 1)}"
         for name, value in zip(_WEEKDAYS, stats.weekdays, strict=True)
     )
-    app.out.line(
+    page.line(
         Span("  Weekdays  ", "faint"),
         Span(("  " if wide else " ").join(days), "good"),
         Span(f"  most on {_WEEKDAYS[stats.weekdays.index(most)]}" if wide else "", "faint"),
     )
 
 
-def _shares(app: App, title: str, name: str, shares: Sequence[Share]) -> None:
+def _shares(page: Page, title: str, name: str, shares: Sequence[Share]) -> None:
     if not shares:
         return
-    _heading(app, title, _more(len(shares)))
+    _heading(page, title, _more(len(shares)))
     most = max(share.tokens for share in shares)
     table = (
         Column(name, flexible=True),
@@ -181,7 +164,7 @@ def _shares(app: App, title: str, name: str, shares: Sequence[Share]) -> None:
         Column("COST", right=True),
         Column("", spared=True),
     )
-    app.out.table(table, [_share_cells(share, most) for share in shares[:_ROWS_MAX]])
+    page.table(table, [_share_cells(share, most) for share in shares[:_ROWS_MAX]])
 
 
 def _share_cells(share: Share, most: int) -> list[Piece]:
@@ -203,10 +186,10 @@ def _cost(cost: float | None, unpriced: int, tokens: int) -> Piece:
     return Span(f"{_money(cost)} +?", "warning") if unpriced else _money(cost)
 
 
-def _tools(app: App, tools: Sequence[ToolFigures]) -> None:
+def _tools(page: Page, tools: Sequence[ToolFigures]) -> None:
     if not tools:
         return
-    _heading(app, "Tools", _more(len(tools)))
+    _heading(page, "Tools", _more(len(tools)))
     most = max(tool.calls for tool in tools)
     table = (
         Column("TOOL", flexible=True),
@@ -217,7 +200,7 @@ def _tools(app: App, tools: Sequence[ToolFigures]) -> None:
         Column("LONGEST", right=True, spared=True),
         Column("", spared=True),
     )
-    app.out.table(table, [_tool_cells(tool, most) for tool in tools[:_ROWS_MAX]])
+    page.table(table, [_tool_cells(tool, most) for tool in tools[:_ROWS_MAX]])
 
 
 def _tool_cells(tool: ToolFigures, most: int) -> list[Piece]:
@@ -234,10 +217,10 @@ def _tool_cells(tool: ToolFigures, most: int) -> list[Piece]:
     ]
 
 
-def _topics(app: App, stats: Stats) -> None:
+def _topics(page: Page, stats: Stats) -> None:
     if not stats.topics:
         return
-    _heading(app, "Topics", _more(len(stats.topics)))
+    _heading(page, "Topics", _more(len(stats.topics)))
     most = stats.topics[0].sessions
     table = (
         Column("TOPIC", flexible=True),
@@ -248,13 +231,13 @@ def _topics(app: App, stats: Stats) -> None:
         [Span(one.tag, "name"), f"{one.sessions:,}", Span(bar(one.sessions, most, _BAR), "good")]
         for one in stats.topics[:_ROWS_MAX]
     ]
-    app.out.table(table, rows)
+    page.table(table, rows)
 
 
-def _sessions(app: App, title: str, sessions: Sequence[SessionFigures]) -> None:
+def _sessions(page: Page, title: str, sessions: Sequence[SessionFigures]) -> None:
     if not sessions:
         return
-    _heading(app, title)
+    _heading(page, title)
     table = (
         Column("ID"),
         Column("TITLE", flexible=True),
@@ -274,22 +257,22 @@ def _sessions(app: App, title: str, sessions: Sequence[SessionFigures]) -> None:
         ]
         for one in sessions[: _ROWS_MAX - 3]
     ]
-    app.out.table(table, rows)
+    page.table(table, rows)
 
 
-def print_timeline(app: App, timeline: Timeline) -> None:
+def print_timeline(page: Page, timeline: Timeline) -> None:
     """One session, turn by turn."""
     cost = "" if timeline.cost is None else f"   {_money(timeline.cost)}"
     if timeline.unpriced_tokens:
         cost = "   cost unknown"
-    app.out.line(
+    page.line(
         Span(timeline.session_id, "name"),
         f"   {counted(len(timeline.turns), 'turn')}   {short(timeline.tokens)} tokens{cost}",
         Span(f"   {_duration(timeline.active_ms)} active", "faint"),
     )
     if not timeline.turns:
         return
-    app.out.line("")
+    page.line("")
     longest = max(turn.duration_ms for turn in timeline.turns)
     table = (
         Column("SEQ", right=True),
@@ -302,7 +285,7 @@ def print_timeline(app: App, timeline: Timeline) -> None:
         Column("TOOLS", flexible=True, optional=True),
         Column("PROMPT", flexible=True),
     )
-    app.out.table(table, [_turn_cells(turn, longest) for turn in timeline.turns])
+    page.table(table, [_turn_cells(turn, longest) for turn in timeline.turns])
 
 
 def _turn_cells(turn: TurnFigures, longest: int) -> list[Piece]:

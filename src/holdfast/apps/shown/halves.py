@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.apps.cli._screen import Screen, Span
+from holdfast.apps.shown.page import Page, Span
 from holdfast.security import neutralise
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Half(NamedTuple):
     texts: Sequence[Span]
 
 
-def print_halves(screen: Screen, pairs: Sequence[tuple[Half, Half]], lines_max: int | None) -> None:
+def print_halves(screen: Page, pairs: Sequence[tuple[Half, Half]], lines_max: int | None) -> None:
     """Pairs one below the other; of each text at most so many lines, which end with a "…" then."""
     labels = [max((len(pair[side].label) for pair in pairs), default=0) for side in (0, 1)]
     room = screen.columns - sum(labels) - 3 * len(_GAP)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from holdfast.apps.cli._screen import Column, Span
+    from holdfast.apps.shown.page import Column, Span
 
 __all__ = ["Colour", "Ink", "Plain"]
 
