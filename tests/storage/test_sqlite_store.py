@@ -595,5 +595,5 @@ def test_a_line_of_some_kilobytes_takes_about_its_own_space(path):
     """No line of less than a page is put onto a page of its own."""
     with holdfast.open(f"sqlite://{path}") as hf, hf.session("a") as s:
         for _ in range(300):
-            s.user("x" * 1100)
-    assert os.path.getsize(path) < 300 * 1100 * 1.6
+            s.user("x" * 1700)
+    assert os.path.getsize(path) < 300 * 1700 * 1.3

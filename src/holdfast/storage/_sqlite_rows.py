@@ -42,6 +42,10 @@ __all__ = [
 ]
 
 _FRAME_BYTES = 1 << 20
+# Three rows to a page at the least: rows of half a page and more leave much of it empty. Beyond two
+# pages the rest of a row has pages of its own, and there is nothing to be gained.
+_ROW_BYTES = 1_340
+_CUT_BYTES_MAX = 8_192
 # A piece has one number, made of its key's and of its place in the log (64 GiB at most). So it lies
 # in a table by that number, which keeps a row of almost a page in one piece; in a table with a key
 # of two columns all beyond a quarter of a page would take a page of its own.
@@ -107,6 +111,9 @@ _READ = (
     " AND EXISTS (SELECT 1 FROM keys WHERE id = ?3 AND generation = ?4)"
     " ORDER BY number LIMIT ?5"
 )
+
+
+_INSERT = "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)"
 
 
 class KeyRow:
@@ -217,9 +224,19 @@ def put_document(connection: Connection, id: int, name: str, data: bytes) -> Non
 def insert_piece(
     connection: Connection, id: int, start: int, data: bytes, *, pack: bool = False
 ) -> None:
-    connection.execute(
-        "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)",
-        (_number(id, start), len(data), packed(data) if pack else bytes(data), pack),
+    if pack or not _ROW_BYTES < len(data) <= _CUT_BYTES_MAX:
+        kept = packed(data) if pack else bytes(data)
+        connection.execute(_INSERT, (_number(id, start), len(data), kept, pack))
+        return
+    rows = -(-len(data) // _ROW_BYTES)
+    step = -(-len(data) // rows)
+    connection.executemany(
+        _INSERT,
+        [
+            (_number(id, start + at), len(part), part, False)
+            for at in range(0, len(data), step)
+            for part in [bytes(data[at : at + step])]
+        ],
     )
 
 
