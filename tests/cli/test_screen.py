@@ -11,11 +11,11 @@ import pytest
 from holdfast import errors
 from holdfast.apps.cli._app import App, tell
 from holdfast.apps.cli._failure import explain, suggestion
-from holdfast.apps.cli._ink import STYLES
 from holdfast.apps.cli._options import complete_id
 from holdfast.apps.cli._progress import progress
 from holdfast.apps.cli._recovering import print_recovery
 from holdfast.apps.cli._screen import Column, Screen, Span
+from holdfast.apps.shown.ink import STYLES
 from holdfast.replay import Recovery, sanitize
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.apps.cli._screen import Screen, Span
-from holdfast.apps.cli._side_by_side import Half, apart, broken, cells, print_halves
+from holdfast.apps.shown.halves import Half, apart, broken, cells, print_halves
 
 pytestmark = pytest.mark.req("S2-68")
 

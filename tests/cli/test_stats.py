@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.cli._app import App
-from holdfast.apps.cli._drawing import bar, calendar, columns, sparkline
-from holdfast.apps.cli._stats_page import _duration, _latency, _money, print_stats
+from holdfast.apps.cli._screen import standard_output
+from holdfast.apps.shown.drawing import bar, calendar, columns, sparkline
+from holdfast.apps.shown.stats import _duration, _latency, _money, print_stats
 from holdfast.catalog._stats_shapes import Stats
 
 DAY = 86_400_000
@@ -269,7 +269,7 @@ def test_on_a_terminal(shell, busy, width):
 
 def test_sessions_that_could_not_be_counted(capsys):
     """They are told of, and a page without figures stands."""
-    print_stats(App(), Stats(sessions=1, unreadable=2))
+    print_stats(standard_output(), Stats(sessions=1, unreadable=2), 80)
     assert "2 sessions could not be counted" in capsys.readouterr().out
 
 

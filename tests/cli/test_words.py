@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.cli._ink import Plain, fit
 from holdfast.apps.cli._screen import Column, Span
 from holdfast.apps.cli._when import When
+from holdfast.apps.shown.ink import Plain, fit
 from holdfast.apps.shown.words import ago, clock, counted, day_time, short, size
 
 NOW = 1_800_000_000_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.apps.tui._time_screen import TimeScreen
 from holdfast.apps.tui._tracking import Tracking
 from holdfast.apps.tui._tree_screen import family
 
@@ -41,6 +42,7 @@ async def test_going_on_from_the_past(sit, hf, trip):
         await seat.sees("event 5 of")
         await seat.press("R")
         await seat.until(lambda: len(hf.list()) == 2)
+        await seat.until(lambda: not isinstance(seat.app.screen, TimeScreen))
         await seat.until(lambda: seat.app.screen.chosen.session_id != trip)
     assert hf.list(parent=trip)
 
