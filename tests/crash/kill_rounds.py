@@ -21,7 +21,7 @@ OPENING_PART = 0.15
 class Rounds:
     """Kills a writer again and again, and checks what it leaves."""
 
-    def __init__(self, store, *, seed=0):
+    def __init__(self, store, *, seed=0, env=None):
         self.store = store
         self.random = random.Random(seed)
         self.appended = {}
@@ -34,6 +34,7 @@ class Rounds:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
+            env={**os.environ, **(env or {})},
         )
         assert self._line() == "ready"
 
@@ -45,14 +46,20 @@ class Rounds:
         self.zygote.wait(30)
         self.zygote.stdout.close()
 
-    def kill_one(self, number, id):
-        """One writer, killed at a random moment; how many promises it made."""
+    def kill_one(self, number, id, *, meanwhile=None):
+        """One writer, killed at a random moment; how many promises it made.
+
+        ``meanwhile`` is done while it writes.
+        """
         print(number, id, file=self.zygote.stdin, flush=True)
         word, pid = self._line().split()
         assert word == "pid"
         # Now and then while it is still opening the session, mostly while it is writing.
         if self.random.random() > OPENING_PART and (line := self._line()) != "open":
             raise AssertionError(line)
+        if meanwhile is not None:
+            time.sleep(self.random.uniform(0, PAUSE_S_MAX))
+            meanwhile()
         time.sleep(self.random.uniform(0, PAUSE_S_MAX))
         os.kill(int(pid), signal.SIGKILL)
         return self._take_promises(id)

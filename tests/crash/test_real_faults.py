@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 from campaign_log import FULL, record
 from kill_rounds import Rounds, check_session
+from needed_programs import why_missing
 
 from holdfast import Holdfast
 from holdfast import errors as documented
@@ -119,6 +121,35 @@ def test_too_little_of_something(tmp_path, what, amounts):
 def no_signal():
     """A file that gets too long is an error, as Python has it, and not the end of the process."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
+def clock_library():
+    """The library that gives a process another clock; skipped where there is none."""
+    missing = why_missing("faketime", "faketime")
+    found = sorted(Path("/usr/lib").glob("**/faketime/libfaketime.so.1"))
+    if missing or not found:
+        pytest.skip(f"a real clock that jumps not shown: {missing or 'no libfaketime'}")
+    return str(found[0])
+
+
+@pytest.mark.slow
+def test_clock_jumps_while_it_writes(store_root, tmp_path):
+    """Hours back, days ahead, another century: order is by seq, and nothing is lost or refused."""
+    setting = tmp_path / "clock"
+    jumps = ("+3d", "-400d", "@2037-12-31 23:59:59", "-1h", "@2001-02-03 04:05:06", "+0 x60")
+    next_jump = cycle(jumps).__next__
+    setting.write_text("+0")
+    clock = {"LD_PRELOAD": clock_library(), "FAKETIME_TIMESTAMP_FILE": str(setting)}
+    clock |= {"FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    with Rounds(store_root, env=clock) as rounds:
+        for number in range(100 if FULL else 6):
+            rounds.kill_one(number, "a", meanwhile=lambda: setting.write_text(next_jump()))
+            if rounds.appended["a"]:
+                check_session(store_root, "a", rounds.appended["a"])
+    with Holdfast(store_root, timers=False) as hf:
+        times = [event.timestamp for event in hf.events("a")]
+        assert times != sorted(times)  # it did jump
+        assert [row.session_id for row in hf.list()] == ["a"]
 
 
 @pytest.mark.slow
