@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
 
@@ -205,6 +206,39 @@ def test_no_class_is_loaded_that_the_framework_does_not_allow(hf):
 
 class _Sum(TypedDict):
     total: Annotated[int, operator.add]
+
+
+async def test_a_channel_of_changes_is_given_with_what_was_written_since(store_root):
+    """The nearest value before a checkpoint and the writes after it; nothing if there is none."""
+    with holdfast.open(store_root) as hf:
+        saver, config = HoldfastSaver(hf), {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        for number in range(4):
+            values = {"log": "whole"} if number == 1 else {}
+            made = {**empty_checkpoint(), "channel_values": values}
+            version = {"log": 2**70} if number == 1 else {}
+            made["channel_versions"] = version
+            config = saver.put(config, made, {}, version)
+            saver.put_writes(config, [("log", f"b{number}"), ("other", 0)], "t2", "b")
+            saver.put_writes(config, [("log", f"a{number}")], "t1", "a")
+        found = saver.get_delta_channel_history(config=config, channels=["log", "none"])
+        writes = [write[2] for write in found["log"]["writes"]]
+        assert (found["log"]["seed"], writes) == ("whole", ["a1", "b1", "a2", "b2"])
+        assert found["none"] == {"writes": []}
+        again = await saver.aget_delta_channel_history(config=config, channels=["log", "none"])
+        assert again == found
+
+
+def test_asking_for_changes_does_not_open_the_way_for_a_second_writer(store_root):
+    """A run that has put its channels together from changes is refused like any other."""
+    with holdfast.open(store_root) as hf:
+        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        one, two = HoldfastSaver(hf), HoldfastSaver(hf)
+        one.put(config, empty_checkpoint(), {}, {})
+        newest = two.get_tuple(config).config
+        two.get_delta_channel_history(config=newest, channels=["log"])
+        one.put(newest, empty_checkpoint(), {}, {})
+        with pytest.raises(Fenced):
+            two.put(newest, empty_checkpoint(), {}, {})
 
 
 _PROGRAM = """

@@ -66,14 +66,14 @@ class Thread(UnitReader):
 
     def channel_values(self, ns: str, checkpoint: Checkpoint, serde: Typed) -> dict[str, Any]:
         """The values of all channels at a checkpoint."""
-        found: dict[str, Any] = {}
-        versions = self.values.decode(checkpoint.body["channel_versions"], serde)
-        for channel, version in versions.items():
-            if (ns, channel, version) in self._stored:
-                encoded = self._encoded(ns, channel, version)
-                if encoded is not _EMPTY:
-                    found[channel] = self.values.decode(encoded, serde)
-        return found
+        versions = checkpoint.body["channel_versions"]
+        named = [channel for channel in versions if self.has_value(ns, checkpoint.id, channel)]
+        return {name: self.channel_value(ns, checkpoint, name, serde) for name in named}
+
+    def channel_value(self, ns: str, checkpoint: Checkpoint, channel: str, serde: Typed) -> Any:
+        """The value of a channel that has one at a checkpoint."""
+        encoded = self._encoded(ns, channel, _version(checkpoint, channel))
+        return self.values.decode(encoded, serde)
 
     def ordered_writes(self, ns: str, id: str) -> list[Write]:
         """The writes at a checkpoint, in the order in which a live run applies them."""
@@ -82,8 +82,7 @@ class Thread(UnitReader):
 
     def has_value(self, ns: str, id: str, channel: str) -> bool:
         """Whether a checkpoint has a value of its own for a channel, or writes alone."""
-        body = self.checkpoints[ns][id].body
-        version = body["channel_versions"].get(channel)
+        version = _version(self.checkpoints[ns][id], channel)
         return self._stored.get((ns, channel, version), {"empty": True}) != {"empty": True}
 
     def _encoded(self, ns: str, channel: str, version: Version) -> Any:
@@ -239,6 +238,12 @@ class Thread(UnitReader):
 
 
 _EMPTY = object()
+
+
+def _version(checkpoint: Checkpoint, channel: str) -> Any:
+    """The version of a channel at a checkpoint, of which a big number is told as a text."""
+    version = checkpoint.body["channel_versions"].get(channel)
+    return int(version["$i"]) if isinstance(version, dict) else version
 
 
 def _name(encoded: Any) -> str | None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 
 from holdfast.errors import Fenced
-from holdfast.integrations._langgraph_thread import TOOL, Thread
+from holdfast.integrations._langgraph_thread import TOOL, Checkpoint, Thread
 from holdfast.integrations._place import Library, Place, library_of, linked
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointMetadata
+    from langgraph.checkpoint.base import CheckpointMetadata, DeltaChannelHistory
 
     from holdfast.integrations._langgraph_values import Typed
     from holdfast.integrations._units import Words
@@ -32,6 +32,41 @@ class Named(NamedTuple):
     thread_id: str
     ns: str
     id: str | None
+
+
+class Stretch:
+    """A channel from the nearest checkpoint that has its value up to a later one."""
+
+    def __init__(self, thread: Thread, ns: str, id: str | None, channel: str) -> None:
+        self.channel = channel
+        self._thread = thread
+        self._ns = ns
+        checkpoints = thread.checkpoints.get(ns, {})
+        self._passed: list[str] = []
+        """The checkpoints whose writes count, the newest first."""
+        self._seed: Checkpoint | None = None
+        at = checkpoints.get(id or "")
+        while at is not None and self._seed is None:
+            at = checkpoints.get(at.parent or "")
+            if at is not None:
+                self._passed.append(at.id)
+                self._seed = at if thread.has_value(ns, at.id, channel) else None
+
+    def decoded(self, serde: Typed) -> DeltaChannelHistory:
+        """The writes in their order, after the value if there is one."""
+        thread = self._thread
+        made: DeltaChannelHistory = {
+            "writes": [
+                (write.task, write.channel, thread.values.decode(write.value, serde))
+                for id in reversed(self._passed)
+                for write in thread.ordered_writes(self._ns, id)
+                if write.channel == self.channel
+            ]
+        }
+        if self._seed is not None:
+            seed = thread.channel_value(self._ns, self._seed, self.channel, serde)
+            made["seed"] = seed
+        return made
 
 
 class Threads:
@@ -118,6 +153,16 @@ class Threads:
                     for write in thread.ordered_writes(ns, one.id)
                 ],
             )
+
+    def history(
+        self, named: Named, channels: Sequence[str], serde: Typed
+    ) -> dict[str, DeltaChannelHistory]:
+        """What channels of changes alone stand on: a value, and what was written since."""
+        thread, ns = self.of(named.thread_id), named.ns
+        with thread.lock:
+            thread.catch_up()
+            found = [Stretch(thread, ns, named.id or thread.newest(ns), name) for name in channels]
+            return {one.channel: one.decoded(serde) for one in found}
 
     # -- writing -----------------------------------------------------------------------------
 

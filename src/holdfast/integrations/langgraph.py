@@ -8,7 +8,7 @@ other, and a list of messages that grows by one costs one message, not the list.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Checkpoint,
         CheckpointMetadata,
         CheckpointTuple,
+        DeltaChannelHistory,
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -80,6 +81,12 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         found = self._threads.find(config, filter or {}, until, self._typed)
         shown = (self._show(named) for named in islice(found, limit))
         return (one for one in shown if one is not None)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Of each channel the nearest value before a checkpoint, and what was written since."""
+        return self._threads.history(named_in(config), channels, self._typed)
 
     def messages(self, thread_id: str) -> Sequence[BaseMessage]:
         """The conversation of a thread, whatever recorded it, valid in every state of its log.
@@ -207,6 +214,14 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         found = self.list(config, filter=filter, before=before, limit=limit)
         while (one := await asyncio.to_thread(next, found, None)) is not None:
             yield one
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """As ``get_delta_channel_history``."""
+        return await asyncio.to_thread(
+            self.get_delta_channel_history, config=config, channels=channels
+        )
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As ``delete_thread``."""
