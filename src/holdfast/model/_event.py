@@ -25,6 +25,7 @@ else:
     _RawBytes = msgspec.Raw
 
 _LIMITS = Limits()
+_decode = msgspec.json.Decoder().decode
 _EMPTY = b"{}"
 _BLOB_MARK = b'$blob":'
 _ID_NAMES = {"tool_call": b"id", "tool_result": b"toolCallId"}
@@ -70,7 +71,17 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
         cache = self.__dict__
         found: dict[str, Any] | None = cache.get("data")
         if found is None:
-            found = cache["data"] = self._decode()
+            raw = bytes(self.raw)
+            try:
+                value = _decode(raw)
+            except (ValueError, RecursionError):
+                value = decode_json(raw)  # raises, and says what is wrong
+            # One byte is looked for far quicker than several, and is in few texts.
+            if b"$" in raw and _BLOB_MARK in raw:
+                value = restore_keys(value)
+            if type(value) is not dict:
+                raise InvalidData(f"the data of event {self.seq} is not an object")
+            found = cache["data"] = value
         return found
 
     @property
@@ -93,16 +104,6 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
             return found[2].decode()
         value = self.data.get(name.decode())
         return value if isinstance(value, str) else None
-
-    def _decode(self) -> dict[str, Any]:
-        raw = bytes(self.raw)
-        value = decode_json(raw)
-        # One byte is looked for far quicker than several, and is in few texts.
-        if b"$" in raw and _BLOB_MARK in raw:
-            value = restore_keys(value)
-        if not isinstance(value, dict):
-            raise InvalidData(f"the data of event {self.seq} is not an object")
-        return value
 
     def _decode_body(self) -> Any:
         from holdfast.model._bodies import BODIES

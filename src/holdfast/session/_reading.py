@@ -14,7 +14,7 @@ from holdfast.storage import Log
 __all__ = ["read_range", "second_line"]
 
 _TAIL_BYTES_MIN = 1 << 16
-_TAIL_GROWTH = 8
+_TAIL_GROWTH = 2
 # The end of a line: eight digits, quote, brace, newline.
 _LINE_END_BYTES = 11
 _DIGITS = 8
@@ -60,25 +60,27 @@ def _chosen(
 
 
 def _backwards(log: Log) -> Iterator[Event]:
-    """Every valid event, newest first, reading ever larger tails until the beginning is reached."""
+    """Every valid event, newest first, in ever larger pieces until the beginning is reached."""
     below: int | None = None
     wanted = _TAIL_BYTES_MIN
     size = log.size()
-    while True:
-        tail = _tail(log, wanted) if wanted < size else None
-        # None: everything is read. Nothing: the tail ends inside a long line, so look further back.
-        events = list(read_events(log.read(), unseal=log.unseal)) if tail is None else tail
-        for event in reversed(events):
-            if below is None or event.seq < below:
-                below = event.seq
-                yield event
-        if tail is None or (events and events[0].seq == 0):
+    found = _tail(log, wanted) if wanted < size else None
+    while found is not None:
+        begin, events = found
+        yield from reversed(events)
+        if begin.offset == 0:
             return
+        below = events[0].seq if events else below
         wanted *= _TAIL_GROWTH
+        found = _piece(log, begin, wanted)
+    # What is damaged, or cut where no piece may end, is read as a whole.
+    for event in reversed(list(read_events(log.read(), unseal=log.unseal))):
+        if below is None or event.seq < below:
+            yield event
 
 
-def _tail(log: Log, max_bytes: int) -> list[Event] | None:
-    """The events of the log's end, verified from the first line on; None if they cannot be."""
+def _tail(log: Log, max_bytes: int) -> tuple[Position, list[Event]] | None:
+    """The events of the log's end and where they begin; None if they cannot be verified."""
     offset, data = log.read_tail(max_bytes)
     found = second_line(offset, data)
     if found is None:
@@ -88,7 +90,30 @@ def _tail(log: Log, max_bytes: int) -> list[Event] | None:
     events = reader.feed(data[taken:])
     if reader.damaged:
         return None
-    return events + reader.finish()
+    return position, events + reader.finish()
+
+
+def _piece(log: Log, end: Position, wanted: int) -> tuple[Position, list[Event]] | None:
+    """The events before a place and where they begin; None if that is not what they lead to."""
+    start = max(0, end.offset - wanted)
+    data = _read_between(log, start, end.offset)
+    found = second_line(start, data)
+    if found is None:
+        return None
+    position, taken = found
+    reader = LineReader(position, log.unseal)
+    events = reader.feed(data[taken:])
+    return (position, events) if reader.position == end and not reader.damaged else None
+
+
+def _read_between(log: Log, start: int, end: int) -> bytes:
+    chunks, missing = [], end - start
+    for chunk in log.read(start):
+        chunks.append(chunk[:missing])
+        missing -= len(chunk)
+        if missing <= 0:
+            break
+    return b"".join(chunks)
 
 
 class _Numbered(msgspec.Struct):
