@@ -84,11 +84,13 @@ def recover(
 
 def _read(events: Iterable[Event], incomplete: str, at: int | None) -> Conversation:
     conversation = Conversation(incomplete=incomplete)
+    feed = conversation.feed
     for number, event in enumerate(events):
-        seq = getattr(event, "seq", NOWHERE)  # a foreign iterable may hold anything
-        if at is not None and (number if seq == NOWHERE else seq) > at:
-            break
-        conversation.feed(event)
+        if at is not None:
+            seq = getattr(event, "seq", NOWHERE)  # a foreign iterable may hold anything
+            if (number if seq == NOWHERE else seq) > at:
+                break
+        feed(event)
     return conversation
 
 

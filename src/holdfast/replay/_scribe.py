@@ -104,10 +104,13 @@ class Scribe:
 
     def _say(self, side: str, blocks: list[Block]) -> None:
         for block in blocks:
+            kind = block["type"]
+            if kind == "text":  # nearly all: it may stand on either side
+                self.thread.say(self._seq, side, block)
+                continue
             pair = admit(side, block, self._note)
             if pair is None:
                 continue
-            kind = block["type"]
             if kind == "tool_use":
                 self.thread.call(self._seq, block["id"], block)
             elif kind == "tool_result":

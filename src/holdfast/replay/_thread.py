@@ -231,11 +231,12 @@ class Thread:
                 self._close()
             if isinstance(piece, Stream):
                 piece.settle()
-            if is_soft(piece.block):
+            block = piece.block
+            if block["type"] != "text" and is_soft(block):
                 piece.shown = False
                 self._soft.append(piece)
             else:
-                self._push(piece, piece.block)
+                self._push(piece, block)
 
     def _render_call(self, call: Call) -> None:
         if call.result is None and self._incomplete == "drop":
@@ -268,10 +269,11 @@ class Thread:
 
     def _push(self, piece: Piece, block: Block) -> None:
         """Add a block that can stand alone, after the soft ones that waited for it."""
-        soft, self._soft = self._soft, []
-        for waiting in _matched(soft):
-            waiting.shown = True
-            self._put(waiting.role, waiting.block, waiting.seq)
+        if self._soft:
+            soft, self._soft = self._soft, []
+            for waiting in _matched(soft):
+                waiting.shown = True
+                self._put(waiting.role, waiting.block, waiting.seq)
         self._put(piece.role, block, piece.seq)
         if piece.summary:
             self._drafts[-1].summary = True
@@ -318,7 +320,7 @@ class Thread:
         if drafts and drafts[0].seqs[0] == NOWHERE:
             issues.note("leading_assistant", "start", "a user turn was put before the assistant's")
         for piece in self._pieces:
-            if not piece.gone:
+            if not piece.gone and (type(piece) is not Piece or not piece.shown):
                 piece.explain(issues, self._incomplete)
         return issues
 
@@ -329,8 +331,6 @@ def _seq_of(piece: Piece) -> int:
 
 def _matched(soft: list[Piece]) -> list[Piece]:
     """Soft pieces that may be shown: a server's tool use and its result only as a pair."""
-    if not soft:
-        return soft
     calls = {p.block["id"] for p in soft if p.block["type"] in {"server_tool_use", "mcp_tool_use"}}
     results = {p.block["tool_use_id"] for p in soft if "tool_use_id" in p.block}
     if calls == results:

@@ -123,11 +123,13 @@ class View:
             del self._flat[cut:], self._starts[start:]
             for buffer in self._buffers:
                 buffer.right = min(buffer.right, cut)
+        flat, starts, write = self._flat, self._starts, self._dialect.write
+        before = drafts[start - 1].blocks if start else []
         for index in range(start, stop):
             draft = drafts[index]
-            before = drafts[index - 1].blocks if index else []
-            self._starts.append(len(self._flat))
-            self._flat += self._dialect.write(draft.role, draft.blocks, before)
+            starts.append(len(flat))
+            flat += write(draft.role, draft.blocks, before)
+            before = draft.blocks
         self._fresh = stop
 
     def _pick(self) -> _Buffer:

@@ -140,7 +140,8 @@ class Rules(ABC):
         if not (type(identity) is str and self.id_pattern.match(identity)):
             self.fail("the id of a call is not well-formed")
             return
-        self.need(identity not in self._seen, f"the id {identity} is used twice")
+        if identity in self._seen:
+            self.fail(f"the id {identity} is used twice")
         self._seen.add(identity)
         self._open[identity] = name if type(name) is str else ""
         self.need(self._open[identity] and self.name_pattern.match(name), "malformed tool name")

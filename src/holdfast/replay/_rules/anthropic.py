@@ -34,10 +34,12 @@ class AnthropicRules(Rules):
             self.fail("a message has exactly a role and a content")
             return
         role, content = message["role"], message["content"]
-        if not self.need(role in ("user", "assistant"), "the role is user or assistant"):
+        if role not in ("user", "assistant"):
+            self.fail("the role is user or assistant")
             return
         self.begin(role, "user")
-        self.need(role != self._role or self.index == 0, f"two {role} turns in a row")
+        if role == self._role and self.index != 0:
+            self.fail(f"two {role} turns in a row")
         self._role = role
         if role == "assistant":
             self.expect_no_open("the assistant goes on")
