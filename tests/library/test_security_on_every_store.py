@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -35,6 +36,26 @@ def stored(hf, id):
     return b"\0".join([*found, *(documents.get(name)[0] for name in documents.names())])
 
 
+def all_bytes(hf, url):
+    """Every byte of the whole store as the medium has it, while the store is open."""
+    store = getattr(hf.store, "inner", hf.store)
+    if url.startswith("s3"):
+        return b"\0".join(store.objects.get(one.path)[0] for one in store.objects.list(""))
+    if url.startswith("postgres"):
+        tables = "SELECT quote_ident(tablename) t FROM pg_tables WHERE schemaname=current_schema()"
+        rows = [
+            row["text"]
+            for table in store._fetch(tables)
+            for row in store._fetch(f"SELECT one::text AS text FROM {table['t']} one")
+        ]
+        # Bytes are given as hexadecimal digits.
+        parts = [part for row in rows for part in row.replace('"', ",").split(",")]
+        coded = [part.lstrip("\\")[1:] for part in parts if part.startswith("\\")]
+        return "\0".join(rows).encode() + b"\0".join(bytes.fromhex(one) for one in coded if one)
+    root = Path(url.removeprefix("sqlite://")).parent
+    return b"\0".join(path.read_bytes() for path in root.rglob("*") if path.is_file())
+
+
 def fill(hf, **options):
     """A session with secrets in words, pieces, a payload and a snapshot; a fork of it."""
     with hf.session("a", **QUICK, **options) as s:
@@ -53,6 +74,9 @@ def test_secrets_are_taken_out_of_a_session_and_its_fork(url):
         fill(hf, seal=not url.startswith("postgres"))
         types = [event.type for event in hf.events("a")]
         report = hf.redact("a", find=[GIVEN])
+        assert TOKEN.encode() not in all_bytes(hf, url)
+        assert GIVEN.encode() not in all_bytes(hf, url)
+        assert bool(report.left) is url.startswith(("postgres", "s3"))
         assert set(report.sessions) == {"sessions/a", "sessions/b"}
         assert report.unreached == ()
         assert report.found["given"] > 1
@@ -69,6 +93,18 @@ def test_secrets_are_taken_out_of_a_session_and_its_fork(url):
         assert hf.search(GIVEN) == []
         with hf.session("b", **QUICK) as s:
             s.user("on")
+
+
+@pytest.mark.parametrize("kind", ["redact", "encrypt"])
+def test_a_database_in_one_file_keeps_no_old_page(tmp_path, kind):
+    """What was in the clear is gone from the file and from its log while the store is open."""
+    tmp_path.chmod(0o700)
+    url = f"sqlite://{tmp_path}/store.db"
+    with holdfast.open(url, key=KEY, limits=SMALL) as hf:
+        fill(hf)
+        assert GIVEN.encode() in all_bytes(hf, url)
+        assert (hf.redact("a", find=[GIVEN]) if kind == "redact" else hf.encrypt()).left in ((), [])
+        assert GIVEN.encode() not in all_bytes(hf, url)
 
 
 @pytest.mark.req("S4-58")
@@ -88,3 +124,27 @@ def test_a_session_is_sealed_forked_rotated_and_opened_again(url):
         assert GIVEN.encode() not in stored(hf, "a") + stored(hf, "b")
     with holdfast.open(url, key=KEY) as hf, pytest.raises(KeyMissing):
         list(hf.events("b"))
+
+
+@pytest.mark.req("C18")
+def test_after_erasing_no_copy_of_text_or_key_is_left(url):
+    """Sealed or not: not in any byte of the store, while it is open; what stays is untouched."""
+    with holdfast.open(url, key=KEY, limits=SMALL) as hf:
+        fill(hf, seal=True)
+        for id in ("plain", "other"):
+            with hf.session(id, **QUICK, seal=False) as s:
+                s.user(f"{GIVEN}s word" if id == "plain" else "stays")
+        hf.list()
+        inner = hf.store.inner
+        rings = [hf.store.ring(f"sessions/{id}") for id in ("a", "b")]
+        wraps = [inner.documents(f"sessions/{id}").get("seal.json")[0] for id in ("a", "b")]
+        assert GIVEN.encode() in all_bytes(hf, url)
+        assert all(wrap in all_bytes(hf, url) for wrap in wraps)
+        done = [hf.erase(id) for id in ("a", "plain")]
+        assert [one.keys_destroyed for one in done] == [2, 0]
+        left = all_bytes(hf, url)
+        secrets = [key.secret for ring in rings for key in ring.keys]
+        for one in (GIVEN.encode(), TOKEN.encode(), *wraps, *secrets):
+            assert one not in left
+        assert [row.session_id for row in hf.list()] == ["other"]
+        assert told(hf, "other")

@@ -47,6 +47,8 @@ class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Characters that there was no time to look at."""
     unreached: tuple[str, ...] = ()
     """What could not be changed, and why; run it again when that is mended."""
+    left: tuple[str, ...] = ()
+    """Where the store may still hold what was replaced, beyond its reach; one sentence each."""
 
 
 class Redacting(Trash):
@@ -79,12 +81,14 @@ class Redacting(Trash):
         redactor = self._make_redactor(_texts(find), mode="mark")
         plans = [self._plan(key, redactor) for key in keys]
         unreached: builtins.list[str] = []
+        left: builtins.list[str] = []
         if not dry_run:
             plans = [self._rewrite(key, redactor, unreached) for key in keys]
             for agent in _agents_of(plans):
                 self._redact_documents(f"agents/{agent}", redactor, unreached)
             # The words of an index stay in its pages when rows go; only a new one is without them.
             self.reindex()
+            left = self._inner.scrub()
         found: Counter[str] = Counter()
         for plan in plans:
             found.update(plan.found)
@@ -96,6 +100,7 @@ class Redacting(Trash):
             found=dict(sorted(found.items())),
             unscanned=sum(plan.unscanned for plan in plans),
             unreached=tuple(unreached),
+            left=tuple(left),
         )
 
     def _redactor(self) -> Redactor | None:

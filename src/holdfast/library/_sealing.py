@@ -47,6 +47,8 @@ class Resealed(msgspec.Struct, kw_only=True):
     """Those that could not be done, and why; the same call goes on with them."""
     relatives: builtins.list[str]
     """Sessions that share events with those that were asked for, and were not."""
+    left: builtins.list[str] = []
+    """Where the store may still hold what was replaced, beyond its reach; one sentence each."""
 
 
 class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +207,10 @@ class Sealing(Finding):
         def take(_: Ring, document: KeyDocument) -> KeyDocument:
             return KeyDocument(wraps=[wrap for wrap in document.wraps if wrap.key != id])
 
-        return self._each(None, lambda store, key: self._rewrap(store, key, take), None, progress)
+        done = self._each(None, lambda store, key: self._rewrap(store, key, take), None, progress)
+        # A copy of what it opened, left in the store's own bytes, would open with it still.
+        done.left = self._inner.scrub()
+        return done
 
     def check_keys(self) -> dict[str, str]:
         """What is sealed and does not open with the keys that are set: by key, with the reason."""
@@ -277,7 +282,7 @@ class Sealing(Finding):
                 result.relatives = self._relatives(result.changed)
             # The words of an index stay in its pages when rows go; only a new one is without them.
             self.reindex()
-            self._inner.scrub()
+            result.left = self._inner.scrub()
         return result
 
     def _all_keys(self) -> Iterator[str]:

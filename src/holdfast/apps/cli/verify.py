@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import click
 import msgspec
@@ -38,8 +39,8 @@ Examples:
   holdfast verify trip-planner
   holdfast verify --all
   holdfast verify --all --json | jq '.reports[] | select(.ok | not)'
-  holdfast verify --all --json > /elsewhere/heads.json
-  holdfast verify --all --since /elsewhere/heads.json
+  holdfast verify --all --json > heads.json
+  holdfast verify --all --since heads.json
 """,
 )
 @sessions_argument(required=False)
@@ -102,7 +103,7 @@ class _Earlier(msgspec.Struct):
 def _read_heads(place: str) -> dict[str, str]:
     """The heads of an earlier run, by session."""
     try:
-        found = msgspec.json.decode(b"".join(read_file(place)), type=_Earlier)
+        found = msgspec.json.decode(b"".join(read_file(os.path.abspath(place))), type=_Earlier)
     except (ValueError, RecursionError) as error:
         message = f"{place} is not what `holdfast verify --json` prints"
         raise InvalidData(message) from error
