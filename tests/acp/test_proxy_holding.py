@@ -76,6 +76,7 @@ def test_a_request_of_the_agent_does_not_wait_for_more_words(proxy, tmp_path):
     assert text.startswith("see v1.2.3 ok")
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_word_that_is_followed_by_silence_is_shown(proxy, tmp_path, kept):
     """In mid-turn, without anything that would end it; it is on record then."""
     editor = proxy()
@@ -87,6 +88,13 @@ def test_a_word_that_is_followed_by_silence_is_shown(proxy, tmp_path, kept):
     assert "".join(said) == "see v1.2"
     editor.tell("session/cancel", sessionId=id)
     assert editor.wait(number)["result"] == {"stopReason": "cancelled"}
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Words are not waited for as long as they are otherwise."""
+    monkeypatch.setattr(_proxy_outbox, "_PAUSE_S", 0.2)
+    monkeypatch.setattr(_client_handover, "_PAUSE_S", 0.2)
 
 
 @pytest.fixture
@@ -136,6 +144,7 @@ def test_a_secret_in_pieces_is_shown_and_not_recorded(proxy, store_place, tmp_pa
     editor = proxy()
     id = editor.new(tmp_path)
     pieces = ["it is ", *[TOKEN[at : at + 3] for at in range(0, len(TOKEN), 3)], " so"]
+    pieces.insert(8, {"silent": 1.5})  # networks stall for as long, and longer
     start = len(editor.seen)
     editor.prompt(id, say(*pieces))
     assert "".join(chunks(editor.seen[start:])).startswith(f"it is {TOKEN} so")
@@ -168,6 +177,7 @@ def test_who_prompts_an_agent_gets_every_update_in_order(tmp_path, agent_command
     assert answer.text.startswith("see v1.2.3_xy9 and f00_b4r")
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("dies", [True, False])
 def test_who_prompts_an_agent_gets_the_word_before_silence(tmp_path, agent_command, dies):
     """After a pause, or with the agent's death."""

@@ -10,8 +10,8 @@ Words in a prompt: "use tool" calls a tool and asks for permission, "wait" waits
 "read PATH" and "write PATH" use the client's files, "think" thinks first, "plan" makes a plan,
 "refuse" stops with a refusal, "error" answers an error, "run" uses the client's terminal,
 "stranger" asks for a file in the name of a session that nobody knows, "say JSON" says each text of
-a list, and reads a file, makes a plan or waits where there is {"read": PATH}, {"plan": true} or
-{"wait": true}.
+a list, and reads a file, makes a plan, is silent or waits where there is {"read": PATH},
+{"plan": true}, {"silent": SECONDS} or {"wait": true}.
 Every answer ends with what the agent knows of the conversation, and with what it was told in
 blocks before the last one of the prompt, both as JSON.
 """
@@ -359,6 +359,8 @@ class Scripted:
                 return self.wait(id, words="")
             if piece == {"plan": True}:
                 self.update(id, "plan", entries=[])
+            elif isinstance(piece, dict) and "silent" in piece:
+                time.sleep(piece["silent"])
             elif isinstance(piece, dict):
                 self.ask("fs/read_text_file", {"sessionId": id, "path": piece["read"]})
             else:

@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError
 __all__ = ["Handover"]
 
 # As for the editor of a proxy: after so long without a word, a word has ended.
-_PAUSE_S = 1.0
+_PAUSE_S = 10.0
 
 
 class Handover:

@@ -15,8 +15,9 @@ __all__ = ["Outbox"]
 
 Failed = Callable[[Channel, HoldfastError], Awaitable[None]]
 
-# After so long without a word, a word has ended: whoever reads should see it.
-_PAUSE_S = 1.0
+# After so long without a word, a word has ended: whoever reads should see it. Only words that a
+# secret may begin with wait at all, and a stream that stalls in one of those is to find the rest.
+_PAUSE_S = 10.0
 
 
 # The session that a line is about, the line, how much the session had said with it, and whether

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
 import sys
@@ -18,7 +17,6 @@ from holdfast.errors import AgentError
 __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 
 _READ_BYTES = 256 * 1024
-_PIPE_BYTES = 1024 * 1024
 _GRACE_S = 2.0
 _LOOK_S = 0.5
 # Some agents go on for ever when their input ends, and with them what they are doing. So a watch
@@ -119,17 +117,9 @@ async def connect(
             asyncio.streams.FlowControlMixin, target
         )
         writer = Writer(asyncio.StreamWriter(transport, protocol, None, loop))
-        _enlarge(target)
     except ValueError:
         writer = Writer(target)
     return Pipe(reader, writer, line_bytes_max=line_bytes_max)
-
-
-def _enlarge(pipe: IO[bytes]) -> None:
-    """Let it hold many lines, so that a reader who is slower is not waited for at each of them."""
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # no pipe, or more of them than one may have
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _read_file(
