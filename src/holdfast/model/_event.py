@@ -79,7 +79,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
             # One byte is looked for far quicker than several, and is in few texts.
             if b"$" in raw and _BLOB_MARK in raw:
                 value = restore_keys(value)
-            if type(value) is not dict:
+            if not isinstance(value, dict):
                 raise InvalidData(f"the data of event {self.seq} is not an object")
             found = cache["data"] = value
         return found
