@@ -262,9 +262,13 @@ async def pydantic_ours(hf: holdfast.Holdfast) -> Step:
 def _history_into(provider: Any) -> Step:
     from agent_framework import Message
 
-    async def step(_: int) -> None:
+    async def step(n: int) -> None:
         await provider.get_messages("s")
-        said = [Message("user", [PROMPT]), Message("assistant", [ANSWER])]
+        # Of its own at each step: the framework's provider leaves out what it has already.
+        said = [
+            Message("user", [f"{n:08d}{PROMPT[8:]}"]),
+            Message("assistant", [f"{n:08d}{ANSWER[8:]}"]),
+        ]
         await provider.save_messages("s", said)
 
     return step

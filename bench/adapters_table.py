@@ -52,13 +52,14 @@ Messages of 200, 1,024, 300 and 4,096 bytes in turn. Microseconds are medians of
 is shipped, and with every sync taken out of it (`synchronous=off` under SQLite), which nobody has
 and which shows what the code itself costs. Floors are a line of JSON, written (and synced) by the
 same process just before and after. Bytes are against those of the texts, after up to 1,000
-messages; exponents are of one append and of all bytes written, from 100 messages on.
+messages; exponents are of one append and of all bytes written, from 100 messages on. To begin is to
+import it and to open a new store, in a process that has imported nothing of it.
 
 """
 _STORES = (
     "| store | on | us, as shipped | against write + sync | syncs | us, without syncs | against a"
-    " write | bytes on disk | bytes written | exponent: append | bytes written |\n"
-    "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+    " write | bytes on disk | bytes written | exponent: append | bytes written | ms to begin |\n"
+    "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
 )
 
 
@@ -80,6 +81,7 @@ def _store(answer: dict[str, Any]) -> dict[str, Any]:
         "us": round(median(spent) / 1e3, 2),
         "floor_us": round(median(answer["floor"]) / 1e3, 2),
         "n": len(spent),
+        "begun_ms": round(answer.get("begun_ms", 0)),
         "written": round(written / payload, 2),
         "disk": round(disk / payload, 2),
         "growth": _growth(spent),
@@ -196,7 +198,7 @@ def _store_row(name: str, row: dict[str, Any]) -> str:
     store = STORES[name]
     if "failed" in row:
         said = f"failed: {row['failed'].replace('|', ' ')}"
-        return _cells([store.name, store.kind, said, *[""] * 8])
+        return _cells([store.name, store.kind, said, *[""] * 9])
     shipped, bare = row["shipped"], row.get("unsynced")
     cells = [store.name, store.kind, f"{shipped['us']:,.0f}"]
     if store.kind == "postgres":
@@ -208,7 +210,7 @@ def _store_row(name: str, row: dict[str, Any]) -> str:
             "",
             "",
         ]
-        return _cells([*cells, _said(shipped["growth"]), ""])
+        return _cells([*cells, _said(shipped["growth"]), "", f"{shipped['begun_ms']:,}"])
     against = f"{shipped['us'] / shipped['floor_us']:,.2f}x" if store.syncs else "does not sync"
     cells += [against, _said(row["syncs"]), f"{bare['us']:,.1f}"]
     cells += [
@@ -216,7 +218,8 @@ def _store_row(name: str, row: dict[str, Any]) -> str:
         f"{bare['disk']:.2f}",
         f"{bare['written']:,.1f}",
     ]
-    return _cells([*cells, _said(bare["growth"]), _said(bare["bytes_growth"])])
+    cells += [_said(bare["growth"]), _said(bare["bytes_growth"])]
+    return _cells([*cells, f"{shipped['begun_ms']:,}"])
 
 
 def _cells(cells: list[str]) -> str:

@@ -60,20 +60,21 @@ GOALS: dict[str, Goal] = {
 }
 
 CAUSES: dict[str, str] = {
-    "append": "what is above the floor is Python: the check of the data, the checksum, the lock and"
-    " the fold take a few calls each. A compiled encoder that checks while it encodes, and gives"
-    " the line with its checksum, would take about half of that.",
+    "append": "what is above the floor is Python: the check of the data, the checksum, the lock"
+    " and the fold take a few calls each. A compiled encoder that checks while it encodes would"
+    " take part of it; how much was not tried.",
     "append-loop": "the same as of an append; nothing is added by the loop.",
     "append-rival": "it follows the line of an append: at twice the floor it is more than 30.",
     "flush": "one sync and one append; what is above the floor is the append, so the share is the"
     " larger the quicker the disk is.",
     "flush-rival": "both wait for one sync of the same disk, which is nearly all of either.",
-    "many-rate": "a batch waits until those who asked just before have come again, and each append"
-    " is a transaction of its own; one transaction for a batch would take fewer pages.",
-    "stall": "the loop's thread waits for the interpreter's lock while the thread that syncs tells"
-    " those who waited.",
-    "stall-slow": "the same.",
-    "load-ms": "a slow machine: the ratio to bare decoding is the line above.",
+    "many-rate": "not traced. Likely: a batch waits for those who asked just before, and each"
+    " append is a transaction of its own.",
+    "stall": "not traced. Likely the interpreter's lock, while the thread that syncs tells those"
+    " who waited; on a machine with other work also that work, as the floor beside it shows.",
+    "stall-slow": "not traced; the same.",
+    "load-ms": "milliseconds of a machine whose floor, bare decoding, takes as long: see the"
+    " ratio.",
     "load-data": "the envelope is decoded first, for its checksum and its number, and the data of"
     " an event when someone looks at it: two passes, with a call for each event. A typed decode of"
     " both at once needs types for all data, which events of any type do not have.",
@@ -83,13 +84,15 @@ CAUSES: dict[str, str] = {
     " in Python.",
     "memory": "a message list of dicts is held beside the session; the texts in it are those of the"
     " log, the dicts, keys and numbers around them are not.",
-    "import": "modules of the model are many and small.",
+    "import": "not traced.",
     "command": "msgspec alone takes more than three bare starts to import, click nearly as much; a"
     " list would have to do without both.",
     "search": "each hit is read from its log and verified, ten files for ten hits, where the floor"
     " keeps the text in its own table.",
-    "processes": "what is above the floor is the processor time of an append, with four writers for"
-    " each processor.",
+    "save": "not traced; it has a handful of syncs in it, so it follows the disk.",
+    "resume": "not traced.",
+    "lag": "not traced.",
+    "processes": "not traced. Likely the processor time of an append, four writers to a processor.",
     "postgres-many": "processor time of both sides on one machine, where the server has as much to"
     " do as we have.",
 }

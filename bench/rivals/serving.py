@@ -38,10 +38,12 @@ async def _work(task: dict[str, Any]) -> dict[str, Any]:
     if "stay" in task:
         return await _further(task)
     with tempfile.TemporaryDirectory(dir=task["folder"], ignore_cleanup_errors=True) as folder:
+        begin = time.perf_counter()
         step = STORES[task["store"]].begin(task.get("url") or folder)
         if inspect.isawaitable(step):
             step = await step
-        return await _measured(step, task, folder)
+        begun_ms = (time.perf_counter() - begin) * 1e3
+        return {**await _measured(step, task, folder), "begun_ms": begun_ms}
 
 
 _staying: dict[str, Step] = {}
