@@ -353,3 +353,22 @@ async def _own_langgraph(hf, given):
         return found.checkpoint["channel_values"]["messages"][0].content
 
     return read
+
+
+async def test_a_fork_is_listed_once_under_its_own_id(store_root):
+    """A fork names its origin in its link; each framework finds both, each with its own words."""
+    await _talk(_llama_index, store_root, ["begin"])
+    await _talk(_adk, store_root / "adk", ["begin"])
+    with holdfast.open(store_root) as hf, holdfast.open(store_root / "adk") as other:
+        fork = hf.fork("trip")
+        store = HoldfastChatStore(hf)
+        assert store.get_keys() == ["trip", fork]
+        store.add_message(fork, ChatMessage(role="user", content="on"))
+        assert [len(store.get_messages(key)) for key in ("trip", fork)] == [1, 2]
+        fork = other.fork(other.list()[0].session_id)
+        service = HoldfastSessionService(other)
+        listed = (await service.list_sessions(**WHO)).sessions
+        assert {one.id for one in listed} == {"trip", fork}
+        found = await service.get_session(**WHO, session_id=fork)
+        assert [event.content.parts[0].text for event in found.events] == ["begin"]
+        assert await service.get_session(app_name="x", user_id="u", session_id=fork) is None

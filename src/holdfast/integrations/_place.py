@@ -67,16 +67,16 @@ def linked(library: holdfast.Holdfast, framework: str) -> Iterator[tuple[str, di
 
     A fork says of itself what its origin said; its name is its own id.
     """
-    found: list[tuple[int, str, dict[str, Any]]] = []
+    found: list[tuple[int, bool, str, dict[str, Any]]] = []
     for entry in library.store.entries(_SESSIONS):
         id = entry.key.removeprefix(_SESSIONS)
         event = _link_of(library, id, framework)
         if event is not None:
             link = event.data
-            if own_id(framework, link["id"], link.get("scope")) != id:
-                link = link | {"id": id}
-            found.append((event.timestamp, id, link))
-    return ((id, link) for _, id, link in sorted(found, key=itemgetter(0, 1)))
+            forked = own_id(framework, link["id"], link.get("scope")) != id
+            named = link | {"id": id} if forked else link
+            found.append((event.timestamp, forked, id, named))
+    return ((id, link) for *_, id, link in sorted(found, key=itemgetter(0, 1, 2)))
 
 
 def _link_of(library: holdfast.Holdfast, id: str, framework: str) -> Event | None:
