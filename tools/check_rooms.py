@@ -90,7 +90,7 @@ HOMES = {
     "google": ("integrations/",),
     "strands": ("integrations/",),
     "claude_agent_sdk": ("integrations/",),
-    "opentelemetry": ("integrations/",),
+    "opentelemetry": ("observe/",),
     "hypothesis": ("testing/",),
     "pytest": ("testing/",),
 }

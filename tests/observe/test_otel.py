@@ -16,9 +16,8 @@ from tests.scripts import scripted
 
 from holdfast.agent import Agent
 from holdfast.errors import Damaged
-from holdfast.integrations import _otel_spans
 from holdfast.integrations.otel import observe, trace_session
-from holdfast.observe import METRICS
+from holdfast.observe import METRICS, _otel_spans
 
 SECRET = "the words that were said"
 

@@ -72,6 +72,7 @@ KEYS: dict[str, Key] = {
         choices=("off", "error", "warning", "info", "debug"),
     ),
     "log.format": Key(str, "how serve tells it; json unless you say", choices=("json", "text")),
+    "otel": Key(bool, "whether serve gives traces and metrics to OpenTelemetry"),
     "prices": Key(dict, "dollars per million tokens, by model: input, output, cache_read, …"),
     "local.threads": Key(int, "threads of the embedded model", least=1),
     "local.context_tokens": Key(int, "context of the embedded model", least=256),

@@ -36,13 +36,13 @@ class Observing(Ground):
         self._hear()
         return self._observers.add(observer)
 
-    def _watched(self, open: Open[OpeningT], id: str, options: Options) -> tuple[Session, OpeningT]:
-        """What ``open`` gives; how long it took is told to observers, if there are any."""
+    def _watched(self, find: Open[OpeningT], id: str, options: Options) -> tuple[Session, OpeningT]:
+        """What ``find`` gives; how long it took is told to observers, if there are any."""
         if self._observers is None:
-            return open(id, options)
+            return find(id, options)
         self._hear()
         with self._observers.watch("load", id) as watch:
-            session, opening = open(id, options)
+            session, opening = find(id, options)
             watch.restored, watch.idle = session.restored, opening is None
         return session, opening
 

@@ -1,12 +1,4 @@
-"""OpenTelemetry: traces and metrics of sessions, for whatever backend the program has set up.
-
-    from holdfast.integrations.otel import observe
-
-    hf = holdfast.open()
-    stop = observe(hf)
-
-Needs ``opentelemetry-api`` only; the SDK and its exporters are the program's own choice.
-"""
+"""Sessions as OpenTelemetry sees them. Loaded only by those who use it."""
 
 from __future__ import annotations
 
@@ -19,10 +11,13 @@ from opentelemetry import context, metrics, trace
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
 from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
 
-from holdfast.integrations._otel_spans import CONVERSATION, Clients, Spans
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice
-from holdfast.observe import METRICS, Figures, Watching, add_health, code_of
+from holdfast.observe._figures import Figures
+from holdfast.observe._names import METRICS
+from holdfast.observe._otel_spans import CONVERSATION, Clients, Spans
+from holdfast.observe._store_figures import add_health
+from holdfast.observe._watching import Watching, code_of
 from holdfast.session import Done, Observers
 
 __all__ = ["OtelObserver", "observe", "trace_session"]

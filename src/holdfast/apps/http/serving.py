@@ -17,6 +17,7 @@ from holdfast.apps.http import _audit
 from holdfast.apps.http._service import Service
 from holdfast.apps.http.server import http_app
 from holdfast.apps.http.tokens import TokenBook
+from holdfast.errors import UsageError
 from holdfast.library import Holdfast
 from holdfast.observe import log_to
 
@@ -43,6 +44,7 @@ def serve(
     _say_audit()
     with Holdfast(place, redaction="mark") as hf:
         _say_sessions(hf)
+        _trace_sessions(hf)
         TokenBook(hf.store)  # told before anybody is let in
         names = (*LOOPBACK, host, *hosts)
         app = _Late(lambda: Service(hf, kit, rate=rate, root=root), hosts=names, origins=origins)
@@ -78,6 +80,20 @@ def _say_sessions(hf: Holdfast) -> None:
     observer = log_to(sys.stderr, level, form)
     if observer is not None:
         hf.observe(observer)
+
+
+def _trace_sessions(hf: Holdfast) -> None:
+    """Traces and metrics by OpenTelemetry, if the settings want them. Raises UsageError."""
+    if not configuration().get("otel", False):
+        return
+    try:
+        from holdfast.observe._otel import observe
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"`otel` is set, and needs the package {error.name}",
+            remedy="Install it with: pip install 'holdfast[otel]'",
+        ) from error
+    observe(hf, store=False)
 
 
 def _say_audit() -> None:
