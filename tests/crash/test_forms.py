@@ -117,6 +117,15 @@ def run_with(checker, expected=HoldfastError, **fault):
     return run.faulty.fired
 
 
+def positions(checker, stride, expected=HoldfastError, **fault):
+    """Run with the fault at every so many-th use until it no longer comes; the last position."""
+    nth = 1
+    while run_with(checker, expected, nth=nth, **fault):
+        nth += stride
+    record("faults", (nth - 1) // stride)
+    return nth
+
+
 def test_no_fault_is_no_error_in_forms():
     """Without a fault the steps run through, so that what follows fails by its faults only."""
     with repeatable():
@@ -131,10 +140,8 @@ def test_no_fault_is_no_error_in_forms():
 def test_call_fails_in_another_form(checker, call, name):
     """Each use of each call fails once: a documented error, no damage, and nothing is lost."""
     stride = 1 if FULL else 11 if call in ("read_at", "open_lock", "lock", "write") else 3
-    nth = 1
-    while run_with(checker, call=call, nth=nth, errno=getattr(errno, name)):
-        nth += stride
-    assert nth > 1, "the scenario never uses this call"
+    last = positions(checker, stride, call=call, errno=getattr(errno, name))
+    assert last > 1, "the scenario never uses this call"
 
 
 @pytest.mark.parametrize("name", ["EMLINK", "EXDEV", "EPERM", "EOPNOTSUPP"])
@@ -153,19 +160,14 @@ def test_no_second_names(checker, name):
 
 def test_disk_fails_for_good_in_another_form(checker):
     """From some call on nothing works any more: errors, and afterwards nothing is lost."""
-    nth = 1
-    while run_with(checker, nth=nth, errno=errno.EIO, persistent=True):
-        nth += 1 if FULL else 197
-    assert nth > 500
+    assert positions(checker, 1 if FULL else 197, errno=errno.EIO, persistent=True) > 500
 
 
 def test_interrupted_in_another_form(checker):
     """A key press that interrupts any call leaves nothing half done."""
-    nth = 1
     expected = (HoldfastError, KeyboardInterrupt)
-    while run_with(checker, expected, nth=nth, interrupt=KeyboardInterrupt):
-        nth += 1 if FULL else 61
-    assert nth > 500
+    stride = 1 if FULL else 61
+    assert positions(checker, stride, expected, interrupt=KeyboardInterrupt) > 500
 
 
 def test_enough_forms_were_looked_at(checker):

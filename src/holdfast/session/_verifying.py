@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "Report", "verify_log"]
 
+_LOOKS_MAX = 5
 _HEAD = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{64})")
 
 
@@ -92,7 +93,18 @@ def verify_log(
     ``head`` is that of an earlier report: the log must begin with what it stands for. Raises
     UsageError if it is none.
     """
-    heads = _Heads(head)
+    report = _verify_once(session_id, log, documents, _Heads(head))
+    for _ in range(_LOOKS_MAX):
+        if not report.gaps:
+            break
+        # A writer may have cut off, and written anew, what had been read before: look again.
+        before, report = report, _verify_once(session_id, log, documents, _Heads(head))
+        if report.gaps == before.gaps:
+            break
+    return report
+
+
+def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
     if log.unseal is not None:
         return _verify_sealed(session_id, log, documents, heads)
     reader = LineReader()
