@@ -187,7 +187,7 @@ class Listing(MainParts):
             return "looking …"
         if self._asked.words or self._asked.fields:
             return "Nothing fits. Esc shows all sessions."
-        return "No sessions yet. n begins one, and `holdfast import` brings those of other tools."
+        return "No sessions yet. n begins one; `holdfast import` brings in those you have."
 
     # -- filter and sort ---------------------------------------------------------------------
 
