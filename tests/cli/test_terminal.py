@@ -195,9 +195,9 @@ import holdfast.apps.cli._progress as progress
 from holdfast.apps.cli import main
 from holdfast.library import Holdfast
 verify = Holdfast.verify
-def slowly(self, id):
+def slowly(self, id, **options):
     time.sleep(0.15)
-    return verify(self, id)
+    return verify(self, id, **options)
 Holdfast.verify = slowly
 progress._QUIET_SECONDS = 0
 main()
