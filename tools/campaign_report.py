@@ -17,7 +17,7 @@ BEGIN = "<!-- campaign: written by make torture, make fuzz and make soak -->"
 END = "<!-- end of campaign -->"
 HEAD = "| test | count | result | date | extent |\n|---|---|---|---|---|\n"
 ROWS = {
-    "crash states": ("crash states read and recovered from", 2_000_000, "violations"),
+    "crash states": ("crash states read and recovered from", 4_000_000, "violations"),
     "seeded bugs": ("seeded protocol bugs caught", 20, "missed"),
     "faults": ("runs in which a call of the disk fails", 20_000, "surprises"),
     "system calls": ("real system calls failed by `strace`", 1_000, "surprises"),
