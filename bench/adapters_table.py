@@ -13,9 +13,20 @@ from bench.child import ROOT
 from bench.figures import exponent, median
 from bench.rivals.stores import STORES
 
-__all__ = ["PATH", "condensed", "whole", "write"]
+__all__ = ["PATH", "condensed", "readme_with", "summary", "whole", "write"]
 
 PATH = os.path.join(ROOT, "bench", "ADAPTERS.md")
+README = os.path.join(ROOT, "README.md")
+_BEGIN = "<!-- figures: written by make bench-peers -->"
+_END = "<!-- end of figures -->"
+_SHOWN = (
+    *("holdfast-files", "strands", "openai-sqlite", "adk-sqlite", "agno", "llm"),
+    *("langchain-file", "harness-sqlite", "langgraph-sqlite"),
+)
+_SUMMARY = (
+    "| one message after the other | syncs each | code of one append, against writing a JSON line"
+    " | bytes written, against the words | bytes grow as |\n|---|--:|--:|--:|--:|\n"
+)
 _KINDS = ("files", "sqlite", "postgres")
 _FROM = 100
 _SIDES = ("theirs", "ours", "ours-os")
@@ -116,9 +127,13 @@ def _slope(sizes: Mapping[int, float]) -> float | None:
 
 
 def write(table: str, kept: dict[str, Any]) -> None:
-    """Put the page in its place, and draw how one append grows."""
+    """Put the page in its place, some rows onto the first page; draw how one append grows."""
     with open(PATH, "w", encoding="utf-8") as file:
         file.write(table)
+    with open(README, encoding="utf-8") as file:
+        first = file.read()
+    with open(README, "w", encoding="utf-8") as file:
+        file.write(readme_with(first, kept))
     series = {
         STORES[name].name: [(float(n), us) for n, us in row["unsynced"]["points"]]
         for name in (
@@ -136,6 +151,29 @@ def write(table: str, kept: dict[str, Any]) -> None:
         title = "One append as a session grows, without syncs"
         picture = charts.curves(title, series, "messages", "microseconds")
         charts.save("bench-peers.svg", picture)
+
+
+def summary(kept: dict[str, Any]) -> str:
+    """The few rows that the first page of the project shows; what was not measured is left out."""
+    rows = []
+    for name in _SHOWN:
+        row = kept.get(f"stores/{name}", {})
+        bare = row.get("unsynced")
+        if bare is None:
+            continue
+        title = f"**{STORES[name].name}**" if name.startswith("holdfast") else STORES[name].name
+        syncs = f"{row['syncs']:.0f}" if STORES[name].syncs else "never"
+        grows = "" if bare["bytes_growth"] is None else f"n^{bare['bytes_growth']:.2f}"
+        against = bare["us"] / bare["floor_us"]
+        rows.append(_cells([title, syncs, f"{against:,.1f}x", f"{bare['written']:,.1f}x", grows]))
+    return _SUMMARY + "\n".join(rows)
+
+
+def readme_with(text: str, kept: dict[str, Any]) -> str:
+    """The first page with these figures between its two marks."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n\n{summary(kept)}\n\n{_END}{after}"
 
 
 def whole(kept: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -105,6 +106,7 @@ class Rival:
             except (subprocess.TimeoutExpired, BrokenPipeError):
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
-        for stream in (self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -186,7 +187,7 @@ def test_a_rival_that_says_nothing_is_ended(tmp_path):
     """After its time, with what it started."""
     from bench.rivals.asking import Rival
 
-    rival = Rival(sys.executable, "http.server", "0")
+    rival = Rival(sys.executable, "base64", "-e")  # says nothing before its input has ended
     assert rival.ask({}, 0.2) == {"failed": "no answer within 0 seconds"}
 
 
@@ -199,3 +200,14 @@ def test_names_of_others_are_known():
     assert {store.kind for store in STORES.values()} == kinds
     assert {case.kind for case in CASES.values()} == kinds
     assert json.dumps(sorted(STORES))
+
+
+def test_the_first_page_shows_what_was_measured():
+    """The figures of README.md are those that are kept of the last run, to the letter."""
+    from bench import adapters_table
+
+    root = Path(__file__).parents[2]
+    kept = json.loads((root / "bench" / "peers.json").read_text("utf-8"))
+    first = (root / "README.md").read_text("utf-8")
+    assert adapters_table.readme_with(first, kept) == first
+    assert "| **Holdfast** |" in adapters_table.summary(kept)
