@@ -194,4 +194,4 @@ def test_a_list_is_a_few_questions(filled):
 
 
 def _connections():
-    return [one for one in gc.get_objects() if isinstance(one, sqlite3.Connection)]
+    return [one for one in gc.get_objects() if type(one) is sqlite3.Connection]

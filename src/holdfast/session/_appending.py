@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from time import time_ns
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -18,6 +17,7 @@ from holdfast.model import (
     line_head,
 )
 from holdfast.replay import Fold
+from holdfast.session import _clock
 from holdfast.session._drafts import as_draft, check_type
 from holdfast.session._readable import Readable
 from holdfast.session._writer import Draft
@@ -104,7 +104,7 @@ class Appending(Readable):
                     except UnicodeEncodeError:
                         raw = encode_data(data, self.limits)  # raises, and says what is wrong
                     seq = writer.seq
-                    stamp = time_ns() // _NS_PER_MS
+                    stamp = _clock.time_ns() // _NS_PER_MS
                     try:
                         head = LINE_HEADS[type] % (seq, stamp, raw)
                     except (KeyError, TypeError):
