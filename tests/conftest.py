@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 # A loaded machine must not fail a test, so no profile has a deadline; a failure prints how to
 # repeat it. HYPOTHESIS_PROFILE=fuzz looks longer.
-settings.register_profile("push", deadline=None, print_blob=True, max_examples=50)
+settings.register_profile("push", deadline=None, print_blob=True, max_examples=30)
 settings.register_profile(
     "fuzz",
     deadline=None,

@@ -211,3 +211,15 @@ def test_the_first_page_shows_what_was_measured():
     first = (root / "README.md").read_text("utf-8")
     assert adapters_table.readme_with(first, kept) == first
     assert "| **Holdfast** |" in adapters_table.summary(kept)
+
+
+@pytest.mark.req("S2-92", "S2-93")
+@pytest.mark.parametrize(
+    ("what", "most"), [("ms to save one of 10,000", 50), ("ms to load a session of 10,000", 100)]
+)
+def test_a_save_and_a_load_took_less_than_asked_for(what, most):
+    """In the last run whose figures are kept; a test of its own would only measure the machine."""
+    from bench.kept import kept
+
+    [line] = [line for one in kept().values() for line in one.lines if line.what.startswith(what)]
+    assert 0 < line.ratio <= most

@@ -22,6 +22,9 @@ from holdfast.catalog._stats_shapes import SessionFigures, Share, Stats, ToolFig
 from holdfast.model import SessionMetadata
 from holdfast.testing.model_server import Call, Fail, Say
 
+# Thousands of draws: without the coverage tracer, and other tests cover the same lines.
+pytestmark = pytest.mark.slow
+
 COUNT = 5_000
 SIZE = (200, 300)
 DIALOG = (90, 170)  # a dialog is no wider, and what lies behind it is drawn with it

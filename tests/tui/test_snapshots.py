@@ -17,6 +17,9 @@ import pytest
 from rich.cells import set_cell_size
 from textual.geometry import Region
 
+# Thousands of draws: without the coverage tracer, and other tests cover the same lines.
+pytestmark = pytest.mark.slow
+
 STORED = Path(__file__).parent / "snapshots"
 TOOL = Path(__file__).parents[2] / "tools" / "shoot_tui.py"
 SIZES = {"80x24": (80, 24), "160x45": (160, 45)}
