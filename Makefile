@@ -36,7 +36,7 @@ chat: $(READY)  ## Talk to an agent whose session stays; with the embedded model
 test: lint  ## Everything a change must pass: lint, types, tests, coverage (makes the environment first)
 	@mkdir -p build
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	REQUIREMENTS_RESULTS=$(CURDIR)/$(SHOWN) $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS); tested=$$?; \
+	REQUIREMENTS_RESULTS=$(CURDIR)/$(SHOWN) $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS); tested=$$?; \
 	wait $$types; typed=$$?; cat $(VENV)/types.txt; [ $$tested -eq 0 ] && [ $$typed -eq 0 ]
 	$(MAKE) --no-print-directory test-frameworks FRAMEWORK_TESTS='$(CONFORMANCE)' \
 	  COVERAGE='--cov --cov-append --cov-report= --cov-fail-under=0'

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 # A loaded machine must not fail a test, so no profile has a deadline; a failure prints how to
 # repeat it. HYPOTHESIS_PROFILE=fuzz looks longer.
-settings.register_profile("push", deadline=None, print_blob=True, max_examples=30)
+settings.register_profile("push", deadline=None, print_blob=True, max_examples=25)
 settings.register_profile(
     "fuzz",
     deadline=None,
@@ -25,6 +25,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
+
+# Rooms whose tests wait for processes, terminals and browsers, or run through thousands of states.
+_LONG = frozenset({"chat", "crash", "examples", "simulation", "web"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,10 +67,15 @@ def store_root(tmp_path: Path) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test without a docstring: the promise it shows must be written down."""
+    """Refuse a test without a docstring: the promise it shows must be written down.
+
+    Files with slow tests come first, so that no worker is left with one at the end.
+    """
     silent = sorted({item.nodeid.partition("[")[0] for item in items if not _promise(item)})
     if silent:
         raise pytest.UsageError("tests without a docstring:\n  " + "\n  ".join(silent))
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow and item.path.parent.name not in _LONG)
 
 
 @pytest.hookimpl(wrapper=True)

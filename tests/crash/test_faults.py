@@ -35,8 +35,8 @@ WRITING_CALLS = (
     *("make_directory", "open_log", "open_new", "open_lock", "write", "sync", "sync_directory"),
     *("rename", "link", "unlink", "truncate", "lock"),
 )
-# On a push every second use of a call must do; `make torture` takes all.
-STRIDE = 1 if FULL else 2
+# On a push every third use of a call must do; `make torture` takes all.
+STRIDE = 1 if FULL else 3
 # Hundreds of times in the scenario, and writing nothing: on a push every 13th use must do.
 OFTEN = ("close", "open_directory", "node_at")
 ERRORS = {

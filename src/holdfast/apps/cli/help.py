@@ -7,7 +7,7 @@ import click
 from holdfast.apps.cli._app import App, cli
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._shared import print_help
+from holdfast.apps.cli._shared import print_help, with_shared_options
 
 __all__ = ["command", "complete_command", "find_command"]
 
@@ -45,7 +45,7 @@ def find_command(words: tuple[str, ...]) -> click.Context:
 
     Raises click's UsageError with the nearest name if there is none.
     """
-    context = cli.make_context("holdfast", [], resilient_parsing=True)
+    context = with_shared_options(cli).make_context("holdfast", [], resilient_parsing=True)
     for word in words:
         group = context.command
         known = group.list_commands(context) if isinstance(group, click.Group) else []
