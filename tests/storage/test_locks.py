@@ -268,6 +268,8 @@ class SnatchingDisk(SimDisk):
     def make_directory(self, name, parent):
         super().make_directory(name, parent)
         self._snatch("made", name, parent)
+        if self._snatch("being made", name, parent):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     def open_lock(self, name, parent):
         if name == "lock" and self.moment == "entered" and not self.snatched:
@@ -276,12 +278,14 @@ class SnatchingDisk(SimDisk):
         return super().open_lock(name, parent)
 
     def _snatch(self, moment, name, parent):
-        if name == "a" and self.moment == moment and not self.snatched:
+        snatched = name == "a" and self.moment == moment and not self.snatched
+        if snatched:
             self.snatched += 1
             self.remove_directory(name, parent)
+        return snatched
 
 
-@pytest.mark.parametrize("moment", ["made", "entered"])
+@pytest.mark.parametrize("moment", ["being made", "made", "entered"])
 def test_moved_away_while_it_is_locked(moment):
     """A key that goes between two calls of a writer is made anew, and no error of the disk."""
     disk = SnatchingDisk(moment)

@@ -8,7 +8,7 @@ from time import time_ns
 
 from holdfast.model import RANDOM_BYTES, make_id
 
-__all__ = ["Clock", "new_call_id", "new_session_id", "now_ms", "random_hex"]
+__all__ = ["Clock", "new_call_id", "new_session_id", "now_ms", "random_hex", "time_ns"]
 
 Clock = Callable[[], int]
 """Gives the time as Unix milliseconds."""

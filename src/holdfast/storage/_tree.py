@@ -196,8 +196,8 @@ class Tree:
                 if refusal is error:
                     raise
                 raise refusal from error
-            # Again if another one moves it away before it is entered.
-            with contextlib.suppress(FileExistsError):
+            # Again if another one moves it away before it is entered, or while it is being made.
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
                 self.disk.make_directory(name, parent)
             made = True
         return enter(name, parent), made
