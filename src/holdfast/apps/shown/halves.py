@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.apps.shown.ink import cells
 from holdfast.apps.shown.page import Page, Span
 from holdfast.security import neutralise
 
@@ -106,12 +107,3 @@ def _pieces(word: str, width: int) -> Iterator[str]:
         yield word[: end or 1]
         word = word[end or 1 :]
     yield word
-
-
-def cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)

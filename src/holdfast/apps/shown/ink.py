@@ -7,12 +7,11 @@ longer to load than most commands to run.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from holdfast.apps.shown.page import Column, Span
+from holdfast.apps.shown.page import Column, Span
 
-__all__ = ["Colour", "Ink", "Plain"]
+__all__ = ["Colour", "Ink", "Plain", "cells"]
 
 _GAP = 2  # spaces between columns
 _NOTHING = "-"
@@ -87,16 +86,16 @@ class Plain(Ink):
 
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
         """Columns as wide as their widest cell; an empty cell is a dash."""
-        cells = [[_heading(column) for column in columns]]
-        cells += [[span if span.text else span._replace(text=_NOTHING) for span in r] for r in rows]
-        widths = [max(_cells(s.text) for s in column) for column in zip(*cells, strict=True)]
-        for row in cells:
+        table = [[_heading(column) for column in columns]]
+        table += [[span if span.text else span._replace(text=_NOTHING) for span in r] for r in rows]
+        widths = [max(cells(s.text) for s in column) for column in zip(*table, strict=True)]
+        for row in table:
             self._stream.write(self._row(columns, widths, row) + "\n")
 
     def _row(self, columns: list[Column], widths: list[int], row: list[Span]) -> str:
         parts = []
         for column, width, span in zip(columns, widths, row, strict=True):
-            space = " " * (width - _cells(span.text))
+            space = " " * (width - cells(span.text))
             painted = self._painted(span)
             parts.append(space + painted if column.right else painted + space)
         return (" " * _GAP).join(parts).rstrip()
@@ -166,11 +165,11 @@ class Colour(Ink):
         for row in rows:
             self._row([columns[index] for index in kept], widths, [row[index] for index in kept])
 
-    def _row(self, columns: list[Column], widths: list[int], cells: list[Span]) -> None:
+    def _row(self, columns: list[Column], widths: list[int], row: list[Span]) -> None:
         from rich.text import Text
 
         line = Text()
-        for column, width, span in zip(columns, widths, cells, strict=True):
+        for column, width, span in zip(columns, widths, row, strict=True):
             cell = Text(span.text, STYLES[span.style])
             cell.truncate(width, overflow="ellipsis")
             space = " " * (width - cell.cell_len)
@@ -187,9 +186,7 @@ def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list
     Optional columns go if they are empty, those that can be spared go where there is no room for
     a readable flexible one, the last first; what is missing then is taken from the flexible ones.
     """
-    natural = [
-        max([len(c.name), *(_cells(r[i].text) for r in rows)]) for i, c in enumerate(columns)
-    ]
+    natural = [max([len(c.name), *(cells(r[i].text) for r in rows)]) for i, c in enumerate(columns)]
     kept = [
         index
         for index, column in enumerate(columns)
@@ -221,12 +218,10 @@ def _lack(columns: list[Column], natural: list[int], kept: list[int], width: int
 
 
 def _heading(column: Column) -> Span:
-    from holdfast.apps.cli._screen import Span
-
     return Span(column.name, "faint")
 
 
-def _cells(text: str) -> int:
+def cells(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
