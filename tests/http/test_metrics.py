@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.apps.http.serving import _say_sessions, _trace_sessions
 from holdfast.apps.http.tokens import TokenBook, widest_scope
 from holdfast.errors import UsageError
-from holdfast.library import Holdfast
 from holdfast.observe import CONTENT_TYPE
 from holdfast.storage import MemoryStore
 
@@ -92,32 +87,3 @@ def test_its_token_has_no_space():
     with pytest.raises(UsageError, match="nothing else"):
         widest_scope("metrics,read")
     assert widest_scope("metrics") == "metrics"
-
-
-@pytest.mark.parametrize("level", [None, "off"])
-def test_the_server_tells_what_happens_to_sessions(store_root, capsys, monkeypatch, level):
-    """As lines of JSON on standard error, without a word of them, unless the settings say off."""
-    if level is not None:
-        monkeypatch.setenv("HOLDFAST_LOG_LEVEL", level)
-    with Holdfast(store_root, timers=False) as hf:
-        _say_sessions(hf)
-        with hf.space("alice") as alice, alice.session("a") as s:
-            s.user("zanzibar")
-            s.snapshot()
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    told = [(line["event"], line["session_id"]) for line in lines]
-    assert told == ([] if level else [("snapshot_created", "a")])
-
-
-def test_the_server_is_traced_if_it_is_set(store_root, monkeypatch):
-    """With the setting sessions are observed by OpenTelemetry; without it nobody asks for it."""
-    with Holdfast(store_root, timers=False) as hf:
-        _trace_sessions(hf)
-        assert hf._observers is None
-        monkeypatch.setenv("HOLDFAST_OTEL", "true")
-        _trace_sessions(hf)
-        assert [type(one).__name__ for one in hf._observers.all] == ["OtelObserver"]
-        monkeypatch.setitem(sys.modules, "holdfast.observe._otel", None)
-        with pytest.raises(UsageError, match="needs the package") as refused:
-            _trace_sessions(hf)
-        assert "holdfast[otel]" in refused.value.remedy

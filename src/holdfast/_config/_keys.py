@@ -20,6 +20,8 @@ _FILESYSTEM_PATH = ".agent-sessions"
 _PREFIX = "HOLDFAST_"
 _LOSS = "your sessions could be lost by it"
 _SECRETS = "your secrets could be written down by it"
+_PLACES = ("store", "log.file")
+_STRANGE_FILE = "it names a file of yours to write to"
 _SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
 
 
@@ -68,11 +70,14 @@ KEYS: dict[str, Key] = {
     "catalog.auto_tags": Key(bool, "tag sessions by their content; true unless you say false"),
     "log.level": Key(
         str,
-        "what serve tells of sessions on standard error; info unless you say",
+        "what is told of sessions; of serve info, else off unless you say",
         choices=("off", "error", "warning", "info", "debug"),
     ),
-    "log.format": Key(str, "how serve tells it; json unless you say", choices=("json", "text")),
-    "otel": Key(bool, "whether serve gives traces and metrics to OpenTelemetry"),
+    "log.format": Key(str, "how it is told; json unless you say", choices=("json", "text")),
+    "log.file": Key(
+        str, "the file that it is told in; standard error unless you say", own=_STRANGE_FILE
+    ),
+    "otel": Key(bool, "whether traces and metrics are given to OpenTelemetry"),
     "prices": Key(dict, "dollars per million tokens, by model: input, output, cache_read, …"),
     "local.threads": Key(int, "threads of the embedded model", least=1),
     "local.context_tokens": Key(int, "context of the embedded model", least=256),
@@ -98,7 +103,7 @@ def flatten(document: Mapping[str, Any], origin: str, base: str | None) -> dict[
         found["store"] = _anchored(_storage_place(rest.pop("storage"), origin), base)
     for name, value in _leaves(rest, "", origin):
         checked = check(name, value, origin)
-        found[name] = _anchored(checked, base) if name == "store" else checked
+        found[name] = _anchored(checked, base) if name in _PLACES else checked
     return found
 
 

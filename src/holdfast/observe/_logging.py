@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from typing import Any, TextIO
 
 import msgspec
 
+from holdfast.errors import HoldfastError
 from holdfast.model import Event, Notice
 from holdfast.observe._watching import code_of
 from holdfast.session import Done, Observer
+from holdfast.storage.placing import add_to_file
 
 __all__ = ["LEVELS", "JsonFormatter", "LogObserver", "TextFormatter", "log_to"]
 
@@ -25,11 +29,14 @@ LEVELS = ("off", "error", "warning", "info", "debug")
 """How much may be asked for, from nothing to everything."""
 
 
-def log_to(stream: TextIO, level: str, form: str = "json") -> LogObserver | None:
-    """An observer that writes to a stream, as "json" or "text"; None for the level "off"."""
+def log_to(place: TextIO | str, level: str, form: str = "json") -> LogObserver | None:
+    """An observer that writes to a stream or a file, as "json" or "text"; None for "off".
+
+    A file is private, is added to, and may be moved away at any time. Raises as ``add_to_file``.
+    """
     if level == "off":
         return None
-    handler = logging.StreamHandler(stream)
+    handler = _FileHandler(place) if isinstance(place, str) else logging.StreamHandler(place)
     handler.setFormatter(TextFormatter() if form == "text" else JsonFormatter())
     logger = logging.getLogger("holdfast.sessions")
     logger.handlers[:] = [handler]
@@ -72,6 +79,20 @@ class LogObserver(Observer):
         if self._logger.isEnabledFor(level):
             told = {"event": kind, "session_id": session_id, **detail}
             self._logger.log(level, "%s %s", kind, session_id, extra={"holdfast": told})
+
+
+class _FileHandler(logging.Handler):
+    """Adds each record to a file as one line; what cannot be written then disturbs nobody."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = os.path.abspath(os.path.expanduser(path))
+        add_to_file(self._path, b"")  # whether it can be is told now
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line."""
+        with contextlib.suppress(HoldfastError):
+            add_to_file(self._path, f"{self.format(record)}\n".encode("utf-8", "replace"))
 
 
 class JsonFormatter(logging.Formatter):

@@ -1,4 +1,4 @@
-"""A file outside of any store, where a person wants it: written whole, privately, or not at all."""
+"""A file outside of any store, where a person wants it: whole or not at all, or line by line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.errors import NotFound, UsageError
 from holdfast.storage._tree import let_go, translation
 from holdfast.storage.disk import Disk
 
-__all__ = ["place_file"]
+__all__ = ["add_to_file", "place_file"]
 
 # What file systems without hard links say.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -55,6 +55,29 @@ def place_file(
         finally:
             let_go(disk, directory)
     return os.path.join(folder, name)
+
+
+def add_to_file(path: str | os.PathLike[str], data: bytes, *, disk: Disk | None = None) -> None:
+    """Write ``data`` at the end of a file of mode 0600, which is made if it is missing.
+
+    It is opened anew each time: whoever moves it away in between gets a new one. Nothing is synced.
+    Raises UsageError for what can be no file, NotFound if its folder is missing, StoreError if the
+    medium refuses.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text or text.endswith("/"):
+        raise UsageError("there is no file to write to", path=text)
+    disk = disk or Disk()
+    with translation(f"writing {text}"):
+        directory = _open_folder(os.path.realpath(os.path.dirname(text) or "."), disk, make=False)
+        try:
+            descriptor = disk.open_log(os.path.basename(text), directory, create=True)
+            try:
+                _write_all(descriptor, data, disk)
+            finally:
+                let_go(disk, descriptor)
+        finally:
+            let_go(disk, directory)
 
 
 def _open_folder(folder: str, disk: Disk, *, make: bool) -> int:

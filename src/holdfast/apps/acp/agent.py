@@ -289,6 +289,7 @@ def _explained(
 
 def serve_agent(place: str | None, kit: Kit) -> None:
     """Be an agent on standard input and output. Raises as ``holdfast.open``."""
+    from holdfast.apps.watched import watch
     from holdfast.apps.wire.serving import serve
 
     async def work(pipe: Pipe) -> None:
@@ -297,4 +298,5 @@ def serve_agent(place: str | None, kit: Kit) -> None:
             await AgentServer(hf, kit, pipe).run()
 
     with Holdfast(place, redaction="mark") as hf:
+        watch(hf)
         serve(work)

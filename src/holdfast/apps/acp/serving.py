@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from holdfast.apps.acp._telling import WINDOW_TOKENS
 from holdfast.apps.acp.proxy import Proxy
+from holdfast.apps.watched import watch
 from holdfast.apps.wire.pipes import AgentProcess, Pipe
 from holdfast.apps.wire.serving import serve
 from holdfast.library import Holdfast
@@ -22,6 +23,7 @@ def serve_proxy(
 ) -> None:
     """Be the proxy of one agent on standard input and output. Raises as ``holdfast.open``."""
     with Holdfast(place, redaction="mark") as hf:
+        watch(hf)
 
         async def work(pipe: Pipe) -> None:
             proxy = Proxy(

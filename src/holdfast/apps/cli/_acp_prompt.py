@@ -104,8 +104,10 @@ class _Talk:
     async def hold(self, text: str) -> None:
         """Ask, show, and leave. Raises KeyboardInterrupt if the user stopped it."""
         from holdfast.apps.acp.client import create_or_resume
+        from holdfast.apps.watched import watch
 
         wishes = self._wishes
+        watch(self._app.library, has_screen=True)
         session = await create_or_resume(
             wishes.agent, self._session_id(), self._config(), library=self._app.library
         )

@@ -14,6 +14,7 @@ from holdfast.apps.cli._talk_options import Wishes
 from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import ago, counted
 from holdfast.apps.talk.making import AgentMaker
+from holdfast.apps.watched import watch
 from holdfast.errors import UsageError
 from holdfast.model import Event, Notice
 from holdfast.session import Session, now_ms
@@ -36,6 +37,7 @@ class Talker:
         permission: Callable[[PermissionRequest], Any] | None = None,
     ) -> None:
         self.app = app
+        watch(app.library, has_screen=True)
         self._maker = AgentMaker(
             app.library,
             app.place,

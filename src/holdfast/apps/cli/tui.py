@@ -85,7 +85,9 @@ def start(
 ) -> None:
     """Run the app until the user leaves it."""
     from holdfast.apps.tui import make_app
+    from holdfast.apps.watched import watch
 
+    watch(app.library, has_screen=True)
     make_app(
         app.library,
         place=app.place,

@@ -9,7 +9,6 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from holdfast._config import configuration
 from holdfast.agent._kit import Kit
 from holdfast.apps.gate.callers import LOOPBACK
 from holdfast.apps.gate.serving import run
@@ -17,9 +16,8 @@ from holdfast.apps.http import _audit
 from holdfast.apps.http._service import Service
 from holdfast.apps.http.server import http_app
 from holdfast.apps.http.tokens import TokenBook
-from holdfast.errors import UsageError
+from holdfast.apps.watched import watch
 from holdfast.library import Holdfast
-from holdfast.observe import log_to
 
 __all__ = ["serve"]
 
@@ -43,8 +41,7 @@ def serve(
     """
     _say_audit()
     with Holdfast(place, redaction="mark") as hf:
-        _say_sessions(hf)
-        _trace_sessions(hf)
+        watch(hf, level="info")
         TokenBook(hf.store)  # told before anybody is let in
         names = (*LOOPBACK, host, *hosts)
         app = _Late(lambda: Service(hf, kit, rate=rate, root=root), hosts=names, origins=origins)
@@ -71,29 +68,6 @@ class _Late:
         """Put off what would go on for long."""
         if self._service is not None:
             self._service.begin_stop()
-
-
-def _say_sessions(hf: Holdfast) -> None:
-    """What happens to sessions on standard error, without their words, as the settings say."""
-    settings = configuration()
-    level, form = settings.get("log.level", "info"), settings.get("log.format", "json")
-    observer = log_to(sys.stderr, level, form)
-    if observer is not None:
-        hf.observe(observer)
-
-
-def _trace_sessions(hf: Holdfast) -> None:
-    """Traces and metrics by OpenTelemetry, if the settings want them. Raises UsageError."""
-    if not configuration().get("otel", False):
-        return
-    try:
-        from holdfast.observe._otel import observe
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"`otel` is set, and needs the package {error.name}",
-            remedy="Install it with: pip install 'holdfast[otel]'",
-        ) from error
-    observe(hf, store=False)
 
 
 def _say_audit() -> None:

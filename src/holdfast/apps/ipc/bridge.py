@@ -12,6 +12,7 @@ from importlib.resources import files
 from holdfast.agent._kit import Kit
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
 from holdfast.apps.ipc._current import Current
+from holdfast.apps.watched import watch
 from holdfast.apps.wire.pipes import Pipe, Writer
 from holdfast.apps.wire.serving import ENDING, serve
 from holdfast.library import Holdfast
@@ -95,6 +96,7 @@ def serve_stdio(place: str | None, kit: Kit) -> None:
             await Bridge(hf, kit).serve(pipe)
 
     with Holdfast(place, redaction="mark") as hf:
+        watch(hf)
         serve(work, line_bytes_max=LINE_BYTES_MAX)
 
 
@@ -106,6 +108,7 @@ def serve_socket(
     ``ready`` is told the address once clients can come.
     """
     with Holdfast(place, redaction="mark") as hf, PrivateSocket(address) as listening:
+        watch(hf)
         asyncio.run(_listen(Bridge(hf, kit), listening, ready))
 
 

@@ -12,6 +12,7 @@ from holdfast.apps.gate.guarding import guarded
 from holdfast.apps.gate.refusing import header, refuse
 from holdfast.apps.gate.serving import run
 from holdfast.apps.mcp.server import SessionServer
+from holdfast.apps.watched import watch
 from holdfast.library import Holdfast
 
 __all__ = ["PATH", "http_app", "serve_http", "serve_stdio"]
@@ -25,6 +26,7 @@ _GRACE_SECONDS = 3
 def serve_stdio(place: str | None, *, writes: bool) -> None:
     """Serve one client until its end. Raises as ``holdfast.open``."""
     with Holdfast(place, redaction="mark") as hf:
+        watch(hf)
         SessionServer(hf, writes=writes).run("stdio")
 
 
@@ -43,6 +45,7 @@ def serve_http(
     """
     known = token or secrets.token_urlsafe(32)
     with Holdfast(place, redaction="mark") as hf:
+        watch(hf)
         run(
             http_app(hf, writes=writes, token=known),
             host=_HOST,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.apps.gate.callers import LOOPBACK
 from holdfast.apps.gate.serving import run
+from holdfast.apps.watched import watch
 from holdfast.apps.web._page import Site
 from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app
@@ -34,6 +35,7 @@ def serve_web(
     and Unavailable if the port is taken.
     """
     with Holdfast(place, redaction="mark") as hf:
+        watch(hf)
         where = str(getattr(hf.store, "path", shown_url(hf.store.url)))
         site = Site(hf=hf, where=where, talks=Talks(hf, make_kit), checks=checks)
         app = make_app(site, hosts=(*LOOPBACK, host))
