@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import holdfast
@@ -13,10 +13,9 @@ from bench.child import ROOT
 from bench.figures import exponent, median
 from bench.rivals.stores import STORES
 
-__all__ = ["PATH", "condensed", "readme_with", "summary", "whole", "write"]
+__all__ = ["PAGES", "PATH", "condensed", "page_with", "summary", "whole", "write"]
 
 PATH = os.path.join(ROOT, "bench", "ADAPTERS.md")
-README = os.path.join(ROOT, "README.md")
 _BEGIN = "<!-- figures: written by make bench-peers -->"
 _END = "<!-- end of figures -->"
 _SHOWN = (
@@ -27,6 +26,14 @@ _SUMMARY = (
     "| one message after the other | syncs each | code of one append, against writing a JSON line"
     " | bytes written, against the words | bytes grow as |\n|---|--:|--:|--:|--:|\n"
 )
+_BESIDE = (
+    "| framework | its store | its time against ours | its bytes a step | ours | its bytes grow as"
+    " | ours |\n|---|---|--:|--:|--:|--:|--:|\n"
+)
+_BETWEEN = """\
+The same frameworks, on their own store and through [our adapter](../howto/frameworks/index.md), in
+steps of a prompt and an answer that alternate; ours at the level of theirs, which on files is not
+to sync. Above 1x ours is quicker."""
 _KINDS = ("files", "sqlite", "postgres")
 _FROM = 100
 _SIDES = ("theirs", "ours", "ours-os")
@@ -127,13 +134,14 @@ def _slope(sizes: Mapping[int, float]) -> float | None:
 
 
 def write(table: str, kept: dict[str, Any]) -> None:
-    """Put the page in its place, some rows onto the first page; draw how one append grows."""
+    """Put the page in its place, some rows onto others; draw how one append grows."""
     with open(PATH, "w", encoding="utf-8") as file:
         file.write(table)
-    with open(README, encoding="utf-8") as file:
-        first = file.read()
-    with open(README, "w", encoding="utf-8") as file:
-        file.write(readme_with(first, kept))
+    for page, made in PAGES.items():
+        with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+            before = file.read()
+        with open(os.path.join(ROOT, page), "w", encoding="utf-8") as file:
+            file.write(page_with(before, made(kept)))
     series = {
         STORES[name].name: [(float(n), us) for n, us in row["unsynced"]["points"]]
         for name in (
@@ -163,17 +171,42 @@ def summary(kept: dict[str, Any]) -> str:
             continue
         title = f"**{STORES[name].name}**" if name.startswith("holdfast") else STORES[name].name
         syncs = f"{row['syncs']:.0f}" if STORES[name].syncs else "never"
-        grows = "" if bare["bytes_growth"] is None else f"n^{bare['bytes_growth']:.2f}"
+        grows = _grows(bare["bytes_growth"])
         against = bare["us"] / bare["floor_us"]
         rows.append(_cells([title, syncs, f"{against:,.1f}x", f"{bare['written']:,.1f}x", grows]))
     return _SUMMARY + "\n".join(rows)
 
 
-def readme_with(text: str, kept: dict[str, Any]) -> str:
-    """The first page with these figures between its two marks."""
+def beside(kept: dict[str, Any]) -> str:
+    """Frameworks on their own store and on ours, at the level of theirs, for those who compare."""
+    rows = []
+    for kind in _KINDS:
+        for name, case in CASES.items():
+            row = kept.get(f"adapters/{name}", {})
+            ours, theirs = row.get("ours-os", row.get("ours")), row.get("theirs")
+            if case.kind != kind or ours is None or theirs is None:
+                continue
+            cells = [case.framework, f"{case.kind}, `{case.rival}`"]
+            cells += [f"{theirs['ms'] / ours['ms']:.1f}x", f"{theirs['bytes']:,}"]
+            cells += [f"{ours['bytes']:,}", _grows(theirs["exponent"]), _grows(ours["exponent"])]
+            rows.append(_cells(cells))
+    return _BESIDE + "\n".join(rows)
+
+
+def page_with(text: str, figures: str) -> str:
+    """A page with these figures between its two marks."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n\n{summary(kept)}\n\n{_END}{after}"
+    return f"{before}{_BEGIN}\n\n{figures}\n\n{_END}{after}"
+
+
+PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "README.md": summary,
+    "docs/explanation/comparison.md": lambda kept: (
+        f"{summary(kept)}\n\n{_BETWEEN}\n\n{beside(kept)}"
+    ),
+}
+"""Pages of the project that show some of it, and what each shows."""
 
 
 def whole(kept: dict[str, Any]) -> str:
@@ -262,6 +295,10 @@ def _store_row(name: str, row: dict[str, Any]) -> str:
 
 def _cells(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def _grows(slope: float | None) -> str:
+    return "" if slope is None else f"n^{slope:.2f}"
 
 
 def _said(value: float | None) -> str:

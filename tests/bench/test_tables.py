@@ -202,15 +202,16 @@ def test_names_of_others_are_known():
     assert json.dumps(sorted(STORES))
 
 
-def test_the_first_page_shows_what_was_measured():
-    """The figures of README.md are those that are kept of the last run, to the letter."""
+def test_pages_show_what_was_measured():
+    """The figures of README.md and of the comparison are those of the last run, to the letter."""
     from bench import adapters_table
 
     root = Path(__file__).parents[2]
     kept = json.loads((root / "bench" / "peers.json").read_text("utf-8"))
-    first = (root / "README.md").read_text("utf-8")
-    assert adapters_table.readme_with(first, kept) == first
-    assert "| **Holdfast** |" in adapters_table.summary(kept)
+    for page, made in adapters_table.PAGES.items():
+        text = (root / page).read_text("utf-8")
+        assert adapters_table.page_with(text, made(kept)) == text
+        assert "| **Holdfast** |" in made(kept)
 
 
 @pytest.mark.req("S2-92", "S2-93")
