@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import msgspec
 
 from holdfast.errors import Conflict, HoldfastError, Locked, NotFound, StoreError
-from holdfast.storage._branch_copy import first_bytes
+from holdfast.storage._branch import first_bytes
 from holdfast.storage._file_forms import CANNOT_LINK, write_file
 from holdfast.storage._file_lease import FileLease
 from holdfast.storage._file_parts import (

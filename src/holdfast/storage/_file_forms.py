@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import Damaged, StoreError, TooLarge
-from holdfast.storage._branch_copy import first_bytes
+from holdfast.storage._branch import first_bytes
 from holdfast.storage._file_parts import (
     ARCHIVE_NAME,
     BASE_NAME,

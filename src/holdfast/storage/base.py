@@ -13,11 +13,9 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from holdfast.errors import Conflict, NotFound, UsageError
+from holdfast.errors import NotFound, UsageError
 from holdfast.model import Unseal
 from holdfast.storage._names import (
     check_document_name,
@@ -27,6 +25,7 @@ from holdfast.storage._names import (
     is_document_name,
     needs_log,
 )
+from holdfast.storage._values import Capabilities, Changes, Entry, Pieces, Stamp
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -41,9 +40,9 @@ __all__ = [
     "Entry",
     "Lease",
     "Log",
+    "Pieces",
     "Stamp",
     "Store",
-    "check_branch",
     "check_document_name",
     "check_key",
     "check_prefix",
@@ -60,61 +59,6 @@ BLOBS = "blobs/"
 # Small enough to stay in the cache and to leave no hole in memory, large enough that the number of
 # calls does not count.
 CHUNK_BYTES = 1 << 18
-
-
-class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backend can do; the contract suite checks that it is true."""
-
-    stores: bool = True
-    """What is appended can be read again."""
-    survives_kill: bool = False
-    """An append that returned survives kill -9 of the process."""
-    syncs: bool = False
-    """A sync that returned survives power loss."""
-    can_steal: bool = False
-    """A lease can be taken over from a holder that lives; the holder is then fenced."""
-    defers: bool = False
-    """An append is accepted now and sent later, so that it may fail later."""
-    shared: bool = False
-    """Several processes see the same keys."""
-    archives: bool = False
-    """A log can be kept compressed, unnoticed by whoever reads it."""
-
-
-class Entry(NamedTuple):
-    """One key that has a log: what a list needs without opening it. ``modified`` is Unix ms."""
-
-    key: str
-    size: int
-    modified: int
-    etag: str
-
-
-class Stamp(NamedTuple):
-    """How a log was at a moment. ``modified`` is in nanoseconds."""
-
-    inode: int
-    size: int
-    modified: int
-
-
-class Pieces(NamedTuple):
-    """Some bytes of one log, and how it was just before they were read."""
-
-    stamp: Stamp
-    data: Sequence[bytes]
-
-
-class Changes(NamedTuple):
-    """What may have changed since a mark was taken; more than did change is allowed, less is not.
-
-    ``keys`` are those whose log may have changed, None for all of them. ``listed`` says that keys
-    may have come or gone by other hands than a store's: compare with ``Store.folders``.
-    """
-
-    mark: str
-    keys: frozenset[str] | None
-    listed: bool
 
 
 class Log(ABC):
@@ -372,7 +316,7 @@ class Store(ABC):
         Raises NotFound if there is no log, UsageError for a size below 1, Conflict if the log is
         shorter than that or ``to`` is taken, Locked if someone is about to make ``to``.
         """
-        from holdfast.storage._branch_copy import copy_branch
+        from holdfast.storage._branch import copy_branch
 
         copy_branch(self, key, to, size, documents or {})
 
@@ -441,17 +385,3 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Stop the store's thread and let go of everything. Harmless the second time."""
-
-
-def check_branch(store: Store, key: str, to: str, size: int) -> None:
-    """Raise what ``Store.branch`` raises before it does anything."""
-    check_key(to)
-    if size < 1:
-        raise UsageError("a branch begins with at least one line")
-    if not store.exists(key):
-        raise NotFound(f"there is no log at {key}")
-    found = store.log(key).size()
-    if size > found:
-        raise Conflict(f"the log of {key} has {found:,} bytes, fewer than {size:,}")
-    if store.exists(to):
-        raise Conflict(f"{to} is taken")

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from holdfast.errors import Conflict, Forbidden, NotFound, Unavailable, UsageError
 from holdfast.model import check_id, fold_id, is_id
+from holdfast.storage._branch import check_branch
 from holdfast.storage._file_branch import inherit, making
 from holdfast.storage._file_documents import FileDocuments
 from holdfast.storage._file_forms import FileForms
@@ -33,7 +34,6 @@ from holdfast.storage.base import (
     Pieces,
     Stamp,
     Store,
-    check_branch,
     check_key,
     check_prefix,
     needs_log,

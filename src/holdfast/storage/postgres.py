@@ -7,18 +7,23 @@ its lines, and is fenced.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from holdfast.errors import Conflict, NotFound
 from holdfast.model import fold_id
+from holdfast.storage._branch import check_branch
 from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
-from holdfast.storage._names import folder_of
+from holdfast.storage._postgres_keys import (
+    archive_key,
+    branch_key,
+    drop_key,
+    move_key,
+    unarchive_key,
+)
 from holdfast.storage._postgres_link import Link
 from holdfast.storage._postgres_options import read_options
 from holdfast.storage._postgres_parts import (
@@ -26,14 +31,6 @@ from holdfast.storage._postgres_parts import (
     PostgresLease,
     PostgresLog,
     renew,
-)
-from holdfast.storage._postgres_rows import (
-    check_free,
-    made_and_locked,
-    put_document,
-    unarchive,
-    whole_log,
-    write_pieces,
 )
 from holdfast.storage._postgres_sending import LinkSender
 from holdfast.storage.base import (
@@ -44,16 +41,13 @@ from holdfast.storage.base import (
     Lease,
     Log,
     Store,
-    check_branch,
     check_key,
     check_prefix,
-    needs_log,
 )
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from asyncpg import Connection
 
 __all__ = ["PostgresStore"]
 
@@ -63,30 +57,11 @@ SELECT n.key, h.id, h.size, h.generation, h.version::text AS version,
     (extract(epoch FROM h.modified) * 1000)::bigint AS modified
 FROM names n JOIN heads h USING (id) WHERE h.generation > 0
 """
-_STATE = """
-SELECT h.*, h.expires > clock_timestamp() AS lasts,
-    EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
-FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF n, h
-"""
-
 _CHANGED = """
 SELECT n.key FROM heads h JOIN names n USING (id)
 WHERE h.version >= $2::text::xid8 AND n.folder = $1
 UNION SELECT key FROM removals WHERE folder = $1 AND version >= $2::text::xid8
 """
-_REMOVED = """
-INSERT INTO removals (key, folder, version) VALUES ($1, $2, pg_current_xact_id())
-ON CONFLICT (key) DO UPDATE SET version = excluded.version, at = excluded.at
-"""
-# Whoever was away for longer compares all names.
-_FORGET_REMOVALS = """
-WITH old AS (
-    DELETE FROM removals WHERE at < clock_timestamp() - interval '7 days' RETURNING version
-)
-UPDATE identity SET forgotten = (SELECT version FROM old ORDER BY version DESC LIMIT 1)
-WHERE forgotten < (SELECT version FROM old ORDER BY version DESC LIMIT 1)
-"""
-_FORGET_CHANCE = 1 / 256
 _XID_DIGITS_MAX = 20
 
 
@@ -188,19 +163,12 @@ class PostgresStore(Store):
         """Under another name: only the name is written, whatever the key has."""
         check_key(key)
         check_key(to)
-        self.link.run(lambda connection: _move(connection, key, to), again=False)
+        self.link.run(lambda connection: move_key(connection, key, to), again=False)
 
     def drop(self, key: str) -> None:
         """With all it has, in one transaction."""
         check_key(key)
-
-        async def work(connection: Connection) -> None:
-            async with connection.transaction():
-                head = await _free(connection, key)
-                await _forget(connection, key, head["id"])
-                await _note_removal(connection, key)
-
-        self.link.run(work, again=False)
+        self.link.run(lambda connection: drop_key(connection, key), again=False)
 
     def branch(
         self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
@@ -208,39 +176,18 @@ class PostgresStore(Store):
         """A copy, made by the server."""
         check_branch(self, key, to, size)
         self.link.run(
-            lambda connection: _branch(connection, key, to, size, documents or {}), again=False
+            lambda connection: branch_key(connection, key, to, size, documents or {}), again=False
         )
 
     def archive(self, key: str) -> None:
         """The pieces of a log packed together."""
         check_key(key)
-
-        async def work(connection: Connection) -> None:
-            async with connection.transaction():
-                head = await _free(connection, key, log=True)
-                if head["archived"]:
-                    return
-                whole = await whole_log(connection, head)
-                await write_pieces(connection, head["id"], head["generation"], whole, pack=True)
-                await connection.execute(
-                    "UPDATE heads SET archived = true, version = pg_current_xact_id()"
-                    " WHERE id = $1",
-                    head["id"],
-                )
-
-        self.link.run(work)
+        self.link.run(lambda connection: archive_key(connection, key))
 
     def unarchive(self, key: str) -> None:
         """As plain pieces."""
         check_key(key)
-
-        async def work(connection: Connection) -> None:
-            async with connection.transaction():
-                head = await _free(connection, key, log=True)
-                if head["archived"]:
-                    await unarchive(connection, head)
-
-        self.link.run(work)
+        self.link.run(lambda connection: unarchive_key(connection, key))
 
     def is_archived(self, key: str) -> bool:
         """Whether it is packed now."""
@@ -309,92 +256,6 @@ class PostgresStore(Store):
 
     def _fetch(self, query: str, *values: Any) -> list[Any]:
         return self.link.run(lambda connection: connection.fetch(query, *values))
-
-
-async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
-    """The head of a key that has something and that nobody writes."""
-    head = await connection.fetchrow(_STATE, key)
-    if head is None or not (head["generation"] or (head["noted"] and not log)):
-        raise NotFound(f"there is {'no log' if log else 'nothing'} at {key}")
-    check_free(key, head)
-    return head
-
-
-def _check_not_taken(key: str, head: Any) -> None:
-    """Raise Conflict if a key that has this head is more than what a crash left of a beginning."""
-    if head["generation"] or (head["noted"] and not needs_log(key)):
-        raise Conflict(f"{key} is taken")
-
-
-async def _move(connection: Connection, key: str, to: str) -> None:
-    async with connection.transaction():
-        head = await _free(connection, key)
-        other = await connection.fetchrow(_STATE, to)
-        if other is not None:
-            _check_not_taken(to, other)
-            check_free(to, other)
-            await _forget(connection, to, other["id"])
-        await connection.execute(
-            "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1",
-            key,
-            to,
-            folder_of(to),
-            fold_id(to),
-        )
-        await _note_removal(connection, key)
-        # Whoever wrote it under its old name is fenced off.
-        await connection.execute(
-            "UPDATE heads SET epoch = epoch + 1, holder = NULL, version = pg_current_xact_id()"
-            " WHERE id = $1",
-            head["id"],
-        )
-
-
-async def _branch(
-    connection: Connection, key: str, to: str, size: int, documents: Mapping[str, bytes]
-) -> None:
-    async with connection.transaction():
-        await made_and_locked(connection, to)
-        source = await connection.fetchrow(
-            "SELECT h.* FROM names n JOIN heads h USING (id) WHERE n.key = $1", key
-        )
-        if source is None or source["size"] < size:
-            raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
-        target = await connection.fetchrow(_STATE, to)
-        if target is None:
-            raise Conflict(f"{to} is taken")
-        _check_not_taken(to, target)
-        check_free(to, target)
-        id = target["id"]
-        await connection.execute("DELETE FROM documents WHERE id = $1", id)
-        whole = await whole_log(connection, source, size)
-        await write_pieces(connection, id, 1, whole, pack=False)
-        await connection.execute(
-            "INSERT INTO documents (id, name, etag, data) SELECT $1, name, etag, data"
-            " FROM documents WHERE id = $2 AND name LIKE 'blobs/%'",
-            id,
-            source["id"],
-        )
-        for name, data in documents.items():
-            await put_document(connection, id, name, data)
-        await connection.execute(
-            "UPDATE heads SET size = $2, generation = 1, modified = clock_timestamp(),"
-            " version = pg_current_xact_id() WHERE id = $1",
-            id,
-            size,
-        )
-
-
-async def _forget(connection: Connection, key: str, id: Any) -> None:
-    for table in ("pieces", "documents", "heads"):
-        await connection.execute(f"DELETE FROM {table} WHERE id = $1", id)  # noqa: S608 - ours
-    await connection.execute("DELETE FROM names WHERE key = $1", key)
-
-
-async def _note_removal(connection: Connection, key: str) -> None:
-    await connection.execute(_REMOVED, key, folder_of(key))
-    if random.random() < _FORGET_CHANCE:  # noqa: S311 - now and then is enough
-        await connection.execute(_FORGET_REMOVALS)
 
 
 def _entry(row: Any) -> Entry:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from holdfast.errors import Conflict, HoldfastError, NotFound, StoreError, Unavailable
 from holdfast.model import fold_id
-from holdfast.storage._branch_copy import first_bytes
+from holdfast.storage._branch import check_branch, first_bytes
 from holdfast.storage._cache_place import cache_place
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
@@ -39,7 +39,6 @@ from holdfast.storage.base import (
     Lease,
     Log,
     Store,
-    check_branch,
     check_key,
     check_prefix,
     needs_log,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict, NotFound, UsageError
 from holdfast.model import check_id, fold_id
+from holdfast.storage._branch import check_branch
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._holders import Renewer
 from holdfast.storage._names import folder_of
@@ -44,7 +45,6 @@ from holdfast.storage.base import (
     Lease,
     Log,
     Store,
-    check_branch,
     check_key,
     check_prefix,
 )

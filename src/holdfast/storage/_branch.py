@@ -1,19 +1,37 @@
-"""A branch as a copy, for stores that have no better way."""
+"""Branches: what every store asks before it makes one, and one as a copy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from holdfast.errors import Conflict
-from holdfast.storage.base import BLOBS, Store, check_branch
+from holdfast.errors import Conflict, NotFound, UsageError
+from holdfast.storage._names import check_key
+from holdfast.storage.base import BLOBS, Store
 
-__all__ = ["copy_branch", "first_bytes"]
+__all__ = ["check_branch", "copy_branch", "first_bytes"]
 
 _LEASE_MS = 60_000
 
 
+def check_branch(store: Store, key: str, to: str, size: int) -> None:
+    """Raise what ``Store.branch`` raises before it does anything."""
+    check_key(to)
+    if size < 1:
+        raise UsageError("a branch begins with at least one line")
+    if not store.exists(key):
+        raise NotFound(f"there is no log at {key}")
+    found = store.log(key).size()
+    if size > found:
+        raise Conflict(f"the log of {key} has {found:,} bytes, fewer than {size:,}")
+    if store.exists(to):
+        raise Conflict(f"{to} is taken")
+
+
 def copy_branch(store: Store, key: str, to: str, size: int, documents: Mapping[str, bytes]) -> None:
-    """A branch as a copy: right on every store, and as slow as the log is long."""
+    """A branch as a copy, for stores that have no better way.
+
+    It is right on every store, and as slow as the log is long.
+    """
     check_branch(store, key, to, size)
     lease = store.lease(to)
     epoch = lease.acquire("store", _LEASE_MS)
