@@ -6,13 +6,15 @@ import json
 import os
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import holdfast
 from holdfast import __version__
 from holdfast.apps.cli._extras import EXTRAS, find_extras
-from holdfast.errors import Unavailable
+from holdfast.errors import NotFound, StoreError, Unavailable
+from holdfast.library import Holdfast
 from holdfast.storage import MemoryStore
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -48,6 +50,32 @@ def test_damage_is_found(run, damaged, untouched):
     assert "broken is damaged" in outcome.out
     assert "holdfast repair broken" in outcome.out
     assert checks(run("doctor", "--json"))["sample"]["state"] == "bad"
+
+
+def test_silent_damage_is_found(run, trip, store_root):
+    """A byte that changed in a log whose length and end did not is found: the logs are read."""
+    assert "the newest 1 are whole" in checks(run("doctor", "--json"))["sample"]["finding"]
+    log = store_root / "sessions" / trip / "events.jsonl"
+    content = log.read_bytes()
+    middle = len(content) // 2
+    log.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    assert json.loads(run("list", "--json").out)["sessions"][0]["state"] == "ok"
+    outcome = run("doctor")
+    assert (outcome.code, f"{trip} is damaged" in outcome.out) == (4, True)
+
+
+def test_a_big_store_keeps_nobody_waiting(run, trip, monkeypatch):
+    """Logs beyond some size are not read, and that is said."""
+    monkeypatch.setattr("holdfast.apps.cli._health._SAMPLE_BYTES_MAX", 10)
+    found = checks(run("doctor", "--json"))["sample"]
+    assert (found["state"], "1 more look so and were not read" in found["finding"]) == ("ok", True)
+
+
+def test_a_log_that_goes_or_cannot_be_read(run, trip, monkeypatch):
+    """One that is deleted meanwhile is no damage; one that cannot be read is."""
+    for error, state in ((NotFound(session_id=trip), "ok"), (StoreError("no"), "bad")):
+        monkeypatch.setattr(Holdfast, "verify", mock.Mock(side_effect=error))
+        assert checks(run("doctor", "--json"))["sample"]["state"] == state
 
 
 def test_the_trash_is_told(run, trip):

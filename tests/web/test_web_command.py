@@ -44,7 +44,7 @@ def test_from_its_start_to_its_end(started):
         assert "token" not in response.url
     origin = url.partition("/in?")[0]
     with opener.open(f"{origin}/store", timeout=20) as response:
-        assert "look whole" in response.read().decode()
+        assert "are whole, to the last byte" in response.read().decode()
     with opener.open(f"{origin}/s/trip-planner/live", timeout=20) as stream:
         assert stream.readline() == b"retry: 1000\n"
         process.send_signal(signal.SIGINT)
