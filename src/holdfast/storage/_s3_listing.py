@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from holdfast.errors import HoldfastError, StoreError
-from holdfast.storage._s3_log import Head, Pieces
+from holdfast.storage._s3_head import Head
+from holdfast.storage._s3_log import Pieces
 from holdfast.storage._s3_names import Name, Named, Names
 from holdfast.storage._s3_objects import Listed, Objects
 from holdfast.storage._s3_pieces import end_of

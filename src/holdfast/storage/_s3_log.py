@@ -20,6 +20,7 @@ import msgspec
 
 from holdfast.errors import Damaged, Fenced, HoldfastError, StoreError
 from holdfast.storage._holders import stale
+from holdfast.storage._s3_head import Head, KeptHead, Sealed
 from holdfast.storage._s3_objects import Listed, Objects
 from holdfast.storage._s3_pieces import (
     BLOCK,
@@ -42,37 +43,9 @@ from holdfast.storage._s3_pieces import (
 from holdfast.storage._sending import Packet
 from holdfast.storage._zstd import packed, unpacked
 
-__all__ = ["Head", "Pieces", "Sealed"]
+__all__ = ["Pieces"]
 
 _TRIES = 20
-
-
-class Sealed(Exception):
-    """The folder belongs to a key that went: nothing is ever written there again."""
-
-
-class Head(msgspec.Struct, omit_defaults=True, frozen=True):
-    """Which objects count, and who may write them; every change of it is by compare and swap.
-
-    Whoever takes the lease puts its epoch here before its fence. So a writer that lost the lease
-    cannot put another generation in force: the head is not what it was when that one began.
-    """
-
-    generation: int = 0
-    archived: bool = False
-    replaced: int = 0
-    """How often the log became another one; a cut writes new objects and leaves it the same."""
-    epoch: int = 0
-    place: str = ""
-    """A folder of its own for each generation: what a late writer puts into its own counts not."""
-    sealed: bool = False
-    changed_ms: int = 0
-    """Of an archived log: when it was last changed. Its objects are only as old as the archive."""
-
-    @property
-    def mark(self) -> str:
-        """The name of the folder of this generation."""
-        return f"{self.generation:08d}{self.place}"
 
 
 class _Turn(NamedTuple):
@@ -90,6 +63,7 @@ class Pieces:
     def __init__(self, objects: Objects, folder: str) -> None:
         self._objects = objects
         self.folder = folder
+        self._kept = KeptHead(objects, folder)
         self._found: dict[str, list[Piece]] = {}
         self._seen: dict[str, str] = {}
         self._turn: _Turn | None = None
@@ -99,7 +73,7 @@ class Pieces:
 
     def head(self) -> Head:
         """The head as it is now."""
-        return self._head_and_etag()[0]
+        return self._kept.read()[0]
 
     def pieces(self, head: Head) -> list[Piece]:
         """What a generation consists of, looked up anew; only what came since is listed."""
@@ -172,13 +146,13 @@ class Pieces:
         Raises Fenced if a later epoch was there first, and Sealed if the key went.
         """
         while True:
-            head, etag = self._head_and_etag()
+            head, etag = self._kept.read()
             if head.sealed:
                 raise Sealed
             if head.epoch > epoch:
                 raise stale(key)
             if head.epoch < epoch:
-                self._put_head(msgspec.structs.replace(head, epoch=epoch), etag)
+                self._kept.write(msgspec.structs.replace(head, epoch=epoch), etag)
                 continue
             self.forget()
             number = next_number(self.pieces(head))
@@ -190,10 +164,10 @@ class Pieces:
 
     def seal(self, epoch: int) -> bool:
         """See to it that nothing is ever written here again; False if another one has it by now."""
-        head, etag = self._head_and_etag()
+        head, etag = self._kept.read()
         if head.sealed:
             return True
-        return head.epoch == epoch and self._put_head(Head(epoch=epoch, sealed=True), etag)
+        return head.epoch == epoch and self._kept.write(Head(epoch=epoch, sealed=True), etag)
 
     def append(self, packet: Packet) -> StoreError | None:
         """Store one packet at the end; Fenced if another epoch has written there."""
@@ -216,7 +190,7 @@ class Pieces:
         self, chunks: Iterable[bytes], epoch: int, key: str, *, another: bool = True
     ) -> None:
         """Other objects, written in full, and in force once the head says so."""
-        head, etag = self._head_and_etag()
+        head, etag = self._kept.read()
         self.forget()
         self.pieces(head)
         if head.sealed or head.epoch != epoch or self._epoch_of(head) != epoch:
@@ -232,7 +206,7 @@ class Pieces:
             self._objects.put(self._log_path(new, number), framed(epoch, piece))
             number += 1
         self._objects.put(self._log_path(new, number), framed(epoch, b""))
-        if not self._put_head(new, etag):
+        if not self._kept.write(new, etag):
             self._drop(new)
             raise stale(key)
         self.forget()
@@ -240,7 +214,7 @@ class Pieces:
 
     def compact(self, *, archive: bool = False) -> None:
         """Put small objects together; with ``archive`` all of them, compressed."""
-        head, etag = self._head_and_etag()
+        head, etag = self._kept.read()
         if head.sealed:
             return
         changed_ms = self.changed_ms(head, self._objects.list(f"{self.folder}/")) if archive else 0
@@ -251,7 +225,7 @@ class Pieces:
         self.forget()
         if archive:
             archived = msgspec.structs.replace(head, archived=True, changed_ms=changed_ms)
-            self._put_head(archived, etag)
+            self._kept.write(archived, etag)
 
     def changed_ms(self, head: Head, objects: Iterable[Listed]) -> int:
         """When the log was last changed, by the server's clock; ``objects`` are all of its folder.
@@ -267,9 +241,9 @@ class Pieces:
 
     def unarchive(self) -> None:
         """Say that it is not archived; its packs are read as they are."""
-        head, etag = self._head_and_etag()
+        head, etag = self._kept.read()
         if head.archived:
-            self._put_head(msgspec.structs.replace(head, archived=False), etag)
+            self._kept.write(msgspec.structs.replace(head, archived=False), etag)
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -345,11 +319,11 @@ class Pieces:
     def _begin(self, packet: Packet) -> _Turn | None:
         """Where a writer of this epoch may go on; None if the epoch is over."""
         while True:
-            head, etag = self._head_and_etag()
+            head, etag = self._kept.read()
             if head.sealed or head.epoch != packet.epoch:
                 return None
             if head.archived:
-                self._put_head(msgspec.structs.replace(head, archived=False), etag)
+                self._kept.write(msgspec.structs.replace(head, archived=False), etag)
                 continue
             self.forget()
             pieces = self.pieces(head)
@@ -378,23 +352,6 @@ class Pieces:
             return 0
         last = self._objects.get(known[-1].path)
         return None if last is None else epoch_of(last.data)
-
-    def _head_and_etag(self) -> tuple[Head, str]:
-        found = self._objects.get(f"{self.folder}/head")
-        return (Head(), "") if found is None else (self.head_of(found.data), found.etag)
-
-    def head_of(self, data: bytes) -> Head:
-        """The head in these bytes. Raises Damaged."""
-        try:
-            return msgspec.json.decode(data, type=Head)
-        except msgspec.MsgspecError as error:
-            raise Damaged(f"the head of {self.folder} cannot be read: {error}") from error
-
-    def _put_head(self, head: Head, etag: str) -> bool:
-        path, data = f"{self.folder}/head", msgspec.json.encode(head)
-        if etag:
-            return self._objects.swap(path, data, etag)
-        return self._objects.create(path, data)
 
     def _drop(self, head: Head) -> None:
         """Remove the data of a generation that does not count; its fences stay."""

@@ -13,7 +13,8 @@ import msgspec
 from holdfast.errors import Conflict, Damaged, Fenced, HoldfastError
 from holdfast.storage._holders import Holder, Renewer, locked, stale, this_holder
 from holdfast.storage._names import etag_of
-from holdfast.storage._s3_log import Pieces, Sealed
+from holdfast.storage._s3_head import Sealed
+from holdfast.storage._s3_log import Pieces
 from holdfast.storage._s3_names import Names
 from holdfast.storage._s3_objects import Objects
 from holdfast.storage._sending import Sender, SendingLog
