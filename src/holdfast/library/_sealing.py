@@ -37,6 +37,11 @@ _ROTATION_MS_MAX = 86_400_000
 Progress = Callable[[int, int], None]
 Step = Callable[["SealingStore", str], bool]
 
+_MAKE_KEY = (
+    "Make one with `holdfast keys new keyring`, then set HOLDFAST_KEY=keyring, `key` in your"
+    " config.toml, or holdfast.open(key=…)."
+)
+
 
 class Resealed(msgspec.Struct, kw_only=True):
     """What became of the sessions and agents that were to be rewritten, by their keys."""
@@ -235,12 +240,12 @@ class Sealing(Finding):
 
         store = sealing(self._store)
         if store is None:
-            raise KeyMissing("no key is set")
+            raise KeyMissing("no key is set", remedy=_MAKE_KEY)
         return store
 
     def _chained(self) -> KeyChain:
         if self._keychain is None:
-            raise KeyMissing("no key is set")
+            raise KeyMissing("no key is set", remedy=_MAKE_KEY)
         return self._keychain
 
     def _chain(self, given: GivenKey) -> KeyChain:
