@@ -22,6 +22,7 @@ from holdfast.formats._one_file import (
     read_lines,
     read_whole,
 )
+from holdfast.formats._remembered import Remembered
 
 if TYPE_CHECKING:
     from holdfast.storage import ForeignDatabase
@@ -30,26 +31,7 @@ __all__ = ["Source"]
 
 T = TypeVar("T")
 HEAD_BYTES = 64 * 1024
-_HEADS_KEPT = 256
-_MADE_KEPT = 32
 _DIGEST_BYTES_MAX = 256 * 1024 * 1024
-
-
-class _Shared:
-    """What a source and its parts know together: many readers look at the same few files."""
-
-    def __init__(self) -> None:
-        self.used: set[str] = set()
-        self.heads: dict[str, bytes] = {}
-        self.known: tuple[str, Any] = ("", None)
-        self.made: dict[tuple[str, str], Any] = {}
-        self.refusal: HoldfastError | None = None
-        self.passed_over: dict[tuple[str, str], None] = {}
-
-    def refuse(self, error: HoldfastError) -> None:
-        """Keep the first reason for which a file was refused, but not what it was about."""
-        error.__traceback__ = error.__cause__ = error.__context__ = None
-        self.refusal = self.refusal or error
 
 
 Beside = Callable[[str], File | None]
@@ -71,7 +53,7 @@ class Source:
         beside: Beside | None = None,
         folder: str = "",
         bounds: Bounds | None = None,
-        shared: _Shared | None = None,
+        shared: Remembered | None = None,
         way: str = "",
     ) -> None:
         self.name = name
@@ -84,7 +66,7 @@ class Source:
             for path, file in files.items()
         }
         self._beside = beside
-        self._shared = shared or _Shared()
+        self._shared = shared or Remembered()
         self._way = way
         self._found: dict[str, File | None] = {}
 
@@ -169,12 +151,8 @@ class Source:
         """The first bytes of a file, as many as there are; empty if it cannot be read."""
         if size > HEAD_BYTES:
             return self._begin(name, size)
-        heads, key = self._shared.heads, self._way + name
-        if key not in heads:
-            if len(heads) >= _HEADS_KEPT:
-                heads.clear()
-            heads[key] = self._begin(name, HEAD_BYTES)
-        return heads[key][:size]
+        key = self._way + name
+        return self._shared.head(key, lambda: self._begin(name, HEAD_BYTES))[:size]
 
     def tail(self, name: str, size: int) -> bytes:
         """The last bytes of a file as it is, with no more of it in memory than that."""
@@ -185,14 +163,7 @@ class Source:
 
     def remember(self, what: str, name: str, make: Callable[[], T]) -> T:
         """What ``make`` gives for a file, made once: many readers ask the same of it."""
-        key = what, self._way + name
-        made = self._shared.made
-        if key not in made:
-            if len(made) >= _MADE_KEPT:
-                made.clear()
-            made[key] = make()
-        found: T = made[key]
-        return found
+        return self._shared.made(what, self._way + name, make)
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """A whole file. Raises TooLarge above ``limit``, InvalidData if it is cut short."""
@@ -343,17 +314,17 @@ class Source:
 
     def _decoded(self, name: str) -> Any:
         """The value of a JSON file, or the error that says why there is none; kept for the next."""
-        key = self._way + name
-        if self._shared.known[0] != key:
-            self._shared.known = "", None  # two of them need not be in memory at once
+
+        def decode() -> Any:
             try:
                 most = self.bounds.document_bytes_max
                 data = read_whole(self._file(name), name, most, self.bounds)
-                self._shared.known = key, decode_document(data, self.bounds)
+                return decode_document(data, self.bounds)
             except (InvalidData, TooLarge) as error:
                 self._shared.refuse(error)
-                self._shared.known = key, error
-        return self._shared.known[1]
+                return error
+
+        return self._shared.document(self._way + name, decode)
 
     def _begin(self, name: str, size: int) -> bytes:
         found, total = [], 0
