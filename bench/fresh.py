@@ -186,7 +186,13 @@ class Memory:
 class Imports:
     """What importing adds to a bare interpreter; everything is compiled before, as installed."""
 
-    _CODES = ("pass", "import msgspec, orjson", "import holdfast", "from holdfast import open")
+    # With its types: `import holdfast` alone loads nothing before something is asked for.
+    _CODES = (
+        "pass",
+        "import msgspec, orjson",
+        "from holdfast import Event, HoldfastError, Limits, Notice, SessionMetadata",
+        "from holdfast import open",
+    )
 
     def __init__(self, *, quick: bool) -> None:
         self._each = 3 if quick else 5

@@ -11,30 +11,36 @@ with hf.session("trip-planner") as s:
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError
-from holdfast.model import VERSION, Event, Limits, Notice, SessionMetadata
-
+TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.agent._agent import Agent
     from holdfast.agent._event_logger import EventLogger
     from holdfast.agent._runtime import Runtime
+    from holdfast.errors import HoldfastError
     from holdfast.library import Holdfast, open  # noqa: A004 - the name that users call
+    from holdfast.model import Event, Limits, Notice, SessionMetadata
     from holdfast.replay import Recovery, Sanitized, format_issues, sanitize, validate
     from holdfast.session import Session
 
-__version__ = VERSION
+    __version__: str
 
-# Loaded when first asked for, so that `import holdfast` stays quick.
+# Loaded when first asked for, so that `import holdfast` stays quick, and the command with it.
 _LAZY = {
     "Agent": "holdfast.agent._agent",
+    "Event": "holdfast.model",
     "EventLogger": "holdfast.agent._event_logger",
     "Holdfast": "holdfast.library",
+    "HoldfastError": "holdfast.errors",
+    "Limits": "holdfast.model",
+    "Notice": "holdfast.model",
     "Recovery": "holdfast.replay",
     "Runtime": "holdfast.agent._runtime",
     "Sanitized": "holdfast.replay",
     "Session": "holdfast.session",
+    "SessionMetadata": "holdfast.model",
     "format_issues": "holdfast.replay",
     "open": "holdfast.library",
     "sanitize": "holdfast.replay",
@@ -42,7 +48,9 @@ _LAZY = {
 }
 
 # Loaded in the same way, so that `holdfast.replay.is_complete` needs no import of its own.
-_ROOMS = frozenset(["agent", "library", "replay", "session", "storage", "testing"])
+_ROOMS = frozenset(
+    ["agent", "errors", "library", "model", "replay", "session", "storage", "testing"]
+)
 
 __all__ = [
     "Agent",
@@ -66,6 +74,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value = globals()[name] = import_module("holdfast.model").VERSION
+        return value
     if name in _LAZY:
         value = globals()[name] = getattr(import_module(_LAZY[name]), name)
         return value

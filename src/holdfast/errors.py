@@ -38,7 +38,10 @@ the class is one of those too, so ``except KeyError`` keeps working.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+# Loading `typing` takes longer than all of this module, which everything loads.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 __all__ = [
     "AgentError",

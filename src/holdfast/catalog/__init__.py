@@ -19,9 +19,11 @@ and hands them to each part in the same transaction (``_derived.py`` is the one 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
     from holdfast.catalog._catching_up import Progress
     from holdfast.catalog._feeder import Feeder

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from holdfast.security._text import escape_json, neutralise, neutralise_line
 
+TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.security._keys import (
         KEY_DOCUMENT,
         Kdf,

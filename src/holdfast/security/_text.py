@@ -7,7 +7,11 @@ such character becomes one that can be seen, so that the reader also learns that
 
 from __future__ import annotations
 
-import re
+from functools import cache
+
+TYPE_CHECKING = False  # what most texts do not need is not loaded, and not made, before one does
+if TYPE_CHECKING:
+    import re
 
 __all__ = ["escape_json", "neutralise", "neutralise_line"]
 
@@ -43,6 +47,7 @@ _INVISIBLE = (
 _MARKS = {0x200C: "¦", 0x200D: "⁀"}
 
 
+@cache
 def _visible() -> dict[int, str]:
     """The character to show for each one that is not shown as it is."""
     controls = {code: chr(_PICTURES + code) for code in range(0x20) if chr(code) not in "\n\t"}
@@ -50,10 +55,18 @@ def _visible() -> dict[int, str]:
     return controls | {0x7F: "\N{SYMBOL FOR DELETE}"} | invisible | _MARKS
 
 
-_VISIBLE = _visible()
-_VISIBLE_LINE = _VISIBLE | {code: chr(_PICTURES + code) for code in map(ord, "\n\t")}
-_RANGES = "".join(f"{chr(first)}-{chr(last)}" for first, last in _INVISIBLE)
-_HARMFUL = re.compile(f"[\x7f{_RANGES}]")
+@cache
+def _visible_in_line() -> dict[int, str]:
+    """The same where a line may not end."""
+    return _visible() | {code: chr(_PICTURES + code) for code in map(ord, "\n\t")}
+
+
+@cache
+def _harmful() -> re.Pattern[str]:
+    import re
+
+    ranges = "".join(f"{chr(first)}-{chr(last)}" for first, last in _INVISIBLE)
+    return re.compile(f"[\x7f{ranges}]")
 
 
 def neutralise(text: str) -> str:
@@ -62,12 +75,12 @@ def neutralise(text: str) -> str:
     Newlines and tabs stay. One character gives one character, nothing else changes, and doing it
     twice changes nothing more.
     """
-    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
+    return text if text.isascii() and text.isprintable() else text.translate(_visible())
 
 
 def neutralise_line(text: str) -> str:
     """The same for a place of one line: newlines and tabs become visible too."""
-    return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE_LINE)
+    return text if text.isascii() and text.isprintable() else text.translate(_visible_in_line())
 
 
 def escape_json(document: str) -> str:
@@ -75,7 +88,9 @@ def escape_json(document: str) -> str:
 
     JSON itself escapes C0 controls only, and a document may be looked at on a terminal as well.
     """
-    return _HARMFUL.sub(_escape, document)
+    if document.isascii() and "\x7f" not in document:
+        return document
+    return _harmful().sub(_escape, document)
 
 
 def _escape(found: re.Match[str]) -> str:

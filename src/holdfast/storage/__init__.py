@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from holdfast.storage.base import (
-    MUST_NOT_EXIST,
-    Capabilities,
-    Changes,
-    Documents,
-    Entry,
-    Lease,
-    Log,
-    Pieces,
-    Stamp,
-    Store,
-)
-from holdfast.storage.disk import Disk, forks
-from holdfast.storage.files import FileStore
-from holdfast.storage.urls import open_store, shown_url
-
+TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
+    from typing import Any
+
     from holdfast.storage._sqlite_foreign import ForeignDatabase, copy_database
+    from holdfast.storage.base import (
+        MUST_NOT_EXIST,
+        Capabilities,
+        Changes,
+        Documents,
+        Entry,
+        Lease,
+        Log,
+        Pieces,
+        Stamp,
+        Store,
+    )
+    from holdfast.storage.disk import Disk, forks
+    from holdfast.storage.files import FileStore
     from holdfast.storage.listening import PrivateSocket
     from holdfast.storage.loose import documents_beside, find_log, read_file
     from holdfast.storage.memory import MemoryStore
@@ -30,22 +30,38 @@ if TYPE_CHECKING:
     from holdfast.storage.outside import Outside, look_outside
     from holdfast.storage.placing import place_file
     from holdfast.storage.space import SpaceStore, check_space
+    from holdfast.storage.urls import open_store, shown_url
 
 # Loaded when first asked for: most programs keep their sessions in files.
 _LAZY = {
+    "Capabilities": "base",
+    "Changes": "base",
+    "Disk": "disk",
+    "Documents": "base",
+    "Entry": "base",
+    "FileStore": "files",
     "ForeignDatabase": "_sqlite_foreign",
+    "Lease": "base",
+    "Log": "base",
+    "MUST_NOT_EXIST": "base",
     "MemoryStore": "memory",
     "NoStore": "none",
     "Outside": "outside",
+    "Pieces": "base",
     "PrivateSocket": "listening",
     "SpaceStore": "space",
+    "Stamp": "base",
+    "Store": "base",
     "check_space": "space",
     "copy_database": "_sqlite_foreign",
     "documents_beside": "loose",
     "find_log": "loose",
-    "place_file": "placing",
+    "forks": "disk",
     "look_outside": "outside",
+    "open_store": "urls",
+    "place_file": "placing",
     "read_file": "loose",
+    "shown_url": "urls",
 }
 
 __all__ = [

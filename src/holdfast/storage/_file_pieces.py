@@ -54,7 +54,8 @@ def _read(disk: Disk, folder: int, name: str, starts: Sequence[int], size: int) 
         opened.append(directory)
         log = disk.open_read(LOG_NAME, directory)
         opened.append(log)
-        stamp = Stamp(*disk.node(log)[:3])
+        node = disk.node(log)
+        stamp = Stamp(node.inode, node.size, node.modified)
         return Pieces(stamp, [disk.read_at(log, size, start) for start in starts])
     except OSError:
         return None

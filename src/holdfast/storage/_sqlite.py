@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from holdfast.errors import Damaged, Forbidden, HoldfastError, StoreFull, Unavailable
 
+TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterator
 
     Connection = sqlite3.Connection
     Cursor = sqlite3.Cursor
@@ -90,7 +89,7 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
         _make_private(path)
     connection = sqlite3.connect(
         # SQLite would make a file that is missing readable for all.
-        ":memory:" if path is None else f"file:{quote(path)}?mode=rw",
+        ":memory:" if path is None else f"file:{_escaped(path)}?mode=rw",
         uri=path is not None,
         timeout=wait_s,
         isolation_level=None,
@@ -104,6 +103,11 @@ def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _escaped(path: str) -> str:
+    """A path without what SQLite takes for something else in an address."""
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def connect_file(path: str) -> Connection:

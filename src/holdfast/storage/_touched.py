@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from holdfast.errors import HoldfastError, InvalidId
 from holdfast.storage._tree import Tree, let_go, translation
-from holdfast.storage.base import Changes, check_key, check_prefix
 from holdfast.storage.disk import is_running
 
+# The command's quick start loads this: neither `typing` nor `msgspec`, which take longer than all.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.storage.base import Changes
     from holdfast.storage.disk import Node
 
 __all__ = ["Touched"]
@@ -34,26 +33,52 @@ _TIME_GRAIN_NS = 2_000_000_000
 _TRIES_MAX = 3
 
 
-class _Mark(msgspec.Struct, omit_defaults=True):
+class _Mark:
     """How things were when someone looked."""
 
-    boot: str = ""
-    file: str = ""
-    size: int = 0
-    folder: int = 0
-    inode: int = 0
-    fresh: bool = False
-    held: dict[str, str] = {}
+    __slots__ = ("boot", "file", "folder", "fresh", "held", "inode", "size")
+
+    def __init__(
+        self,
+        boot: str,
+        file: str,
+        size: int,
+        folder: int,
+        inode: int,
+        *,
+        fresh: bool,
+        held: dict[str, str],
+    ) -> None:
+        self.boot = boot
+        self.file = file
+        self.size = size
+        self.folder = folder
+        self.inode = inode
+        self.fresh = fresh
+        self.held = held
+
+    def __str__(self) -> str:
+        """As ``_read_mark`` reads it: a line of words, then one for each key that is held."""
+        head = f"{self.boot or '-'} {self.file or '-'} {self.size} {self.folder} {self.inode}"
+        held = [f"{who} {key}" for key, who in self.held.items()]
+        return "\n".join([f"{head} {self.fresh:d}", *held])
 
 
-class _Seen(msgspec.Struct):
-    """What the file says from some place on."""
+class _Seen:
+    """What the file says from some place on.
 
-    file: str = ""
-    size: int = 0
-    lines: list[str] = []
-    resumed: bool = False
-    """Whether the lines are those that follow what the mark knows."""
+    ``resumed`` says that the lines are those that follow what the mark knows.
+    """
+
+    __slots__ = ("file", "lines", "resumed", "size")
+
+    def __init__(
+        self, file: str = "", size: int = 0, lines: Iterable[str] = (), *, resumed: bool = False
+    ) -> None:
+        self.file = file
+        self.size = size
+        self.lines = [*lines]
+        self.resumed = resumed
 
 
 class Touched:
@@ -64,6 +89,7 @@ class Touched:
         self._disk = tree.disk
         self._boot: str | None = None
         self._last: tuple[Node | None, str, int] | None = None
+        self._parts: dict[str, tuple[str, ...]] = {}
 
     def note(self, key: str, *, held: bool) -> None:
         """Say that a lease was taken or given back. What the disk says against it is not told.
@@ -78,15 +104,19 @@ class Touched:
         except (OSError, HoldfastError):
             return
 
+    def is_quiet(self, mark: str, folder: str) -> bool:
+        """Whether nothing at all happened to the keys of a folder below the root since the mark."""
+        old = _read_mark(mark)
+        return old is not None and self._is_as_before(old, *self._look(old, (folder,)))
+
     def changes(self, mark: str, prefix: str) -> Changes:
         """What may have changed in a folder of keys since the mark."""
+        from holdfast.storage.base import Changes, check_prefix
+
         old = _read_mark(mark)
-        with translation("looking for what has changed"):
-            if self._boot is None:
-                self._boot = self._disk.boot_id()
-            folder, file = self._glance(_checked(prefix))
-            seen = self._known_already(old, file) or self._read(old)
-        self._last = (file, seen.file, seen.size)
+        if prefix not in self._parts:
+            self._parts[prefix] = check_prefix(prefix)
+        seen, folder = self._look(old, self._parts[prefix])
         if old is not None and self._is_as_before(old, seen, folder):
             return Changes(mark, frozenset(), listed=False)
         before = old.held if old is not None and seen.resumed else {}
@@ -95,12 +125,22 @@ class Touched:
         new = self._mark(seen, folder, alive)
         keys = frozenset(key for key in (*touched, *before) if key.startswith(prefix))
         if old is None or not seen.resumed or new.folder < old.folder or not _are_keys(keys):
-            return Changes(_encode(new), None, listed=True)
+            return Changes(str(new), None, listed=True)
         moved = (old.inode, old.folder) != (new.inode, new.folder)
         if moved and not touched:
             # By hand: what has a name that was there before may be another thing by now.
-            return Changes(_encode(new), None, listed=True)
-        return Changes(_encode(new), keys, listed=moved or old.fresh)
+            return Changes(str(new), None, listed=True)
+        return Changes(str(new), keys, listed=moved or old.fresh)
+
+    def _look(self, old: _Mark | None, folder: tuple[str, ...]) -> tuple[_Seen, Node | None]:
+        """What the file says that the mark does not know, and the folder as it is."""
+        with translation("looking for what has changed"):
+            if self._boot is None:
+                self._boot = self._disk.boot_id()
+            found, file = self._glance(folder)
+            seen = self._known_already(old, file) or self._read(old)
+        self._last = (file, seen.file, seen.size)
+        return seen, found
 
     def _is_as_before(self, old: _Mark, seen: _Seen, folder: Node | None) -> bool:
         """Whether nothing at all happened: what is asked most, so it is answered first."""
@@ -167,7 +207,7 @@ class Touched:
             data += chunk
         end = data.rfind(b"\n") + 1
         lines = data[:end].decode("utf-8", "replace").split("\n")[:-1]
-        return _Seen(file, start + end, lines, resumed)
+        return _Seen(file, start + end, lines, resumed=resumed)
 
     def _append(self, line: bytes) -> bool:
         """Add a line; False if the file was put aside meanwhile, so that nobody would see it."""
@@ -203,18 +243,21 @@ class Touched:
         self._disk.rename(_NEW_NAME, root, _NAME, root)
 
 
-_checked = lru_cache(maxsize=16)(check_prefix)
-_encode_mark = msgspec.json.Encoder().encode
-_decode_mark = msgspec.json.Decoder(_Mark).decode
-
-
-def _encode(mark: _Mark) -> str:
-    return _encode_mark(mark).decode()
-
-
 def _read_mark(mark: str) -> _Mark | None:
+    """The mark of a text; None if it is no such text, as none of an older version is."""
     try:
-        return _decode_mark(mark)
+        head, *lines = mark.split("\n")
+        boot, file, size, folder, inode, fresh = head.split(" ")
+        held = {key: who for who, key in (line.split(" ") for line in lines)}
+        return _Mark(
+            boot.removeprefix("-"),
+            file.removeprefix("-"),
+            int(size),
+            int(folder),
+            int(inode),
+            fresh=bool(int(fresh)),
+            held=held,
+        )
     except ValueError:
         return None
 
@@ -240,6 +283,8 @@ def _replay(lines: Iterable[str], held: dict[str, str]) -> tuple[set[str], dict[
 
 def _are_keys(keys: Iterable[str]) -> bool:
     """Whether all are well-formed: a disk that was full may have cut a line short."""
+    from holdfast.storage.base import check_key
+
     try:
         return all(map(check_key, keys))
     except InvalidId:

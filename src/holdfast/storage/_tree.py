@@ -6,11 +6,14 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
 from holdfast.storage.disk import Disk, Node, is_full
+
+TYPE_CHECKING = False  # loading `typing` would take longer than this module
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Tree", "let_go", "remove_tree", "translated", "translation"]
 

@@ -14,8 +14,11 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+
+# The command's quick start loads this, and loading `typing` would take longer than all the rest.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Disk", "Node", "forks", "is_running"]
 
@@ -66,18 +69,40 @@ def is_running(pid: int | None) -> bool:
     return True
 
 
-class Node(NamedTuple):
+class Node:
     """What is known of a file or directory: ``modified`` is in nanoseconds."""
 
-    inode: int
-    size: int
-    modified: int
-    is_directory: bool
-    is_symlink: bool
-    owner: int
-    mode: int
-    links: int = 1
-    """How many names a file has."""
+    __slots__ = (
+        "inode",
+        "is_directory",
+        "is_symlink",
+        "links",
+        "mode",
+        "modified",
+        "owner",
+        "size",
+    )
+
+    def __init__(  # noqa: PLR0917 - fields in the order of a record
+        self,
+        inode: int,
+        size: int,
+        modified: int,
+        is_directory: bool,  # noqa: FBT001 - the same
+        is_symlink: bool,  # noqa: FBT001 - the same
+        owner: int,
+        mode: int,
+        links: int = 1,
+    ) -> None:
+        self.inode = inode
+        self.size = size
+        self.modified = modified
+        self.is_directory = is_directory
+        self.is_symlink = is_symlink
+        self.owner = owner
+        self.mode = mode
+        self.links = links
+        """How many names a file has."""
 
 
 class Disk:

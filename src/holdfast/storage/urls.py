@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from holdfast.errors import UsageError
+from holdfast.storage._addresses import is_path
 from holdfast.storage.base import Store
 from holdfast.storage.files import FileStore
 
@@ -17,7 +18,6 @@ __all__ = ["is_path", "open_store", "shown_url"]
 ENTRY_POINTS = "holdfast.stores"
 """Where packages name their stores: the scheme of an address, and what makes a store of one."""
 
-_SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
 _named_memory: dict[str, MemoryStore] = {}
 
 
@@ -57,12 +57,6 @@ def open_store(where: str | os.PathLike[str]) -> Store:
     if scheme == "file":
         return FileStore(_file_path(text))
     return _installed(scheme, text)
-
-
-def is_path(where: str) -> bool:
-    """Whether this is the path of a directory, and not a URL."""
-    scheme, colon, _ = where.partition(":")
-    return not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme
 
 
 def _installed(scheme: str, url: str) -> Store:
