@@ -174,11 +174,17 @@ def test_persistent_memory_belongs_to_the_agent(hf):
     assert next(hf.events("a", types=["memory_set"])).data["key"] == "here"
 
 
-def test_persistent_memory_without_an_agent_is_refused(hf):
-    """The error says how to get one."""
-    with hf.session("a") as s, pytest.raises(UsageError) as caught:
+@pytest.mark.req("S2-5")
+def test_sessions_without_an_agent_share_one_persistent_memory(hf, store_root):
+    """It outlives each of them, and no agent with a name sees it."""
+    with hf.session("a") as s:
         s.memory.set("name", "Alice", scope="persistent")
-    assert "agent_id" in caught.value.remedy
+        assert s.memory.get("name") == "Alice"
+    assert (store_root / "agents" / "default" / "memory.json").exists()
+    with hf.session("b") as s:
+        assert list(s.memory.entries("persistent")) == ["name"]
+    with hf.session("c", agent_id="helper") as s:
+        assert s.memory.get("name") is None
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
+from holdfast import Holdfast
 from holdfast.errors import UsageError
 from holdfast.storage import FileStore, MemoryStore, NoStore, open_store, shown_url
 
@@ -24,6 +27,20 @@ def test_files(tmp_path):
     assert open_store(str(path)).path == str(path)
     assert open_store(FileStore(path).url).path == str(path)
     assert open_store(f"file://localhost{tmp_path}").path == str(tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["file", "sqlite"])
+def test_one_slash_too_many_is_the_same_place(tmp_path, scheme):
+    """An absolute path put after three slashes names the file, and its address is read back."""
+    path = tmp_path / "50%41 done?"
+    store = open_store(f"{scheme}:///{quote(str(path))}")
+    assert store.path == str(path)
+    assert open_store(store.url).path == str(path)
+    with Holdfast(store) as hf:
+        with hf.session("a") as s:
+            s.user("Alice")
+        assert hf.reindex().sessions == 1
+        assert hf.search("Alice")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class Memory:
     def __init__(
         self,
         owner: Owner,
-        agent: AgentMemory | None = None,
+        agent: AgentMemory,
         load: LoadBlob | None = None,
         redacting: Redacting | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class Memory:
         }
         if scope == "persistent":
             kept = data if self._redacting is None else self._redacting.value(data)
-            self._agent_memory().set(kept)
+            self._agent.set(kept)
             if key in self._owner.live_state.memory:
                 # The session's own entry would hide the newer one.
                 self._owner.append("memory_delete", {"key": key})
@@ -80,14 +80,14 @@ class Memory:
     def entry(self, key: str) -> MemoryEntry | None:
         """The whole entry under ``key``."""
         found = self._owner.live_state.memory.get(key)
-        if found is None and self._agent is not None:
+        if found is None:
             found = self._agent.entries().get(key)
         return None if found is None else copy(found)
 
     def entries(self, scope: str | None = None) -> dict[str, MemoryEntry]:
         """All entries by key; copies."""
         found: dict[str, MemoryEntry] = {}
-        if scope in (None, "persistent") and self._agent is not None:
+        if scope in (None, "persistent"):
             found.update(self._agent.entries())
         if scope in (None, "session"):
             memory = self._owner.live_state.memory
@@ -100,9 +100,7 @@ class Memory:
         if key in self._owner.live_state.memory:
             self._owner.append("memory_delete", {"key": key})
             known = True
-        if self._agent is not None:
-            known = self._agent.delete(key) or known
-        return known
+        return self._agent.delete(key) or known
 
     def clear(self, scope: str | None = None) -> int:
         """Forget every entry, or those of a scope; how many there were."""
@@ -113,7 +111,7 @@ class Memory:
             for key in list(self._owner.live_state.memory):
                 self._owner.append("memory_delete", {"key": key})
                 cleared += 1
-        if scope in (None, "persistent") and self._agent is not None:
+        if scope in (None, "persistent"):
             cleared += sum([self._agent.delete(key) for key in self._agent.entries()])
         return cleared
 
@@ -128,20 +126,12 @@ class Memory:
     @property
     def is_dirty(self) -> bool:
         """Whether entries of the agent are waiting for the next flush."""
-        return self._agent is not None and self._agent.is_dirty
+        return self._agent.is_dirty
 
     def flush(self) -> None:
         """Write the agent's entries; the session's own are in its log already."""
-        if self._agent is not None:
+        if self._agent.is_dirty:
             self._agent.flush()
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.entry(key) is not None
-
-    def _agent_memory(self) -> AgentMemory:
-        if self._agent is None:
-            raise UsageError(
-                "persistent memory belongs to an agent, and this session has none",
-                remedy="Open the session with agent_id=…, or use scope='session'.",
-            )
-        return self._agent

@@ -36,6 +36,7 @@ _RESUMES = ("auto", "always", "never")
 _SALT_BYTES = 16
 _ESCAPED_BYTES_MAX = 6  # of one byte in JSON
 _LEASE_MS_MIN = 100
+_NO_AGENT = "default"  # who remembers for sessions that belong to no agent
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,11 +149,9 @@ class Opening:
         """What is told when the right to write was taken."""
         return Notice("lease_acquired", self.session_id, {"epoch": self.epoch})
 
-    def agent_memory(self) -> AgentMemory | None:
-        """The lasting memory of the session's agent, if it has one."""
-        agent = self.options.agent_id or self.loaded.fold.state.agent_id
-        if not agent:
-            return None
+    def agent_memory(self) -> AgentMemory:
+        """The lasting memory of the session's agent; all sessions without one share one."""
+        agent = self.options.agent_id or self.loaded.fold.state.agent_id or _NO_AGENT
         return AgentMemory(self._store.documents(f"agents/{agent}"), self.options.clock)
 
     def take_over(self) -> None:

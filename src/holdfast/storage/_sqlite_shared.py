@@ -17,7 +17,7 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.storage._sqlite import checkpoint, connect_file, failures, use_wal
-from holdfast.storage._tree import let_go, translation
+from holdfast.storage._tree import absolute, let_go, translation
 from holdfast.storage.disk import Disk, forks
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SharedDatabase:
     """
 
     def __init__(self, path: str, schema: Sequence[str], *, disk: Disk | None = None) -> None:
-        self.path = os.path.abspath(path)
+        self.path = absolute(path)
         self._schema = schema
         self._disk = disk or Disk()
         self._writer: Connection | None = None

@@ -15,12 +15,18 @@ TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Tree", "let_go", "remove_tree", "translated", "translation"]
+__all__ = ["Tree", "absolute", "let_go", "remove_tree", "translated", "translation"]
 
 _WRITABLE_BY_OTHERS = 0o022
 _TRIES = 20
 # Not ours to read, or on a file system that does not sync directories.
 _CANNOT_SYNC = (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF)
+
+
+def absolute(path: str) -> str:
+    """The whole path, from one slash on: two are another root to POSIX, and to SQLite a host."""
+    whole = os.path.abspath(path)
+    return whole[1:] if whole.startswith("//") else whole
 
 
 class Tree:
@@ -93,7 +99,7 @@ class Tree:
         earlier one may have made is synced if it can be.
         """
         path, own = self.path, True
-        while path != "/" and own:
+        while own and os.path.dirname(path) != path:
             path = os.path.dirname(path)
             try:
                 own = self._sync_path(path)

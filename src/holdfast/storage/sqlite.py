@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from holdfast.errors import Conflict, NotFound, UsageError
 from holdfast.model import check_id, fold_id
@@ -72,7 +73,7 @@ class SQLiteStore(Store):
             raise UsageError("a SQLite store needs the path of a file")
         self.database = SharedDatabase(path, SCHEMA)
         self.path = self.database.path
-        self.url = f"sqlite://{self.path}"
+        self.url = f"sqlite://{quote(self.path)}"
         self.renewer = Renewer(self._renew_all)
         self._flusher = Flusher(_GATHER_S)
 
