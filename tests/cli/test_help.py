@@ -31,6 +31,20 @@ def test_help_of_a_verb(run, name):
     assert max(map(len, outcome.out.splitlines())) <= 100
 
 
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [(["acp"], "proxy, agent, prompt, doctor, install"), (["serve", "token"], "create, list")],
+    ids=lambda words: "-".join(words) if isinstance(words, list) else "",
+)
+def test_a_verb_of_verbs_alone(run, words, parts):
+    """It is told in a sentence what it needs; the page is for who asks for it."""
+    outcome = run(*words)
+    assert (outcome.code, outcome.out) == (2, "")
+    first, remedy = outcome.err.splitlines()
+    assert first.startswith(f"error: holdfast {' '.join(words)} needs one of: {parts}")
+    assert remedy == f"  See `holdfast {' '.join(words)} --help`."
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_the_list_of_verbs_says_the_same(name):
     """The line in `holdfast --help` is the verb's own first line."""

@@ -50,6 +50,14 @@ async def test_sessions_are_listed_in_pages(caller):
     assert "next" not in second
 
 
+async def test_a_tag_is_told_once(caller, past):
+    """Also where a person gave the one that the catalogue would give."""
+    [auto] = past.list(tags=["travel"])
+    past.tag(auto.session_id, "travel")
+    found = await caller.call("list_sessions", tags=["travel"])
+    assert found["sessions"][0]["tags"].count("travel") == 1
+
+
 async def test_words_are_found(caller):
     """With the event that they are in."""
     found = await caller.call("search_sessions", query="lighthouse")

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.apps.acp._client_config import ClientConfig
 from holdfast.apps.acp._client_requests import Requests
 from holdfast.apps.acp._link import AgentLink
+from holdfast.apps.shown.words import counted
 from holdfast.apps.wire.frames import (
     METHOD_NOT_FOUND,
     Frame,
@@ -209,7 +210,7 @@ class _Doctor:
             return
         replayed = self._updates - before
         if replayed > 0 and self._prompt is not None:
-            self._say(f"It sends {replayed} updates with resume, which must not replay.")
+            self._say(f"It sends {counted(replayed, 'update')} with resume, which must not replay.")
 
     async def _load(self) -> None:
         before = self._updates
@@ -218,9 +219,11 @@ class _Doctor:
             in_time = self._updates - before
             await self._be_quiet()
             late = self._updates - before - in_time
-            self._findings["load"].detail = f"{in_time + late} updates"
+            self._findings["load"].detail = counted(in_time + late, "update")
             if late:
-                self._say(f"It answers load before it has replayed: {late} updates came later.")
+                self._say(
+                    f"It answers load before it has replayed: {counted(late, 'update')} came later."
+                )
             if not in_time + late and self._prompt is not None:
                 self._findings["load"].real = FAILS
                 self._findings["load"].detail = "nothing of the conversation came back"

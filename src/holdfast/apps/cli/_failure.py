@@ -87,4 +87,7 @@ def _explain_click(error: click.ClickException) -> Failure:
     message = error.format_message().rstrip(".")
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "holdfast"
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the whole page
+        parts = error.ctx.command.list_commands(error.ctx)  # type: ignore[attr-defined]  # a group
+        message = f"{path} needs one of: {', '.join(parts)}"
     return Failure(message[:1].lower() + message[1:], f"See `{path} --help`.", error.exit_code)

@@ -238,7 +238,7 @@ def _row(found: SessionMetadata) -> Answer:
         "tokens": found.total_tokens,
         "model": shown(found.model),
         "agent": shown(found.agent_id),
-        "tags": [shown(tag) for tag in (*found.tags, *found.auto_tags)],
+        "tags": [shown(tag) for tag in dict.fromkeys((*found.tags, *found.auto_tags))],
         "folder": shown(found.cwd),
     }
 
