@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 from holdfast.agent._delegation import check_delegates
 from holdfast.agent._engine import resolve_model
@@ -17,7 +16,7 @@ from holdfast.agent._instructions import read_custom, write_custom
 from holdfast.agent._loop import make_bounds
 from holdfast.agent._options import Features, PersistentSession, settle_persistence
 from holdfast.agent._permissions import PermissionRequest
-from holdfast.agent._plugins import Plugin, PluginHost, find_plugins
+from holdfast.agent._plugins import SessionPlugins
 from holdfast.agent._result import RunResult, RunStream
 from holdfast.agent._spec import Spec
 from holdfast.agent._threads import run_to_end
@@ -88,24 +87,16 @@ class Agent:
             deps=deps,
         )
         check_delegates(self.spec)
-        self._plugins = list(plugins)
-        self._plugins_of: WeakKeyDictionary[Session, list[Plugin]] = WeakKeyDictionary()
-        self._make_plugins()
+        self._plugins = SessionPlugins(plugins)
         self._session_id = session_id
         self._session: Session | None = None
         self._opening = threading.Lock()
         self._owns_hf = False
         self._closed = False
-        self._persistence = settle_persistence(persistent_session, features)
-        if self._persistence is None and session_id is not None:
-            self._persistence = PersistentSession()
+        is_kept = features.persistent_session or session_id is not None
+        self._persistence = settle_persistence(persistent_session, wanted=is_kept)
         self._home = self._find_home(hf)
-        if self._persistence is not None and self._persistence.load_on_create:
-            try:
-                self.load()
-            except BaseException:
-                self.close()  # nobody else could: there is no agent yet
-                raise
+        self._load_on_create()
 
     # -- running -----------------------------------------------------------------------------
 
@@ -214,7 +205,7 @@ class Agent:
         home = self._needs_home("save")
         if self._session is None:
             return
-        self._host(self._session).save()
+        self._plugins.host(self._session, self._documents()).save()
         self._session.flush()
         home.point_to(self._session.id)
 
@@ -318,7 +309,7 @@ class Agent:
             hf=None if home is None else home.hf,
             documents=self._documents(),
             emit=emit,
-            plugins=self._plugins_for,
+            plugins=lambda session: self._plugins.of(session, self._documents()),
         )
 
     def _find_home(self, hf: Holdfast | None) -> AgentHome | None:
@@ -332,6 +323,15 @@ class Agent:
         if self.agent_id is None:
             self.agent_id = fit_id(self.spec.name)
         return AgentHome(hf, self.agent_id, self.agent_type)
+
+    def _load_on_create(self) -> None:
+        if self._persistence is None or not self._persistence.load_on_create:
+            return
+        try:
+            self.load()
+        except BaseException:
+            self.close()  # nobody else could: there is no agent yet
+            raise
 
     def _needs_home(self, what: str) -> AgentHome:
         if self._home is None:
@@ -363,7 +363,7 @@ class Agent:
 
     def _before_closing(self, session: Session) -> None:
         if self._saves_on_close() and session.seq >= 0:
-            self._host(session).save()
+            self._plugins.host(session, self._documents()).save()
             self._needs_home("close").point_to(session.id)
 
     def _saves_on_close(self) -> bool:
@@ -378,22 +378,6 @@ class Agent:
         target = session or self._own_session()
         target.append("permission", {"tool": tool, "decision": decision})
         target.barrier()
-
-    # -- plugins -------------------------------------------------------------------------------
-
-    def _make_plugins(self) -> list[Plugin]:
-        """The plugins for one session: a class gives each session one of its own."""
-        return find_plugins(item() if isinstance(item, type) else item for item in self._plugins)
-
-    def _plugins_for(self, session: Session) -> list[Plugin]:
-        known = self._plugins_of.get(session)
-        if known is None:
-            known = self._plugins_of[session] = self._make_plugins()
-            PluginHost(known, session, self._documents()).restore()
-        return known
-
-    def _host(self, session: Session) -> PluginHost:
-        return PluginHost(self._plugins_for(session), session, self._documents())
 
     def _documents(self) -> Documents | None:
         return None if self._home is None else self._home.documents

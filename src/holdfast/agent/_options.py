@@ -58,11 +58,12 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
 
 def settle_persistence(
     given: bool | PersistentSession,  # noqa: FBT001 - the shorthand of the public surface
-    features: Features,
+    *,
+    wanted: bool,
 ) -> PersistentSession | None:
-    """The settings if the agent is persistent, else None."""
+    """The settings if the agent is persistent, as ``given`` says or something else; else None."""
     if isinstance(given, PersistentSession):
         return given
     if not isinstance(given, bool):
         raise UsageError(f"persistent_session is True, False or a PersistentSession, not {given!r}")
-    return PersistentSession() if given or features.persistent_session else None
+    return PersistentSession() if given or wanted else None

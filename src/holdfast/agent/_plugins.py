@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from holdfast.agent._results import plain_result
 from holdfast.errors import UsageError
@@ -14,7 +15,14 @@ from holdfast.model import Limits, decode_json, encode_data, fit_id
 from holdfast.session import Session, check_unsealed
 from holdfast.storage import Documents
 
-__all__ = ["ENTRY_POINTS", "Plugin", "PluginHost", "PluginWarning", "find_plugins"]
+__all__ = [
+    "ENTRY_POINTS",
+    "Plugin",
+    "PluginHost",
+    "PluginWarning",
+    "SessionPlugins",
+    "find_plugins",
+]
 
 ENTRY_POINTS = "holdfast.plugins"
 
@@ -145,3 +153,28 @@ class PluginHost:
         except Exception as error:  # noqa: BLE001 - a plugin never disturbs the agent
             text = f"plugin {plugin.name} failed: {type(error).__name__}: {error}"
             warnings.warn(text, PluginWarning, stacklevel=3)
+
+
+class SessionPlugins:
+    """The plugins of an agent, for each of its sessions: a class gives each one of its own."""
+
+    def __init__(self, given: Iterable[Any]) -> None:
+        """Raises UsageError for what is no plugin."""
+        self._given = list(given)
+        self._known: WeakKeyDictionary[Session, list[Plugin]] = WeakKeyDictionary()
+        self._make()
+
+    def of(self, session: Session, documents: Documents | None) -> list[Plugin]:
+        """Those of one session; the first time, they get back what was kept for them."""
+        known = self._known.get(session)
+        if known is None:
+            known = self._known[session] = self._make()
+            PluginHost(known, session, documents).restore()
+        return known
+
+    def host(self, session: Session, documents: Documents | None) -> PluginHost:
+        """What speaks to those of one session."""
+        return PluginHost(self.of(session, documents), session, documents)
+
+    def _make(self) -> list[Plugin]:
+        return find_plugins(item() if isinstance(item, type) else item for item in self._given)
