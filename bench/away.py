@@ -95,7 +95,7 @@ def _our_step(session: Any) -> Step:
     return work
 
 
-class _Watched(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _Watched(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # chosen by the system
     """Notes how long it was not asked what is ready."""
 
     def __init__(self) -> None:

@@ -356,7 +356,7 @@ def app_painted(store: str) -> int:
 
 def _has_rows(app: Any) -> bool:
     lists = app.screen.query("SessionList")
-    return bool(lists) and bool(lists.first().rows) and not app.screen._dirty_widgets  # noqa: SLF001
+    return bool(lists) and bool(lists.first().rows) and not app.screen._dirty_widgets  # noqa: SLF001 - what is not painted yet
 
 
 def app_pressed(store: str, keys: str) -> dict[str, float]:
@@ -393,7 +393,7 @@ async def _keyed(app: Any, rows: Any, keys: int) -> float:
         shown(screen, renderable)
         painted.append(time.perf_counter_ns())
 
-    app._display = display  # noqa: SLF001
+    app._display = display  # noqa: SLF001 - the same
     spent = []
     for number in range(keys):
         before, painted[:] = rows.cursor, []

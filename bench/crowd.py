@@ -65,7 +65,7 @@ class Crowd:
         """The log of session ``number`` of ``count``, which come a minute after one another."""
         rare = _rare_word(number, count)
         is_tagged = number % _TAGGED_EVERY == 0
-        events = self._template(number % _TEMPLATES, rare is not None, is_tagged)
+        events = self._template(number % _TEMPLATES, is_rare=rare is not None, is_tagged=is_tagged)
         began = TIMESTAMP + number * _MINUTE_MS
         crc, lines = 0, []
         for event in events:
@@ -81,11 +81,11 @@ class Crowd:
         """Session, type and text of every event that says something, as the logs have them."""
         for number in range(count):
             rare = _rare_word(number, count)
-            for type, text in self._said(number % _TEMPLATES, rare is not None):
+            for type, text in self._said(number % _TEMPLATES, is_rare=rare is not None):
                 said = text if rare is None else text.replace(RARE, rare)
                 yield number, type, said.replace(_NUMBER, f"session-{number:07d}")
 
-    def _said(self, template: int, is_rare: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001
+    def _said(self, template: int, *, is_rare: bool) -> Iterator[tuple[str, str]]:
         first = template * (
             self._events + 3 & ~3
         )  # the first event is a user's, and gives the title
@@ -98,19 +98,19 @@ class Crowd:
                 text = f"{_path(index)} {text}"
             yield event.type, text
 
-    def _template(self, number: int, is_rare: bool, is_tagged: bool) -> list[Event]:  # noqa: FBT001
+    def _template(self, number: int, *, is_rare: bool, is_tagged: bool) -> list[Event]:
         key = (number, is_rare, is_tagged)
         if key not in self._templates:
-            self._templates[key] = self._record(*key)
+            self._templates[key] = self._record(number, is_rare=is_rare, is_tagged=is_tagged)
         return self._templates[key]
 
-    def _record(self, number: int, is_rare: bool, is_tagged: bool) -> list[Event]:  # noqa: FBT001
+    def _record(self, number: int, *, is_rare: bool, is_tagged: bool) -> list[Event]:
         call: Any = None
         with holdfast.open("memory:") as hf:
             with hf.session("template") as session:
                 if is_tagged:
                     session.tag(TAG)
-                for type, text in self._said(number, is_rare):
+                for type, text in self._said(number, is_rare=is_rare):
                     call = record(session, step(0)._replace(type=type, text=text), call)
             return list(hf.events("template"))
 

@@ -58,7 +58,7 @@ async def _measure(running: Any, each: int) -> Measured:
     cost: dict[str, dict[str, float]] = {}
     with holdfast.open(running.url) as hf:
         hf._feeder.watch = lambda _session: None  # noqa: SLF001 - the index is measured by itself
-        batches = _Batches(hf._store)  # noqa: SLF001
+        batches = _Batches(hf._store)  # noqa: SLF001 - what it sends is counted
         alone = hf.session("alone")
         alone.assistant("the first event makes the tables")
         alone.flush()
@@ -100,7 +100,7 @@ class _Batches:
     def __init__(self, store: Any) -> None:
         sender = store._sender  # noqa: SLF001 - nothing else passes everything that is sent
         self.count = 0
-        self._send, sender._send = sender._send, self  # noqa: SLF001
+        self._send, sender._send = sender._send, self  # noqa: SLF001 - the same
 
     def __call__(self, packets: Any) -> Any:
         self.count += 1
@@ -179,7 +179,7 @@ def _renew(hf: Any, sessions: list[Any], times: int) -> None:
 
     link = hf._store.link  # noqa: SLF001 - what the renewer of the store does with it
     held = {
-        f"sessions/{session.id}": (session._opening.epoch, 30_000)  # noqa: SLF001
+        f"sessions/{session.id}": (session._opening.epoch, 30_000)  # noqa: SLF001 - the same
         for session in sessions
     }
     for _ in range(times):

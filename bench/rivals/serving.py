@@ -29,7 +29,7 @@ def _without_syncs() -> None:
             connection.execute("pragma synchronous=off")
         return connection
 
-    sqlite3.connect = sqlite3.dbapi2.connect = connect  # type: ignore[assignment]
+    sqlite3.connect = sqlite3.dbapi2.connect = connect  # type: ignore[assignment]  # told less of its parameters
 
 
 async def _work(task: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def test_interrupted_at_any_moment(store_root, capsys):
     found = json.loads(done.stdout)
     with capsys.disabled():
         counts = f"{found['interrupted']:,} interrupts, {found['returned']:,} appends"
-        print(f" [{counts}] ", end="")  # noqa: T201
+        print(f" [{counts}] ", end="")  # noqa: T201 - how much was tried
     assert found["ok"], found["why"]
     assert found["in_step"]
     assert found["interrupted"] > PRESSES // 2

@@ -26,7 +26,7 @@ def why_not():
     if missing:
         return missing
     try:
-        import mfusepy  # noqa: F401
+        import mfusepy  # noqa: F401 - whether it is there
     except (ImportError, OSError) as error:
         return f"mfusepy cannot be used: {error}"
     return None
@@ -111,6 +111,6 @@ def test_power_loss_at_random_moments(mounted, capsys):
     assert "Traceback" not in complaints.read_text()
     flushed = sum(map(len, rounds.flushed.values()))
     with capsys.disabled():
-        print(f" [{ROUNDS} power losses, {flushed:,} flushed events] ", end="")  # noqa: T201
+        print(f" [{ROUNDS} power losses, {flushed:,} flushed events] ", end="")  # noqa: T201 - how much was tried
     assert flushed > ROUNDS // 2  # more, unless the machine is very busy
     record("power losses", ROUNDS)

@@ -13,7 +13,7 @@ from bench.recovery.rivals import Item, serve
 def repair(history: list[Item]) -> list[Item]:
     """Through LangChain's messages; the middleware answers None when it changes nothing."""
     messages = [_message(item) for item in history]
-    change: Any = PatchToolCallsMiddleware().before_agent({"messages": messages}, None)  # type: ignore[arg-type]
+    change: Any = PatchToolCallsMiddleware().before_agent({"messages": messages}, None)  # type: ignore[arg-type]  # it asks nothing of its runtime
     if change is not None:
         messages = [one for one in change["messages"] if not isinstance(one, RemoveMessage)]
     return [_item(message) for message in messages]

@@ -12,8 +12,8 @@ from bench.recovery.rivals import Item, serve
 
 def repair(history: list[Item]) -> list[Item]:
     """The method uses nothing of its object."""
-    fix = RepositorySessionManager._fix_broken_tool_use  # noqa: SLF001
-    return _flat(fix(None, _messages(history)))  # type: ignore[arg-type]
+    fix = RepositorySessionManager._fix_broken_tool_use  # noqa: SLF001 - what is compared
+    return _flat(fix(None, _messages(history)))  # type: ignore[arg-type]  # it uses none
 
 
 def _messages(history: list[Item]) -> list[Any]:

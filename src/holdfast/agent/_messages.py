@@ -54,7 +54,7 @@ def _convert(message: dict[str, Any], before: dict[str, Any] | None) -> pai.Mode
     requests: list[pai.ModelRequestPart] = [*returned]
     if said:
         lone = len(said) == 1 and isinstance(said[0], str)
-        requests.append(pai.UserPromptPart(content=said[0] if lone else said))  # type: ignore[arg-type]
+        requests.append(pai.UserPromptPart(content=said[0] if lone else said))  # type: ignore[arg-type]  # a text only where it is alone
     return pai.ModelRequest(parts=requests)
 
 

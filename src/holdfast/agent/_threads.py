@@ -33,7 +33,7 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
         if error is not None:
             future.set_exception(error)
         else:
-            future.set_result(result)  # type: ignore[arg-type]
+            future.set_result(result)  # type: ignore[arg-type]  # it is a T where there is no error
 
     def work() -> None:
         try:

@@ -178,7 +178,7 @@ def _engine_tool(
     stand_in.__doc__ = inspect.getdoc(function)
     stand_in.__annotations__ = {p.name: hints[p.name] for p in parameters if p.name in hints}
     typed = [p.replace(annotation=hints.get(p.name, inspect.Parameter.empty)) for p in parameters]
-    stand_in.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+    stand_in.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]  # inspect reads it
     try:
         return EngineTool(stand_in, name=name, takes_ctx=False)
     except Exception as error:

@@ -144,16 +144,19 @@ class Holdfast(
             redaction=self._redaction,
             **self._given_keys(),
         )
-        made._settings = msgspec.structs.replace(self._settings, store=inside)  # noqa: SLF001
-        made._observers = self._observers  # noqa: SLF001
+        made._settings = msgspec.structs.replace(self._settings, store=inside)  # noqa: SLF001 - one of ours
+        made._observers = self._observers  # noqa: SLF001 - the same
         return made
 
     def subscribe(self, listener: Subscriber) -> Callable[[], None]:
         """Call ``listener(session_id, event_or_notice)`` for sessions opened through this object.
 
         Returns a function that ends it. A listener that fails disturbs neither the session nor the
-        other listeners.
+        other listeners. Raises UsageError for what cannot be called.
         """
+        self._check_open()
+        if not callable(listener):
+            raise UsageError("a listener is a function that takes a session's id and what happened")
         return self._hub.subscribe(listener)
 
     def close(self) -> None:

@@ -57,6 +57,7 @@ class Trash(Finding):
 
     def undelete(self, id: str) -> None:
         """Bring the session of that id that was deleted last back from the trash."""
+        self._check_open()
         stem = _trash_stem(check_id(id))
         newest = max(
             (entry for entry in self._store.entries("trash/") if _trashed_stem(entry.key) == stem),
@@ -74,10 +75,11 @@ class Trash(Finding):
 
         ``deleted_at`` is 0 where nobody wrote it down, and ``title`` None, as it is of sealed ones.
         """
+        self._check_open()
         found = [self._trashed(entry.key, entry.size) for entry in self._store.entries("trash/")]
         return sorted(found, key=lambda one: one.deleted_at, reverse=True)
 
-    def purge_agent(self, agent_id: str, instructions: bool = False) -> int:  # noqa: FBT001, FBT002
+    def purge_agent(self, agent_id: str, instructions: bool = False) -> int:  # noqa: FBT001, FBT002 - called so since the first version
         """Put an agent's sessions into the trash and remove its documents; how many sessions.
 
         What a person wrote into ``custom_instructions.md`` stays unless ``instructions`` is true.

@@ -72,7 +72,7 @@ class FileStore(Store):
         self._documents: WeakValueDictionary[str, FileDocuments] = WeakValueDictionary()
 
     @cached_property
-    def url(self) -> str:  # type: ignore[override]
+    def url(self) -> str:  # type: ignore[override]  # made when first asked for
         """The path as an address."""
         from pathlib import Path
 

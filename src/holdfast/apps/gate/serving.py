@@ -108,11 +108,11 @@ class _Heads:
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)  # type: ignore[misc]
+        super().connection_made(transport)  # type: ignore[misc]  # of the class it is mixed into
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)  # type: ignore[misc]
+        super().data_received(data)  # type: ignore[misc]  # of the class it is mixed into
         if self.cycle is None or self.cycle.response_complete:
             self._expect()
         else:
@@ -120,7 +120,7 @@ class _Heads:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
-        super().connection_lost(exc)  # type: ignore[misc]
+        super().connection_lost(exc)  # type: ignore[misc]  # of the class it is mixed into
 
     def _expect(self) -> None:
         if self._late is None:

@@ -74,14 +74,14 @@ class SessionServer(MCPServer[Any]):
         )
         self.prompt("continue_session", title="Go on with an earlier session")(self._continue)
         self.prompt("continue_latest", title="Go on with the newest session")(self._continue_latest)
-        self.completion()(self._complete)  # type: ignore[no-untyped-call]
+        self.completion()(self._complete)  # type: ignore[no-untyped-call]  # theirs has no types
 
     # -- tools -------------------------------------------------------------------------------
 
     def list_sessions(
         self,
         limit: Annotated[int, Field(description="At most so many.", ge=1, le=200)] = 20,
-        tags: Annotated[list[str], Field(description="Tags that it must all have.")] = [],  # noqa: B006
+        tags: Annotated[list[str], Field(description="Tags that it must all have.")] = [],  # noqa: B006 - only read
         agent: Annotated[str | None, Field(description="Of this agent only.")] = None,
         after: Annotated[str | None, Field(description="`next` of the page before.")] = None,
     ) -> dict[str, Any]:

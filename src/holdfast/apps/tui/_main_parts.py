@@ -28,7 +28,7 @@ class MainParts(Screen[None]):
     if TYPE_CHECKING:
 
         @property
-        def app(self) -> SessionsApp:  # type: ignore[override]
+        def app(self) -> SessionsApp:  # type: ignore[override]  # no other app has this screen
             """The app that this screen is made for."""
 
     @property

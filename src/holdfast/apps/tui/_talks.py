@@ -102,7 +102,7 @@ class Talks:
             self._thread.start()
         return self._loop
 
-    def _start(self, session_id: str, text: str | None, new: bool) -> None:  # noqa: FBT001
+    def _start(self, session_id: str, text: str | None, new: bool) -> None:  # noqa: FBT001 - called by the loop, without names
         if session_id in self._tasks:
             self._tell(session_id, "failed", "an answer is under way; stop it first")
             return

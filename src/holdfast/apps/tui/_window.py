@@ -41,11 +41,13 @@ def chunk_of(events: list[Event], first: int | None = None) -> Chunk | None:
         return None
     begin = events[0].seq if first is None else first
     is_streaming = events[-1].type == "delta"
-    entries = [_told(entry, begin, is_streaming) for entry in transcript(events, begin)]
+    entries = [
+        _told(entry, begin, is_streaming=is_streaming) for entry in transcript(events, begin)
+    ]
     return Chunk(begin, events[-1].seq + 1, events, entries)
 
 
-def _told(entry: Entry, begin: int, is_streaming: bool) -> Entry:  # noqa: FBT001
+def _told(entry: Entry, begin: int, *, is_streaming: bool) -> Entry:
     """What the chunk alone cannot know: a call may be in an earlier one, an answer go on."""
     if is_streaming and entry.who.endswith(", cut off"):
         return entry._replace(who=entry.who.removesuffix(", cut off") + " …")

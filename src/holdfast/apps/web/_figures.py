@@ -28,7 +28,7 @@ RANGES = {
 }
 _CELL = 13
 _STEPS = 4
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905
+_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905 - easier to read
 
 
 class Cell(NamedTuple):

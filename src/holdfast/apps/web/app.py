@@ -197,7 +197,7 @@ class _Static(StaticFiles):
     """Our own files; a browser may keep them for as long as they are the same."""
 
     def file_response(self, *args: object, **more: object) -> Response:
-        response = super().file_response(*args, **more)  # type: ignore[arg-type]
+        response = super().file_response(*args, **more)  # type: ignore[arg-type]  # handed on as they came
         response.headers["cache-control"] = "no-cache"
         return response
 

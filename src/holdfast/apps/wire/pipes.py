@@ -219,7 +219,7 @@ class AgentProcess:
     def _let_go(self) -> None:
         self._burying.cancel()
         # What nobody read of it keeps its pipe open, and asyncio has no other way to close it.
-        self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
+        self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - nothing else closes it
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
