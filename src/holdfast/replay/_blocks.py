@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.model import BLOB_KEY
+from holdfast.replay._compact import template
 from holdfast.replay._ids import call_key
 from holdfast.replay._media import read_document, read_image
 from holdfast.replay._text import (
@@ -44,6 +45,9 @@ OWNERS: Mapping[str, str] = {
 """Blocks that only one provider understands; they are kept for that one and left out for others."""
 
 
+_TEXT = template(type="text", text="")
+
+
 def is_soft(block: Block) -> bool:
     """Whether a block cannot stand alone: thinking and what belongs to one provider only."""
     kind = block["type"]
@@ -52,7 +56,9 @@ def is_soft(block: Block) -> bool:
 
 def text_block(text: str) -> Block:
     """A block of text."""
-    return {"type": "text", "text": text}
+    block = _TEXT.copy()
+    block["text"] = text
+    return block
 
 
 def read_content(content: Any, note: Note) -> list[Block]:

@@ -82,7 +82,8 @@ class Conversation:
 
         They are counted as they were fed, from 0; -1 is for what was put in to make it valid.
         """
-        return [list(draft.seqs) for draft in self._scribe.thread.drafts()]
+        drafts = self._scribe.thread.drafts()
+        return [list(drafts.seqs(index)) for index in range(len(drafts))]
 
     @property
     def thread(self) -> Thread:

@@ -94,7 +94,8 @@ class Names:
     __slots__ = ("_counts", "_taken")
 
     def __init__(self) -> None:
-        self._taken: set[str | int] = set()
+        # By number: names that are equal have the same, and it is the least that can be kept.
+        self._taken: set[int] = set()
         self._counts: dict[str, int] = {}
 
     def take(self, base: str) -> str:
@@ -107,8 +108,13 @@ class Names:
 
     def _reserve(self, name: str) -> bool:
         taken = self._taken
-        forms: set[str | int] = {name, _mistral_number(name), short_id(name, OPENAI_ID_CHARS_MAX)}
-        if not taken.isdisjoint(forms):
+        number = _mistral_number(name)
+        if number in taken:
             return False
-        taken.update(forms)
+        if len(name) > OPENAI_ID_CHARS_MAX:
+            short = _mistral_number(short_id(name, OPENAI_ID_CHARS_MAX))
+            if short in taken:
+                return False
+            taken.add(short)
+        taken.add(number)
         return True

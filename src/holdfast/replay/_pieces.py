@@ -1,11 +1,10 @@
-"""The parts a conversation is assembled from: recorded pieces, and drafts of messages.
+"""The pieces a conversation is assembled from: what each event said, in the order of the log.
 
 There may be millions of them and they form no cycles, so the garbage collector need not visit them.
+Which event a piece is of is told by its place among the others.
 """
 
 from __future__ import annotations
-
-from array import array
 
 import msgspec
 
@@ -13,50 +12,44 @@ from holdfast.replay._blocks import Block, text_block
 from holdfast.replay._issues import IssueList
 from holdfast.replay._text import is_blank
 
-__all__ = ["NOWHERE", "Call", "Draft", "Mark", "Piece", "Stream"]
+__all__ = ["NOWHERE", "Call", "Mark", "Piece", "Stream", "Summary"]
 
 NOWHERE = -1
 
 
 class Piece(msgspec.Struct, gc=False, eq=False):
-    """One block that one event said. ``spot`` is where rendering stood before it."""
+    """One block that one event said."""
 
-    seq: int
     role: str
     block: Block
-    index: int = NOWHERE
-    spot: int = NOWHERE
     gone: bool = False
     shown: bool = True
-    summary: bool = False
 
-    def within(self, first: int, last: int) -> bool:
-        """Whether a summary of these events may stand for this piece."""
-        return True
-
-    def explain(self, issues: IssueList, incomplete: str) -> None:
-        """Say why this piece is not among the messages, if it is not."""
+    def explain(self, seq: int, issues: IssueList, incomplete: str) -> None:
+        """Say why this piece of that event is not among the messages, if it is not."""
         if not self.shown:
             detail = f"a {self.block['type']} block that nothing follows was left out"
-            issues.note("incomplete_block", issues.place(self.seq), detail, self.block)
+            issues.note("incomplete_block", issues.place(seq), detail, self.block)
+
+
+class Summary(Piece, gc=False, eq=False):
+    """What stands for pieces that were taken out."""
 
 
 class Call(Piece, gc=False, eq=False, kw_only=True):
-    """A tool call and, once it came, its result."""
+    """A tool call and, once it came, its result. ``grouped``: the results that follow are its."""
 
+    index: int
     key: str | None
     result: Block | None = None
     result_seq: int
-    group: int = NOWHERE
+    grouped: bool = False
 
-    def within(self, first: int, last: int) -> bool:
-        return self.result is not None and first <= self.result_seq <= last
-
-    def explain(self, issues: IssueList, incomplete: str) -> None:
+    def explain(self, seq: int, issues: IssueList, incomplete: str) -> None:
         if self.result is None:
             done = {"drop": "dropped", "mark": "marked as interrupted", "keep": "kept"}[incomplete]
             detail = f"call {self.block['id']} to {self.block['name']} has no result: {done}"
-            issues.note("incomplete_tool_call", issues.place(self.seq), detail, self.block)
+            issues.note("incomplete_tool_call", issues.place(seq), detail, self.block)
 
 
 class Mark(Piece, gc=False, eq=False, kw_only=True):
@@ -65,10 +58,7 @@ class Mark(Piece, gc=False, eq=False, kw_only=True):
     call: Call | None = None
     repeated: bool = False
 
-    def within(self, first: int, last: int) -> bool:
-        return self.call is None or self.call.gone or first <= self.call.seq <= last
-
-    def explain(self, issues: IssueList, incomplete: str) -> None:
+    def explain(self, seq: int, issues: IssueList, incomplete: str) -> None:
         if self.call is not None and not self.call.gone:
             return
         identity = self.block["tool_use_id"]
@@ -76,12 +66,13 @@ class Mark(Piece, gc=False, eq=False, kw_only=True):
             type, detail = "duplicate_tool_result", f"another result for {identity} was dropped"
         else:
             type, detail = "orphaned_tool_result", f"result for {identity} has no call: dropped"
-        issues.note(type, issues.place(self.seq), detail, self.block)
+        issues.note(type, issues.place(seq), detail, self.block)
 
 
 class Stream(Piece, gc=False, eq=False, kw_only=True):
     """Streamed text that no final event covers yet: what an interrupted user saw."""
 
+    index: int
     kind: str
     parts: list[tuple[int, str]]
 
@@ -107,34 +98,3 @@ class Stream(Piece, gc=False, eq=False, kw_only=True):
             self.block = {"type": "thinking", "thinking": text}
         else:
             self.block = text_block(text)
-
-
-class Draft:
-    """A message in the making. ``epoch`` changes when it does anything else than grow."""
-
-    __slots__ = ("blocks", "epoch", "only_texts", "role", "seqs", "summary")
-
-    def __init__(self, role: str) -> None:
-        self.role = role
-        self.blocks: list[Block] = []
-        self.seqs = array("q")
-        self.epoch = 0
-        self.summary = False
-        self.only_texts = True
-
-    def add(self, block: Block, seq: int) -> None:
-        """One more block, and the event that said it."""
-        self.blocks.append(block)
-        self.seqs.append(seq)
-        if block["type"] != "text":
-            self.only_texts = False
-
-    def cut(self, count: int) -> bool:
-        """Keep the first ``count`` blocks; whether that changed anything."""
-        if len(self.blocks) == count:
-            return False
-        del self.blocks[count:], self.seqs[count:]
-        self.epoch += 1
-        self.summary = False
-        self.only_texts = all(block["type"] == "text" for block in self.blocks)
-        return True

@@ -9,9 +9,10 @@ from operator import length_hint
 from holdfast.model import Event
 from holdfast.replay._conversation import Conversation
 from holdfast.replay._dialects import Dialect, Message, dialect_of
+from holdfast.replay._drafts import Draft
 from holdfast.replay._issues import Issue, recovery_line
 from holdfast.replay._pause import MANY, collector_paused
-from holdfast.replay._pieces import NOWHERE, Draft
+from holdfast.replay._pieces import NOWHERE
 from holdfast.replay._sanitize import sanitize
 from holdfast.replay._window import LeftOut, TokenCount, Window, fit_window
 
@@ -64,7 +65,7 @@ def recover(
         if window_tokens is None:
             messages, window = conversation.messages(provider), None
         else:
-            drafts = conversation.thread.drafts()
+            drafts = list(conversation.thread.drafts())
             window = fit_window(drafts, window_tokens, conversation.usage, count_tokens)
             messages = _render(window.drafts, dialect)
             issues += _complaints(window, window_tokens)

@@ -35,7 +35,8 @@ class Router:
     def __init__(self) -> None:
         self.limbo: dict[Any, list[Event]] = {}
         self.runs = Runs()
-        self._callers: dict[Any, list[str | None]] = {}
+        # The run of a call with this id; of several with the same, a list of theirs.
+        self._callers: dict[Any, str | list[str | None] | None] = {}
         self._own_calls: set[tuple[str | None, Any]] = set()
         self._own: dict[str, str | None] = {}
         self._last_user: tuple[Run, Event] | None = None
@@ -87,11 +88,15 @@ class Router:
         if event.run is not None:
             own = self._own.get(event.run, event.run)
             is_own = (own, key) in self._own_calls or key not in self._callers
-            return [(own if is_own else self._callers[key][-1], event)]
-        callers = self._callers.get(key)
-        if callers is None:
+            callers = None if is_own else self._callers[key]
+            newest = callers[-1] if isinstance(callers, list) else callers
+            return [(own if is_own else newest, event)]
+        if key not in self._callers:
             self.limbo.setdefault(key, []).append(event)
             return []
+        callers = self._callers[key]
+        if not isinstance(callers, list):
+            return [(callers, event)]
         # Of calls with the same id in several runs, the newest is answered first: it is innermost.
         return [(callers.pop() if len(callers) > 1 else callers[0], event)]
 
@@ -99,9 +104,12 @@ class Router:
         """An event of the assistant, and the results that came before the calls in it."""
         deliveries: list[Delivery] = [(key, event)]
         for call in _calls_in(event.type, data):
-            callers = self._callers.setdefault(call, [])
-            if not callers or callers[-1] != key:
-                callers.append(key)
+            callers = self._callers.setdefault(call, key)
+            if isinstance(callers, list):
+                if callers[-1] != key:
+                    callers.append(key)
+            elif callers != key:
+                self._callers[call] = [callers, key]
             if event.run is not None:
                 self._own_calls.add((key, call))
             deliveries += [(key, result) for result in self.limbo.pop(call, ())]

@@ -15,10 +15,10 @@ from typing import Any
 
 from holdfast.replay._conversation import check_incomplete
 from holdfast.replay._dialects import Dialect, Message, dialect_of
+from holdfast.replay._drafts import Draft
 from holdfast.replay._issues import Issue
 from holdfast.replay._originals import covers
 from holdfast.replay._pause import collector_paused
-from holdfast.replay._pieces import Draft
 from holdfast.replay._reading import read_message
 from holdfast.replay._rules import validate
 from holdfast.replay._text import type_name
@@ -138,7 +138,7 @@ class _Repair:
     def _finish(self) -> list[Message]:
         """The repaired list: with the original messages where they still say the same."""
         name = self._dialect.name
-        drafts = self._thread.drafts()
+        drafts = list(self._thread.drafts())
         rendered = self._render(drafts, originals=True)
         if self._incomplete == "keep" or _is_valid(rendered, name):
             return rendered

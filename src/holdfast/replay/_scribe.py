@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.model import Event
 from holdfast.replay._blocks import Block, Note, read_content
+from holdfast.replay._compact import template
 from holdfast.replay._dialects import Message, dialect_of
 from holdfast.replay._ids import call_key
 from holdfast.replay._issues import IssueList
@@ -19,6 +20,8 @@ from holdfast.replay._views import View
 
 __all__ = ["Scribe", "explain_orphans"]
 
+_CALL = template(type="tool_use", id=None, name="", input=None)
+_RESULT = template(type="tool_result", tool_use_id=None, content="")
 _QUIET = frozenset({"empty_result", "empty_block"})  # an empty answer is no fault of a log
 
 
@@ -126,12 +129,10 @@ class Scribe:
     def on_tool_call(self, data: dict[str, Any]) -> None:
         """What the assistant wants done."""
         key = call_key(data.get("id"))
-        block = {
-            "type": "tool_use",
-            "id": key,
-            "name": plain_text(data.get("tool")) or "",
-            "input": read_input(data.get("params"), self._note),
-        }
+        block = _CALL.copy()
+        block["id"] = key
+        block["name"] = plain_text(data.get("tool")) or ""
+        block["input"] = read_input(data.get("params"), self._note)
         signature = data.get("thought_signature")
         if isinstance(signature, str) and is_base64(signature):
             block["thought_signature"] = signature
@@ -191,7 +192,8 @@ def explain_orphans(results: list[Event], issues: IssueList) -> None:
 def _result_block(data: dict[str, Any], note: Note) -> Block:
     content, failed = read_result(data.get("result"), note)
     key = call_key(data.get("toolCallId"))
-    block: Block = {"type": "tool_result", "tool_use_id": key, "content": content}
+    block: Block = _RESULT.copy()
+    block["tool_use_id"], block["content"] = key, content
     if failed or data.get("is_error") is True:
         block["is_error"] = True
     return block

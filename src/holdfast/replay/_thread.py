@@ -10,14 +10,16 @@ start of that group.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.replay._blocks import Block, is_soft, text_block
+from holdfast.replay._drafts import Drafts
 from holdfast.replay._ids import Names, fit_id, fit_name
 from holdfast.replay._issues import IssueList
-from holdfast.replay._pieces import NOWHERE, Call, Draft, Mark, Piece, Stream
+from holdfast.replay._pieces import NOWHERE, Call, Mark, Piece, Stream, Summary
 
 __all__ = ["INTERRUPTED", "OPENING", "Thread"]
 
@@ -28,7 +30,6 @@ OPENING = "(the conversation begins here)"
 """The user turn that is put before an assistant who speaks first."""
 
 NONE = 1 << 62
-_BLOCKS = 1 << 40
 
 
 class Thread:
@@ -36,6 +37,7 @@ class Thread:
 
     ``drafts()`` is valid for the strictest provider after any sequence of calls, unless
     ``incomplete`` is "keep". ``touched`` is the first draft that changed since it was last reset.
+    Blocks that are given to it are its own from then on.
     """
 
     def __init__(self, incomplete: str, unit: str = "event") -> None:
@@ -44,69 +46,78 @@ class Thread:
         self.touched = 0
         self._incomplete = incomplete
         self._pieces: list[Piece] = []
-        self._drafts: list[Draft] = []
-        self._rendered = 0
+        # Of each piece its event, and of each rendered one how many blocks were there before it;
+        # NOWHERE inside of a group.
+        self._seqs = array("q")
+        self._spots = array("q")
+        self._drafts = Drafts()
         self._dirty = NONE
         self._group: list[Call] = []
-        self._group_number = 0
-        self._soft: list[Piece] = []
+        self._soft: list[tuple[Piece, int]] = []
         self._names = Names()
+        self._tools: dict[str, str] = {}
         self._waiting: dict[str, list[Call]] = {}
         self._known: set[str] = set()
-        self._early: dict[str, list[Mark]] = {}
+        self._early: dict[str, list[tuple[Mark, int]]] = {}
         self._streams: list[Stream] = []
 
     # --- recording
 
     def say(self, seq: int, role: str, block: Block) -> None:
         """Words of one side: any block but a call or a result."""
-        self._append(Piece(seq, role, block))
+        self._append(seq, Piece(role, block))
 
     def call(self, seq: int, key: str | None, block: Block) -> None:
         """A tool call. ``key`` pairs it with its result; its id is made well-formed and unique."""
         own = self._names.take(fit_id(key) if key else "call")
-        name = fit_name(block["name"])
+        given = block["name"]
+        name = self._tools.get(given)
+        if name is None:
+            name = self._tools[given] = fit_name(given)
         if key != own:
             what = "reused" if key == fit_id(key or "") else "malformed"
             detail = f"{what} id of a call to {name}: now {own}"
             self.issues.note("invalid_id", self.issues.place(seq), detail)
-        if name != block["name"]:
+        if name != given:
             detail = f"malformed tool name: now {name}"
             self.issues.note("invalid_name", self.issues.place(seq), detail)
-        if block["id"] != own or block["name"] != name:
-            block = {**block, "id": own, "name": name}
-        piece = Call(seq, "assistant", block, key=key, result_seq=seq)
-        self._append(piece)
+        # One text for all that are equal.
+        block["id"], block["name"] = own, name
+        piece = Call("assistant", block, index=len(self._pieces), key=key, result_seq=seq)
+        self._append(seq, piece)
         if key is None:
             return
         self._known.add(key)
         early = self._early.get(key)
         if early:
-            self._answer(piece, early.pop(0))
+            self._answer(piece, *early.pop(0))
         else:
             self._waiting.setdefault(key, []).append(piece)
 
     def result(self, seq: int, key: str | None, block: Block) -> None:
         """A tool result, wherever its call is. The first one for a call wins."""
-        mark = Mark(seq, "user", block)
-        self._append(mark)
+        mark = Mark("user", block)
+        seq = self._append(seq, mark)
         waiting = self._waiting.get(key) if key is not None else None
         while waiting and waiting[0].gone:
             waiting.pop(0)
         if waiting:
-            self._answer(waiting.pop(0), mark)
+            self._answer(waiting.pop(0), mark, seq)
             if not waiting:
                 del self._waiting[key]  # type: ignore[arg-type]
         elif key in self._known:
             mark.repeated = True
         elif key is not None:
-            self._early.setdefault(key, []).append(mark)
+            self._early.setdefault(key, []).append((mark, seq))
 
-    def _answer(self, call: Call, mark: Mark) -> None:
+    def _answer(self, call: Call, mark: Mark, seq: int) -> None:
         own = call.block["id"]
-        same = mark.block["tool_use_id"] == own
-        call.result = mark.block if same else {**mark.block, "tool_use_id": own}
-        call.result_seq = mark.seq
+        if mark.block["tool_use_id"] == own:
+            mark.block["tool_use_id"] = own
+            call.result = mark.block
+        else:
+            call.result = {**mark.block, "tool_use_id": own}
+        call.result_seq = seq
         mark.call = call
         self._spoil(call.index)
 
@@ -117,9 +128,10 @@ class Thread:
             last.add(seq, text)
             self._spoil(last.index)
             return
-        piece = Stream(seq, "assistant", {}, gone=True, kind=kind, parts=[])
+        index = len(self._pieces)
+        piece = Stream("assistant", {}, gone=True, index=index, kind=kind, parts=[])
         piece.add(seq, text)
-        self._append(piece)
+        self._append(seq, piece)
         self._streams.append(piece)
 
     def cover(self, seq: int, kind: str | None) -> None:
@@ -132,21 +144,22 @@ class Thread:
                 self._spoil(stream.index)
             if not stream.gone:
                 kept.append(stream)
-                if stream.seq < seq:
+                if self._seqs[stream.index] < seq:
                     break
         self._streams.extend(reversed(kept))
 
     def retract(self, seq: int) -> Block | None:
         """Take out what the event ``seq`` said; its first block, None if it said nothing."""
         first: Block | None = None
-        for piece in self._pieces[self._find(seq) : self._find(seq + 1)]:
+        for index in range(self._find(seq), self._find(seq + 1)):
+            piece = self._pieces[index]
             if piece.gone:
                 continue
             if isinstance(piece, Mark):
                 self._unanswer(piece)
             piece.gone = True
             first = first or piece.block
-            self._spoil(piece.index)
+            self._spoil(index)
         return first
 
     def _unanswer(self, mark: Mark) -> None:
@@ -160,8 +173,8 @@ class Thread:
         """Put blocks of text where the event ``seq`` was taken out."""
         at = self._find(seq)
         role = self._pieces[at].role
-        pieces = [Piece(seq, role, block) for block in blocks]
-        self._splice(at, at, pieces)
+        pieces = [Piece(role, block) for block in blocks]
+        self._splice(at, at, pieces, [seq] * len(pieces))
 
     def compact(self, first: int, last: int, summary: str) -> int:
         """Let a summary stand for the events ``first`` to ``last``; how many pieces it replaced.
@@ -169,62 +182,77 @@ class Thread:
         A call that is still open, or whose result lies outside, stays: a pair is never split.
         """
         low, high = self._find(first), self._find(last + 1)
-        covered = self._pieces[low:high]
-        kept = [piece for piece in covered if not piece.within(first, last)]
-        for piece in covered:
-            if piece.within(first, last):
-                piece.gone = True
+        covered = range(low, high)
+        kept = [at for at in covered if not self._is_within(self._pieces[at], first, last)]
+        stays = set(kept)
+        for at in covered:
+            if at not in stays:
+                self._pieces[at].gone = True
         self._streams = [stream for stream in self._streams if not stream.gone]
-        head = Piece(first, "user", text_block(summary))
-        head.summary = True
-        self._splice(low, high, [head, *kept])
+        pieces = [Summary("user", text_block(summary)), *(self._pieces[at] for at in kept)]
+        self._splice(low, high, pieces, [first, *(self._seqs[at] for at in kept)])
         return len(covered) - len(kept)
 
-    def _append(self, piece: Piece) -> None:
-        pieces = self._pieces
-        if pieces and piece.seq < pieces[-1].seq:
-            piece.seq = pieces[-1].seq
-        piece.index = len(pieces)
-        pieces.append(piece)
+    def _is_within(self, piece: Piece, first: int, last: int) -> bool:
+        """Whether a summary of these events may stand for a piece of one of them."""
+        if isinstance(piece, Call):
+            return piece.result is not None and first <= piece.result_seq <= last
+        if isinstance(piece, Mark) and piece.call is not None and not piece.call.gone:
+            return first <= self._seqs[piece.call.index] <= last
+        return True
+
+    def _append(self, seq: int, piece: Piece) -> int:
+        """The next piece; its event, which is not before that of the one before it."""
+        seqs = self._seqs
+        if seqs and seq < seqs[-1]:
+            seq = seqs[-1]
+        seqs.append(seq)
+        self._pieces.append(piece)
+        return seq
 
     def _find(self, seq: int) -> int:
-        return bisect_left(self._pieces, seq, key=_seq_of)
+        return bisect_left(self._seqs, seq)
 
-    def _splice(self, low: int, high: int, pieces: list[Piece]) -> None:
+    def _splice(self, low: int, high: int, pieces: list[Piece], seqs: Sequence[int]) -> None:
         """Replace a stretch of pieces. Rendering starts again from the group before it."""
         self._spoil(max(low - 1, 0))
         self._roll_back()
         self._pieces[low:high] = pieces
+        self._seqs[low:high] = array("q", seqs)
         for index in range(low, len(self._pieces)):
-            self._pieces[index].index = index
+            piece = self._pieces[index]
+            if isinstance(piece, (Call, Stream)):
+                piece.index = index
 
     def _spoil(self, index: int) -> None:
-        if index < self._dirty and index < self._rendered:
+        if index < self._dirty and index < len(self._spots):
             self._dirty = index
 
     # --- rendering
 
-    def drafts(self) -> list[Draft]:
+    def drafts(self) -> Drafts:
         """The messages as drafts, brought up to date. Not to be changed by the caller."""
         self._roll_back()
-        pieces = self._pieces
-        for index in range(self._rendered, len(pieces)):
+        pieces, spots, drafts = self._pieces, self._spots, self._drafts
+        for index in range(len(spots), len(pieces)):
+            spots.append(NOWHERE if self._group or self._soft else drafts.count)
             piece = pieces[index]
-            piece.spot = NOWHERE if self._group or self._soft else self._spot()
             if not piece.gone:
-                self._render(piece)
-        self._rendered = len(pieces)
+                self._render(piece, self._seqs[index])
         if self._group:
             # More parallel calls may come: what stands after the group is only for now.
             self._dirty = self._group[0].index
             self._close()
-        return self._drafts
+        return drafts
 
-    def _render(self, piece: Piece) -> None:
+    def _render(self, piece: Piece, seq: int) -> None:
         if isinstance(piece, Call):
-            self._render_call(piece)
+            if piece.result is not None or self._incomplete != "drop":
+                self._push(piece, seq)
+                piece.grouped = True
+                self._group.append(piece)
         elif isinstance(piece, Mark):
-            if piece.call is not None and piece.call.group == self._group_number:
+            if piece.call is not None and piece.call.grouped:
                 self._close()
         else:
             if self._group or piece.role == "user":
@@ -234,24 +262,16 @@ class Thread:
             block = piece.block
             if block["type"] != "text" and is_soft(block):
                 piece.shown = False
-                self._soft.append(piece)
+                self._soft.append((piece, seq))
             else:
-                self._push(piece, block)
-
-    def _render_call(self, call: Call) -> None:
-        if call.result is None and self._incomplete == "drop":
-            call.group = -1
-            return
-        self._push(call, call.block)
-        call.group = self._group_number
-        self._group.append(call)
+                self._push(piece, seq)
 
     def _close(self) -> None:
         """End the assistant's group: the results of its calls follow it."""
         self._soft.clear()
         group, self._group = self._group, []
-        self._group_number += 1
         for call in group:
+            call.grouped = False
             result = call.result or self._stand_in(call)
             if result is not None:
                 self._put("user", result, call.result_seq)
@@ -267,48 +287,38 @@ class Thread:
             "is_error": True,
         }
 
-    def _push(self, piece: Piece, block: Block) -> None:
+    def _push(self, piece: Piece, seq: int) -> None:
         """Add a block that can stand alone, after the soft ones that waited for it."""
         if self._soft:
             soft, self._soft = self._soft, []
-            for waiting in _matched(soft):
+            for waiting, event in _matched(soft):
                 waiting.shown = True
-                self._put(waiting.role, waiting.block, waiting.seq)
-        self._put(piece.role, block, piece.seq)
-        if piece.summary:
-            self._drafts[-1].summary = True
+                self._put(waiting.role, waiting.block, event)
+        self._put(piece.role, piece.block, seq)
+        if type(piece) is Summary:
+            self._drafts.mark_summary()
 
     def _put(self, role: str, block: Block, seq: int) -> None:
         drafts = self._drafts
-        if not drafts and role == "assistant":
-            drafts.append(Draft("user"))
-            drafts[0].add(text_block(OPENING), NOWHERE)
-        if not drafts or drafts[-1].role != role:
-            drafts.append(Draft(role))
-        drafts[-1].add(block, seq)
-        self.touched = min(self.touched, len(drafts) - 1)
-
-    def _spot(self) -> int:
-        """Where rendering stands: how many drafts, and how many blocks in the last one."""
-        drafts = self._drafts
-        return len(drafts) * _BLOCKS + len(drafts[-1].blocks) if drafts else 0
+        if not drafts.count and role == "assistant":
+            drafts.add("user", text_block(OPENING), NOWHERE)
+        drafts.add(role, block, seq)
+        last = len(drafts) - 1
+        self.touched = min(self.touched, last)
 
     def _roll_back(self) -> None:
         """Undo rendering back to the start of the group that holds the first spoilt piece."""
         if self._dirty == NONE:
             return
         index, self._dirty = self._dirty, NONE
-        while self._pieces[index].spot == NOWHERE:
+        while self._spots[index] == NOWHERE:
             index -= 1
-        count, blocks = divmod(self._pieces[index].spot, _BLOCKS)
-        del self._drafts[count:]
-        if count and self._drafts[-1].cut(blocks):
-            count -= 1
-        self.touched = min(self.touched, count)
-        self._rendered = index
+        self.touched = min(self.touched, self._drafts.cut(self._spots[index]))
+        del self._spots[index:]
+        for call in self._group:
+            call.grouped = False
         self._group = []
         self._soft = []
-        self._group_number += 1
 
     # --- what is not shown
 
@@ -317,26 +327,23 @@ class Thread:
         issues = IssueList(self.issues)
         issues.unit = self.issues.unit
         drafts = self.drafts()
-        if drafts and drafts[0].seqs[0] == NOWHERE:
+        if drafts.count and drafts.seqs(0)[0] == NOWHERE:
             issues.note("leading_assistant", "start", "a user turn was put before the assistant's")
-        for piece in self._pieces:
+        for index, piece in enumerate(self._pieces):
             if not piece.gone and (type(piece) is not Piece or not piece.shown):
-                piece.explain(issues, self._incomplete)
+                piece.explain(self._seqs[index], issues, self._incomplete)
         return issues
 
 
-def _seq_of(piece: Piece) -> int:
-    return piece.seq
-
-
-def _matched(soft: list[Piece]) -> list[Piece]:
+def _matched(soft: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
     """Soft pieces that may be shown: a server's tool use and its result only as a pair."""
-    calls = {p.block["id"] for p in soft if p.block["type"] in {"server_tool_use", "mcp_tool_use"}}
-    results = {p.block["tool_use_id"] for p in soft if "tool_use_id" in p.block}
+    blocks = [piece.block for piece, _ in soft]
+    calls = {one["id"] for one in blocks if one["type"] in {"server_tool_use", "mcp_tool_use"}}
+    results = {one["tool_use_id"] for one in blocks if "tool_use_id" in one}
     if calls == results:
         return soft
     pairs = calls & results
-    return [p for p in soft if _partner(p.block) is None or _partner(p.block) in pairs]
+    return [one for one in soft if _partner(one[0].block) in {None, *pairs}]
 
 
 def _partner(block: Block) -> Any:

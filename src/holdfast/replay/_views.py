@@ -7,10 +7,11 @@ the first message that changed. If both are in use, a fresh copy takes the place
 
 from __future__ import annotations
 
+from array import array
 from sys import getrefcount
 
 from holdfast.replay._dialects import Dialect, Growth, Message
-from holdfast.replay._pieces import Draft
+from holdfast.replay._drafts import ROLES, Drafts
 
 __all__ = ["View"]
 
@@ -42,7 +43,9 @@ class _Buffer:
         items = self.items
         return len(items) == self.length and (not items or items[-1] is self.last)
 
-    def fill(self, flat: list[Message], tail: Draft | None, growth: Growth | None) -> list[Message]:
+    def fill(
+        self, flat: list[Message], tail: Drafts | None, growth: Growth | None
+    ) -> list[Message]:
         """Bring the list up to date."""
         items = self.items
         del items[self.right :]
@@ -51,7 +54,7 @@ class _Buffer:
         if tail is None or growth is None:
             self.tail = None
         else:
-            if self.tail is None or not self.tail.follow(tail):
+            if self.tail is None or not self.tail.follow():
                 self.tail = _Tail(tail, growth)
             items.append(self.tail.message)
         self.length = len(items)
@@ -62,19 +65,20 @@ class _Buffer:
 class _Tail:
     """This buffer's own copy of a long last message, which grows with it."""
 
-    __slots__ = ("content", "count", "draft", "epoch", "growth", "message")
+    __slots__ = ("content", "count", "drafts", "epoch", "growth", "message", "number")
 
-    def __init__(self, draft: Draft, growth: Growth) -> None:
-        self.draft = draft
-        self.epoch = draft.epoch
+    def __init__(self, drafts: Drafts, growth: Growth) -> None:
+        self.drafts = drafts
+        self.epoch = drafts.epoch
+        self.number = len(drafts)
         self.growth = growth
         self.count = 0
-        self.message, self.content = growth.begin(draft.role)
+        self.message, self.content = growth.begin(ROLES[(self.number - 1) & 1])
         self._extend()
 
-    def follow(self, draft: Draft) -> bool:
-        """Grow with the draft; False if it is another one, changed otherwise, or is held."""
-        if self.draft is not draft or self.epoch != draft.epoch:
+    def follow(self) -> bool:
+        """Grow with the last message; False if it is another one, changed otherwise, or is held."""
+        if self.epoch != self.drafts.epoch or self.number != len(self.drafts):
             return False
         if getrefcount(self.content) > _TAIL_REFERENCES:
             return False
@@ -84,9 +88,10 @@ class _Tail:
         return True
 
     def _extend(self) -> None:
-        parts = map(self.growth.part, self.draft.blocks[self.count :])
+        blocks = self.drafts.last_blocks(self.count)
+        parts = map(self.growth.part, blocks)
         self.content.extend(part for part in parts if part is not None)
-        self.count = len(self.draft.blocks)
+        self.count += len(blocks)
 
 
 class View:
@@ -95,7 +100,7 @@ class View:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._flat: list[Message] = []
-        self._starts: list[int] = []
+        self._starts = array("q")
         self._fresh = 0
         self._buffers = [_Buffer(), _Buffer()]
 
@@ -103,20 +108,20 @@ class View:
         """The drafts from this one on have changed."""
         self._fresh = min(self._fresh, index)
 
-    def hand_out(self, drafts: list[Draft]) -> list[Message]:
+    def hand_out(self, drafts: Drafts) -> list[Message]:
         """The messages for these drafts, as a list that the caller may keep."""
-        tail = self._open_tail(drafts)
+        tail = drafts if self._is_tail_open(drafts) else None
         self._update(drafts, len(drafts) - (tail is not None))
         return self._pick().fill(self._flat, tail, self._dialect.growth)
 
-    def _open_tail(self, drafts: list[Draft]) -> Draft | None:
-        """The last draft, if it is so long that writing it anew each time would show."""
+    def _is_tail_open(self, drafts: Drafts) -> bool:
+        """Whether the last message is so long that writing it anew each time would show."""
         growth = self._dialect.growth
-        if growth is None or not drafts or len(drafts[-1].blocks) <= _LONG:
-            return None
-        return drafts[-1] if drafts[-1].only_texts or not growth.texts_only else None
+        if growth is None or drafts.last_count() <= _LONG:
+            return False
+        return not growth.texts_only or drafts.last_is_texts()
 
-    def _update(self, drafts: list[Draft], stop: int) -> None:
+    def _update(self, drafts: Drafts, stop: int) -> None:
         start = min(self._fresh, stop)
         if start < len(self._starts):
             cut = self._starts[start]
@@ -124,12 +129,12 @@ class View:
             for buffer in self._buffers:
                 buffer.right = min(buffer.right, cut)
         flat, starts, write = self._flat, self._starts, self._dialect.write
-        before = drafts[start - 1].blocks if start else []
+        before = drafts.blocks(start - 1) if start else []
         for index in range(start, stop):
-            draft = drafts[index]
+            blocks = drafts.blocks(index)
             starts.append(len(flat))
-            flat += write(draft.role, draft.blocks, before)
-            before = draft.blocks
+            flat += write(ROLES[index & 1], blocks, before)
+            before = blocks
         self._fresh = stop
 
     def _pick(self) -> _Buffer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.replay._blocks import Block
-from holdfast.replay._pieces import Draft
+from holdfast.replay._drafts import Draft
 from holdfast.replay._values import dump_json
 
 __all__ = ["LeftOut", "TokenCount", "Window", "fit_window"]

@@ -44,7 +44,8 @@ class Dialect:
     """How one provider writes a conversation.
 
     ``write(role, blocks, before)`` gives the messages for one neutral message; ``before`` are the
-    blocks of the one in front of it. ``read(message, note)`` gives what a message says.
+    blocks of the one in front of it. The list of blocks may become the message's own.
+    ``read(message, note)`` gives what a message says.
     """
 
     name: str

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from holdfast.replay._blocks import OWNERS, Block, Note, read_content
+from holdfast.replay._compact import template
 from holdfast.replay._dialects._form import Dialect, Growth, Message, Pair, begin_message
 from holdfast.replay._text import plain_text, type_name
 
 __all__ = ["ANTHROPIC", "NEUTRAL", "bare_text", "read_message"]
 
+_MESSAGES = {role: template(role=role, content=None) for role in ("user", "assistant", "system")}
+_COMMON = frozenset({"text", "tool_use", "tool_result"})  # everyone's, if nobody signed them
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
 
@@ -17,18 +20,24 @@ def bare_text(block: Block) -> bool:
 
 
 def _message(role: str, blocks: list[Block]) -> list[Message]:
+    message = _MESSAGES[role].copy()
     if len(blocks) == 1 and bare_text(blocks[0]):
-        return [{"role": role, "content": blocks[0]["text"]}]
-    return [{"role": role, "content": blocks}]
+        message["content"] = blocks[0]["text"]
+    else:
+        message["content"] = blocks
+    return [message]
 
 
 def _write_neutral(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
-    return _message(role, list(blocks))
+    return _message(role, blocks)
 
 
 def _write_anthropic(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
-    kept = [own for block in blocks if (own := _keep_anthropic(block)) is not None]
-    return _message(role, kept)
+    for block in blocks:
+        if block["type"] not in _COMMON or "thought_signature" in block:
+            kept = [own for each in blocks if (own := _keep_anthropic(each)) is not None]
+            return _message(role, kept)
+    return _message(role, blocks)
 
 
 def _keep_neutral(block: Block) -> Block:

@@ -1,0 +1,131 @@
+"""Drafts of messages: which blocks are one, and which events said them.
+
+A conversation may have millions of them, so they are kept end to end: a place in a list and two
+numbers for each block, a number for each message.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from holdfast.replay._blocks import Block
+
+__all__ = ["ROLES", "Draft", "Drafts"]
+
+ROLES = ("user", "assistant")
+"""They take turns, and the user begins."""
+
+
+class Draft:
+    """A message in the making, by itself."""
+
+    __slots__ = ("blocks", "role", "seqs", "summary")
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.blocks: list[Block] = []
+        self.seqs = array("q")
+        self.summary = False
+
+    def add(self, block: Block, seq: int) -> None:
+        """One more block, and the event that said it."""
+        self.blocks.append(block)
+        self.seqs.append(seq)
+
+
+class Drafts:
+    """All drafts of a conversation. ``epoch`` changes when they do anything else than grow."""
+
+    __slots__ = ("_blocks", "_seqs", "_starts", "_summaries", "_texts_from", "epoch")
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self._blocks: list[Block] = []
+        self._seqs = array("q")
+        self._starts = array("q")
+        self._summaries: list[int] = []
+        self._texts_from = 0
+
+    def __len__(self) -> int:
+        """How many messages there are."""
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[Draft]:
+        """Each by itself."""
+        summaries = set(self._summaries)
+        for index in range(len(self._starts)):
+            draft = Draft(ROLES[index & 1])
+            part = self._part(index)
+            draft.blocks, draft.seqs = self._blocks[part], self._seqs[part]
+            draft.summary = index in summaries
+            yield draft
+
+    @property
+    def count(self) -> int:
+        """How many blocks there are in all messages together."""
+        return len(self._blocks)
+
+    def blocks(self, index: int) -> list[Block]:
+        """The blocks of one message, as a list of the caller's."""
+        return self._blocks[self._part(index)]
+
+    def last_blocks(self, skipped: int) -> list[Block]:
+        """The blocks of the last message after so many of them."""
+        return self._blocks[self._starts[-1] + skipped :]
+
+    def last_count(self) -> int:
+        """How many blocks the last message has; 0 if there is none."""
+        return len(self._blocks) - self._starts[-1] if self._starts else 0
+
+    def last_is_texts(self) -> bool:
+        """Whether the last message has nothing but texts."""
+        return self._texts_from <= self._starts[-1]
+
+    def seqs(self, index: int) -> Sequence[int]:
+        """The events of one message's blocks."""
+        return self._seqs[self._part(index)]
+
+    def add(self, role: str, block: Block, seq: int) -> None:
+        """One more block and the event that said it: in the last message, or in one of its own."""
+        starts = self._starts
+        if ROLES[len(starts) & 1] == role:
+            starts.append(len(self._blocks))
+        self._blocks.append(block)
+        self._seqs.append(seq)
+        if block["type"] != "text":
+            self._texts_from = len(self._blocks)
+
+    def mark_summary(self) -> None:
+        """The last message holds a summary."""
+        self._summaries.append(len(self._starts) - 1)
+
+    def cut(self, count: int) -> int:
+        """Keep the first ``count`` blocks; the first message that is not as it was."""
+        starts = self._starts
+        kept = bisect_left(starts, count)
+        if count == len(self._blocks):
+            return kept
+        whole = kept < len(starts) and starts[kept] == count
+        first = kept if whole else kept - 1
+        del self._blocks[count:], self._seqs[count:], starts[kept:]
+        self.epoch += 1
+        while self._summaries and self._summaries[-1] >= first:
+            self._summaries.pop()
+        if self._texts_from >= count:
+            self._texts_from = self._find_texts()
+        return first
+
+    def _find_texts(self) -> int:
+        """Where nothing but texts begins, as far as the last message goes."""
+        start = self._starts[-1] if self._starts else 0
+        at = len(self._blocks)
+        while at > start and self._blocks[at - 1]["type"] == "text":
+            at -= 1
+        return at
+
+    def _part(self, index: int) -> slice:
+        starts = self._starts
+        stop = starts[index + 1] if index + 1 < len(starts) else len(self._blocks)
+        return slice(starts[index], stop)
