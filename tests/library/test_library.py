@@ -552,3 +552,30 @@ def test_a_window_counts_tokens_exactly_where_a_vocabulary_is_known(hf):
     assert exact.left_out.messages > 0
     assert "question number 0" in str(exact.messages[0])
     assert hf.recover("a", window_tokens=600).count.source == "estimate"
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *((name, ()) for name in ("list", "stats", "prune", "trash", "session_ids", "keys")),
+        *((name, ("a",)) for name in ("exists", "state", "export", "delete", "undelete", "fork")),
+        *((name, ("a",)) for name in ("erase", "archive", "last_modified", "purge_agent")),
+        ("copy_to", ("memory:",)),
+        ("subscribe", (print,)),
+    ],
+)
+def test_nothing_is_read_or_changed_through_a_closed_one(hf, name, given):
+    """It says so, whatever it is asked; the session stays as it is."""
+    with hf.session("a") as s:
+        s.user("x")
+    hf.close()
+    with pytest.raises(UsageError, match="is closed"):
+        getattr(hf, name)(*given)
+    with Holdfast(hf.url) as again:
+        assert again.exists("a")
+
+
+def test_a_listener_that_cannot_be_called_is_refused(hf):
+    """At once, and not by silence later."""
+    with pytest.raises(UsageError, match="a listener is a function"):
+        hf.subscribe("print")

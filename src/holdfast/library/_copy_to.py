@@ -55,6 +55,7 @@ class Copying(Ground):
         the other store is told as failed and left alone, and so are documents of an agent that
         were changed there. ``progress(done, total)`` counts bytes.
         """
+        self._check_open()
         target, mine = _opened(other)
         if target.identity == self._inner.identity:
             raise UsageError("the other store is this one")

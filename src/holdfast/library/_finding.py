@@ -55,6 +55,7 @@ class Finding(Reading):
 
     @property
     def _catalog(self) -> Catalog:
+        self._check_open()
         return self._feeder.catalog
 
     def list(

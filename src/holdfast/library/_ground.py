@@ -114,6 +114,7 @@ class Ground:
             raise UsageError("this Holdfast is closed")
 
     def _stored(self, id: str) -> str:
+        self._check_open()
         key = session_key(id)
         if not self._store.exists(key):
             raise NotFound(f"there is no session {id}", session_id=id)

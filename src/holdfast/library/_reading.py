@@ -37,6 +37,7 @@ class Reading(Ground):
 
     def exists(self, id: str) -> bool:
         """Whether there is a session of that id."""
+        self._check_open()
         return self._store.exists(session_key(id))
 
     def location(self, id: str) -> str:

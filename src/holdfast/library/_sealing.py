@@ -16,6 +16,8 @@ from holdfast.errors import (
     KeyMissing,
     Locked,
     NotFound,
+    SecurityError,
+    Tampered,
     UsageError,
 )
 from holdfast.library._finding import Finding
@@ -75,10 +77,21 @@ class Sealing(Finding):
     """Encryption at rest."""
 
     def is_sealed(self, id: str) -> bool:
-        """Whether a session is sealed, told without its key. Raises NotFound."""
-        from holdfast.security import KEY_DOCUMENT
+        """Whether a session is sealed, told without its key. Raises NotFound.
 
-        return self._inner.documents(self._stored(id)).get(KEY_DOCUMENT) is not None
+        With the key, one whose sealing was broken off before its log was rewritten is told apart.
+        """
+        from holdfast.security import KEY_DOCUMENT
+        from holdfast.session import sealing
+
+        key = self._stored(id)
+        found, store = self._inner.documents(key).get(KEY_DOCUMENT), sealing(self._store)
+        if found is None or store is None:
+            return found is not None
+        try:
+            return store.is_sealed(key)
+        except SecurityError:
+            return True
 
     def encrypt(
         self, ids: Collection[str] | None = None, *, progress: Progress | None = None
@@ -272,7 +285,7 @@ class Sealing(Finding):
         for number, key in enumerate(keys, 1):
             try:
                 done = step(store, key)
-            except (DataError, KeyMissing, Locked, Conflict) as error:
+            except (DataError, KeyMissing, Tampered, Locked, Conflict) as error:
                 result.failed[key] = error.message
             else:
                 (result.changed if done else result.unchanged).append(key)
@@ -291,6 +304,7 @@ class Sealing(Finding):
         return result
 
     def _all_keys(self) -> Iterator[str]:
+        self._check_open()
         for folder in _FOLDERS:
             yield from sorted(self._inner.folders(folder))
 
