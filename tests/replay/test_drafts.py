@@ -52,6 +52,18 @@ def test_drafts_are_what_a_list_for_each_message_would_be(steps: list[tuple[str,
             assert drafts.last_is_texts() == all(block["type"] == "text" for block in last)
 
 
+def test_a_summary_goes_with_its_message() -> None:
+    """A message that is cut off, or cut short, is no longer one with a summary in it."""
+    drafts = Drafts()
+    for seq, role in enumerate(("user", "assistant", "user", "user")):
+        drafts.add(role, {"type": "text"}, seq)
+        drafts.mark_summary()
+    assert drafts.cut(3) == 2
+    assert [one.summary for one in drafts] == [True, True, False]
+    assert drafts.cut(1) == 1
+    assert [one.summary for one in drafts] == [True]
+
+
 def _told(drafts: Drafts) -> list[dict[str, Any]]:
     found = [
         {"role": one.role, "blocks": one.blocks, "seqs": list(one.seqs), "summary": one.summary}

@@ -358,3 +358,14 @@ def test_an_id_that_is_another_ones_short_form_is_given_to_one_call_only():
     assert names.take(short) == f"{short}-2"
     assert names.take("abcdefghi") == "abcdefghi"
     assert names.take("abcdefghi") == "abcdefghi-2"
+
+
+def test_a_long_id_gives_way_if_its_short_form_is_taken():
+    """Whatever OpenAI would call it is no other call's name."""
+    from holdfast.replay._ids import OPENAI_ID_CHARS_MAX, Names, short_id
+
+    long = "c" * (OPENAI_ID_CHARS_MAX + 1)
+    names = Names()
+    short = names.take(short_id(long, OPENAI_ID_CHARS_MAX))
+    assert names.take(long) == f"{long}-2"
+    assert names.take(short) == f"{short}-2"

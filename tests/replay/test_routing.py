@@ -366,3 +366,20 @@ def test_a_run_without_an_agent_has_no_name():
         log(user("a"), ("user", {"content": "b"}, "r1"), ("assistant", {"agent": 5}, "r2"))
     )
     assert [run.agent for run in found] == [None, None, None]
+
+
+def test_a_result_goes_to_the_newest_of_many_runs_that_used_its_id():
+    """Each of three runs calls with the same id; their results come back from the innermost on."""
+    steps = [("tool_call", {"id": "1", "tool": "t", "params": {}}, run) for run in "abbcb"]
+    events = log(("user", {"content": "go"}, "a"), *steps, *(result("1", n) for n in "4321"))
+    told = {one.id: one.conversation.messages() for one in runs(events)}
+    given = {
+        run: [
+            block["content"]
+            for message in messages
+            for block in message["content"]
+            if isinstance(block, dict) and block["type"] == "tool_result"
+        ]
+        for run, messages in told.items()
+    }
+    assert given == {None: ["1"], "b": ["4", "2"], "c": ["3"]}

@@ -315,9 +315,6 @@ class Thread:
             index -= 1
         self.touched = min(self.touched, self._drafts.cut(self._spots[index]))
         del self._spots[index:]
-        for call in self._group:
-            call.grouped = False
-        self._group = []
         self._soft = []
 
     # --- what is not shown
