@@ -64,7 +64,8 @@ class Merging(Undoing):
 
     def _decide(self, clash: Clash) -> str:
         values = {"before": clash.base, "the first": clash.ours, "the second": clash.theirs}
-        told = [f"{name}: {readable(value)[:_VALUE_CHARS]}" for name, value in values.items()]
+        shown = {name: "none" if it is None else readable(it) for name, it in values.items()}
+        told = [f"{name}: {value[:_VALUE_CHARS]}" for name, value in shown.items()]
         question = f"Both changed the {clash.kind} {clash.name}. Which counts?"
         answer = self._wait_for(Buttons(question, _SIDES, "\n".join(told)))
         if answer is None:
