@@ -33,3 +33,39 @@ def test_what_is_cut_while_it_is_read_is_no_damage(hf, monkeypatch):
     monkeypatch.setattr(FileLog, "read", mixed)
     assert hf.verify("a").gaps == []
     assert len(looks) > 1
+
+
+def test_events_have_no_hole_where_half_a_batch_was_cut(hf, store_root):
+    """A reader that is slow has read half a batch that a crash left; the next writer cuts it."""
+    with hf.session("a") as session:
+        session.user("first")
+        session.extend([("user", {"content": f"batch {number}"}) for number in range(4)])
+    [log] = store_root.rglob("events.jsonl")
+    whole = log.read_bytes()
+    log.write_bytes(whole[: whole.index(b"\n", whole.index(b"batch 2")) + 1])
+    reading = hf.events("a")
+    read = [next(reading)]
+    with hf.session("a") as session:
+        for number in range(20):
+            session.user(f"other {number}")
+    read += reading
+    assert [event.seq for event in read] == list(range(len(read)))
+    assert [event.data for event in read] == [event.data for event in hf.events("a")]
+
+
+@pytest.mark.parametrize("change", ["shorter", "another"])
+def test_damage_is_told_where_a_second_look_finds_another_log(hf, store_root, change):
+    """What was damaged is read as it was, though another log, or less of it, is there by now."""
+    with hf.session("a") as session:
+        for number in range(600):
+            session.user(f"number {number} " + "long " * 1600)
+    [log] = store_root.rglob("events.jsonl")
+    damaged = log.read_bytes().replace(b"number 590 ", b"number X ")
+    log.write_bytes(damaged)
+    expected = [event.seq for event in hf.events("a")]
+    assert len(expected) == expected[-1]
+    reading = hf.events("a")
+    first = next(reading)
+    log.with_suffix(".new").write_bytes(damaged[:40] if change == "shorter" else damaged[::-1])
+    log.with_suffix(".new").replace(log)
+    assert [first.seq, *(event.seq for event in reading)] == expected

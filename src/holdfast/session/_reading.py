@@ -8,7 +8,8 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.model import START, Event, LineReader, Position, read_events
+from holdfast.model import START, Event, LineReader, Position
+from holdfast.session._forwards import read_forwards
 from holdfast.storage import Log
 
 __all__ = ["read_range", "second_line"]
@@ -33,7 +34,7 @@ def read_range(
 
     Backwards, only as much of the log is read as the limit needs.
     """
-    events = _backwards(log) if reverse else read_events(log.read(), unseal=log.unseal)
+    events = _backwards(log) if reverse else read_forwards(log)
     if reverse or start > 0 or stop is not None:
         events = _chosen(events, start, stop, types, reverse=reverse)
     elif types is not None:
@@ -74,7 +75,7 @@ def _backwards(log: Log) -> Iterator[Event]:
         wanted *= _TAIL_GROWTH
         found = _piece(log, begin, wanted)
     # What is damaged, or cut where no piece may end, is read as a whole.
-    for event in reversed(list(read_events(log.read(), unseal=log.unseal))):
+    for event in reversed(list(read_forwards(log))):
         if below is None or event.seq < below:
             yield event
 

@@ -1,0 +1,74 @@
+"""Reading a log from its beginning, while a writer may cut off what was read of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from zlib import crc32
+
+from holdfast.model import Event, LineReader, Position
+from holdfast.storage import Log
+
+__all__ = ["read_forwards"]
+
+# The end of a line: eight digits, quote, brace, newline.
+_LINE_END_BYTES = 11
+_DIGITS = 8
+
+
+def read_forwards(log: Log) -> Iterator[Event]:
+    """Every valid event, in order, also of a damaged log.
+
+    What seems damaged is looked at again from the last whole event on: half a batch that a crash
+    left may have been read, cut off by the next writer, and other lines be in its place by now.
+    """
+    reader, chunks = LineReader(unseal=log.unseal), log.read()
+    while True:
+        for chunk in chunks:
+            yield from reader.feed(chunk)
+            if reader.damaged:
+                break
+        else:
+            break
+        looked = _look_again(log, reader)
+        if looked is None:
+            for chunk in chunks:
+                reader.feed(chunk)
+            break
+        reader, chunks, events = looked
+        yield from events
+    yield from reader.finish()
+
+
+def _look_again(
+    log: Log, before: LineReader
+) -> tuple[LineReader, Iterator[bytes], list[Event]] | None:
+    """A reader that found no damage there, what it has yet to read, and the first events of it.
+
+    None if the damage is there still, or what is there follows another log's beginning.
+    """
+    chunks = _chunks_after(log, before.position)
+    if chunks is None:
+        return None
+    reader = LineReader(before.position, log.unseal, chained=before.chained)
+    for chunk in chunks:
+        events = reader.feed(chunk)
+        if reader.damaged:
+            return None
+        if events:
+            return reader, chunks, events
+    return reader, chunks, []
+
+
+def _chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
+    """What the log has from a position on; None if what is before does not end as that says."""
+    if position.offset == 0:
+        return log.read()
+    chunks = log.read(position.offset - _LINE_END_BYTES)
+    first = next(chunks, b"")
+    end = first[:_LINE_END_BYTES]
+    try:
+        crc = crc32(end, int(end[:_DIGITS], 16))
+    except ValueError:
+        return None
+    return chain((first[_LINE_END_BYTES:],), chunks) if crc == position.crc else None
