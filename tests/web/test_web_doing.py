@@ -314,6 +314,16 @@ def test_failures_of_a_store(hf, trip, visitor, monkeypatch, failure):
     assert error.message[1:] in response.text
 
 
+def test_a_model_without_a_name_is_called_so(visitor, hf):
+    """What an agent used and did not name is a row like the others, and no blank."""
+    with hf.session("a") as session:
+        session.user("hi")
+        session.assistant("hello", usage={"input_tokens": 3, "output_tokens": 4})
+    page = visitor.get("/activity").text
+    assert "tokens of (no name) have no known price" in page
+    assert '<th scope="row">(no name)</th>' in page
+
+
 def test_empty_pages(visitor):
     """An empty store has a friendly word on every page."""
     assert "There are no sessions yet" in visitor.get("/").text

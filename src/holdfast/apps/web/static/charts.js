@@ -19,7 +19,7 @@
       width: place.clientWidth,
       height: 188,
       tzDate: (time) => uPlot.tzDate(new Date(time * 1e3), "UTC"),
-      scales: { x: { time: true, range: (_, from, to) => { const gap = Math.max((to - from) / Math.max(found.times.length, 1), 43200); return [from - gap, to + gap]; } }, y: { range: (_, _from, to) => [0, to > 0 ? to * 1.1 : 1] } },
+      scales: { x: { time: true, range: (_, from, to) => { if (found.times.length === 1) return [found.times[0] - 259200, found.times[0] + 259200]; const gap = Math.max((to - from) / Math.max(found.times.length, 1), 43200); return [from - gap, to + gap]; } }, y: { range: (_, _from, to) => [0, to > 0 ? to * 1.1 : 1] } },
       axes: [axis, { ...axis, size: 56, values: (_, values) => values.map(say) }],
       cursor: { y: false, drag: { x: false, y: false } },
       series: isCost
