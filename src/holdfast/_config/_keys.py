@@ -95,6 +95,8 @@ def flatten(document: Mapping[str, Any], origin: str, base: str | None) -> dict[
 
     Relative places count from ``base``. Raises UsageError, naming the origin and the setting.
     """
+    if not isinstance(document, Mapping):
+        raise _wrong(origin, f"settings are a table, not {type(document).__name__}")
     rest = dict(document)
     found: dict[str, Any] = {}
     if "storage" in rest:

@@ -97,6 +97,8 @@ def _after(day: dt.date, by: str) -> dt.date:
 def _zone(tz: str | dt.tzinfo | None) -> dt.tzinfo | None:
     if tz is None or isinstance(tz, dt.tzinfo):
         return tz
+    if not isinstance(tz, str):
+        raise UsageError(f"a time zone is a name or a tzinfo, not {type(tz).__name__}")
     if tz.upper() == "UTC":
         return dt.UTC
     import zoneinfo

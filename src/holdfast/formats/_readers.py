@@ -40,7 +40,7 @@ def all_readers() -> tuple[Reader, ...]:
 
 def reader_of(tool: str) -> Reader:
     """The reader of a tool by its name; UsageError, with the names there are, if there is none."""
-    name = tool.replace("-", "_")
+    name = tool.replace("-", "_") if isinstance(tool, str) else None
     if name not in READERS:
         known = ", ".join(sorted(READERS)).replace("_", "-")
         raise UsageError(

@@ -90,8 +90,8 @@ class Branching(Finding):
     def lineage(self, id: str) -> Lineage:
         """Where a session comes from, and which were forked from it. Never follows a circle."""
         parents: builtins.list[Forebear] = []
-        met, current = {id}, id
         self._stored(id)
+        met, current = {id}, id
         for _ in range(_GENERATIONS_MAX):
             found = self._parent_of(current)
             if found is None or found.session_id in met:

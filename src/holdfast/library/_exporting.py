@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.library._finding import Finding
+from holdfast.library._given import whole
 from holdfast.library._reading import of_known_format
 from holdfast.library._signed_files import write_signed
 from holdfast.model import Event
@@ -127,7 +128,7 @@ class Exporting(Finding):
         key = self._stored(id)
         log, documents = self._store.log(key), self._store.documents(key)
         last = next(read_range(log, reverse=True, limit=1), None)
-        end = at if at is not None else (last.seq if last is not None else -1)
+        end = whole("at", at) if at is not None else (last.seq if last is not None else -1)
         size = log.size()
 
         def events() -> Iterator[Event]:
@@ -210,6 +211,8 @@ def _is_unicode(text: str) -> bool:
 def _zone(zone: tzinfo | str) -> tzinfo:
     if isinstance(zone, tzinfo):
         return zone
+    if not isinstance(zone, str):
+        raise UsageError(f"a time zone is a name or a tzinfo, not {type(zone).__name__}")
     if zone.upper() == "UTC":
         return UTC
     if zone == "local":

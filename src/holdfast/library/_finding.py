@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from holdfast.errors import UsageError
+from holdfast.library._given import check_text, limit_of, one_of_each
 from holdfast.library._reading import Reading
 from holdfast.model import SessionMetadata, check_id
 
@@ -88,6 +89,7 @@ class Finding(Reading):
         """
         from holdfast.catalog import read_order
 
+        check_text("an order", sort)
         order = read_order(sort)
         wanted = filter_of(
             tags,
@@ -101,8 +103,7 @@ class Finding(Reading):
             archived=archived,
             text=text,
         )
-        if limit is not None and limit < 0:
-            raise UsageError(f"a limit is a number of sessions, not {limit}")
+        limit = limit_of(limit, "sessions")
         if self._store.has_keys:
             return self._sealed_books.page(wanted, limit, after, order)
         return self._catalog.page(wanted, limit, after, order)
@@ -140,7 +141,9 @@ class Finding(Reading):
 
     def session_ids(self, prefix: str = "") -> builtins.list[str]:
         """The ids that begin with ``prefix``, case aside, in no order."""
-        return self._catalog.ids(prefix)
+        if not isinstance(prefix, str):
+            raise UsageError(f"the beginning of an id is a text, not {type(prefix).__name__}")
+        return self._catalog.ids(prefix) if prefix.isascii() else []
 
 
 def _prices_of_lists(configuration: Configuration) -> Prices:
@@ -174,12 +177,13 @@ def filter_of(
     given = (since, until, agent_id, model, status, parent, cwd, archived)
     if not tags and not words and given == _NOTHING:
         return EVERYTHING
-    if isinstance(tags, str):
-        raise UsageError("tags are a list of texts, not one text", remedy=f"Give [{tags!r}].")
+    for name, value in (("an agent", agent_id), ("a model", model), ("a parent", parent)):
+        check_text(name, value)
     if status is not None and status not in _STATUSES:
-        raise UsageError(f"{status[:40]!a} is no status", remedy=f"One of {', '.join(_STATUSES)}.")
+        remedy = f"One of {', '.join(_STATUSES)}."
+        raise UsageError(f"{str(status)[:40]!a} is no status", remedy=remedy)
     return Filter(
-        tags=frozenset(tags),
+        tags=one_of_each("tags", tags),
         since=_ms(since),
         until=_ms(until),
         agent_id=agent_id,

@@ -27,7 +27,7 @@ from holdfast.library._redacting import Redacting
 from holdfast.library._retention import Retention
 from holdfast.library._sealing import Sealing
 from holdfast.library._searching import Searching
-from holdfast.model import Limits, Notice
+from holdfast.model import Limits, Notice, check_id
 from holdfast.session import Opening, Options, Session, Subscriber, new_session_id
 from holdfast.storage import Store
 
@@ -124,7 +124,9 @@ class Holdfast(
         self._check_open()
         if read_only:
             return self._watched(self._opened_to_read, self._known(id), chosen)[0]
-        return self._live_session(new_session_id(chosen.clock) if id is None else id, chosen)
+        return self._live_session(
+            new_session_id(chosen.clock) if id is None else check_id(id), chosen
+        )
 
     def space(self, name: str) -> Holdfast:
         """The sessions of one space of this store, such as those of one user among many.

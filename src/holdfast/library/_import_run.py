@@ -228,7 +228,14 @@ def _name_of(path: Given) -> str:
         return path.filename
     if isinstance(path, bytes) or hasattr(path, "read"):
         return "bytes"
-    return os.path.basename(os.fspath(path).rstrip("/")) or os.fspath(path)
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"an import is a path, bytes or an open file, not {type(path).__name__}")
+    name = os.fspath(path)
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{name[:60]!a} is no path") from error
+    return os.path.basename(name.rstrip("/")) or name
 
 
 def _source(path: Given, report: ImportReport, bounds: Bounds) -> Source:

@@ -20,6 +20,7 @@ from holdfast.security import (
     find_passphrase,
     find_secret,
     fingerprint,
+    is_strong,
     new_kdf,
     split_source,
     stretch,
@@ -39,6 +40,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Where a store keeps how passphrases are stretched, so that all its sessions need it done once.
 _SHARED = "shared/sealing"
 _KDF = "passphrase.json"
+_TRIES_MAX = 3
+_STRETCHES_MAX = 8
 
 
 def as_sources(given: GivenKey) -> list[str | bytes]:
@@ -53,6 +56,8 @@ def as_sources(given: GivenKey) -> list[str | bytes]:
         for name in names:
             split_source(name)
         return list(names)
+    if not isinstance(given, Iterable):
+        raise UsageError(f"a key is 32 bytes or a text, not {type(given).__name__}")
     return [one for part in given for one in as_sources(part)]
 
 
@@ -117,11 +122,12 @@ class KeyChain:
 
     def _tried(self, source: str | bytes, document: KeyDocument) -> Ring | None:
         if isinstance(source, str) and split_source(source)[0] == "passphrase":
-            for wrap in document.wraps:
-                if wrap.kdf is not None:
-                    key = WrappingKey(self._stretch(source, wrap.kdf), wrap.source, wrap.kdf)
-                    if key.id == wrap.key:
-                        return document.unwrap(key)
+            stretched = [wrap for wrap in document.wraps if wrap.kdf is not None]
+            for wrap in stretched[:_STRETCHES_MAX]:
+                assert wrap.kdf is not None
+                key = WrappingKey(self._stretch(source, wrap.kdf), wrap.source, wrap.kdf)
+                if key.id == wrap.key:
+                    return document.unwrap(key)
             return None
         return document.unwrap(self._current(source))
 
@@ -154,20 +160,30 @@ class KeyChain:
 
     def _kdf(self) -> Kdf:
         """How this store stretches passphrases, decided by whoever is first."""
-        documents = self._store.documents(_SHARED)
-        found = documents.get(_KDF)
-        if found is None:
-            fresh = new_kdf()
+        documents, fresh = self._store.documents(_SHARED), new_kdf()
+        for _ in range(_TRIES_MAX):
+            found = documents.get(_KDF)
+            noted = None if found is None else _read_kdf(found[0])
+            if noted is not None:
+                return noted
             try:
-                documents.put(_KDF, msgspec.json.encode(fresh), if_match="")
+                documents.put(_KDF, msgspec.json.encode(fresh), if_match=found[1] if found else "")
             except Conflict:
-                found = documents.get(_KDF)
-            else:
-                return fresh
-        try:
-            return msgspec.json.decode(b"" if found is None else found[0], type=Kdf)
-        except msgspec.DecodeError:
-            return new_kdf()
+                continue
+            break
+        return fresh
+
+
+def _read_kdf(data: bytes) -> Kdf | None:
+    """What a store says of stretching; None unless it makes guessing as dear as we would.
+
+    The note is not sealed: whoever can write to the store could make it cheap.
+    """
+    try:
+        found = msgspec.json.decode(data, type=Kdf)
+    except (ValueError, RecursionError):
+        return None
+    return found if is_strong(found) else None
 
 
 def read_key_file(path: str) -> bytes:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError
+from holdfast.library._given import limit_of, one_of_each, whole
 from holdfast.library._ground import Ground, session_key
 from holdfast.model import Event, Notice
 from holdfast.replay import State, check_format
@@ -59,19 +60,20 @@ class Reading(Ground):
             # A clock that was wrong by thousands of years; the nearest that can be said.
             return datetime(9999 if newest.timestamp > 0 else 1, 1, 1, tzinfo=UTC)
 
-    def events(
+    def events(  # noqa: PLR0917 - in the order that users know
         self,
         id: str,
         start: int = 0,
         stop: int | None = None,
-        *,
         types: Collection[str] | None = None,
-        reverse: bool = False,
+        reverse: bool = False,  # noqa: FBT001, FBT002 - the same
         limit: int | None = None,
     ) -> Iterator[Event]:
         """The events of a session, lazily: every valid one, also of a damaged log."""
-        if limit is not None and limit < 0:
-            raise UsageError(f"a limit is a number of events, not {limit}")
+        start, stop = whole("start", start), None if stop is None else whole("stop", stop)
+        limit = limit_of(limit, "events")
+        if types is not None:
+            types = {types} if isinstance(types, str) else one_of_each("types", types)
         log = self._store.log(self._stored(id))
         return read_range(log, start=start, stop=stop, types=types, reverse=reverse, limit=limit)
 
@@ -79,7 +81,9 @@ class Reading(Ground):
         """What is there (from ``start`` on), then what comes, also from other processes."""
         from holdfast.session import Follower
 
-        return Follower(self._store, self._stored(id), start or 0)
+        return Follower(
+            self._store, self._stored(id), 0 if start is None else whole("start", start)
+        )
 
     def state(self, id: str, at: int | None = None) -> State:
         """The state after the newest event, or after event ``at``."""
@@ -87,7 +91,7 @@ class Reading(Ground):
         log, documents = self._store.log(key), self._store.documents(key)
         if at is None:
             return load(log, documents, tolerant=True).fold.state
-        return load_state_at(log, documents, at).state
+        return load_state_at(log, documents, whole("at", at)).state
 
     def recover(
         self,
@@ -102,7 +106,10 @@ class Reading(Ground):
         from holdfast.replay import recover
 
         key = self._stored(id)
-        events = read_range(self._store.log(key), stop=None if at is None else at + 1)
+        if window_tokens is not None:
+            window_tokens = whole("window_tokens", window_tokens)
+        stop = None if at is None else whole("at", at) + 1
+        events = read_range(self._store.log(key), stop=stop)
         found = recover(
             resolve_blobs(of_known_format(events), self._store.documents(key)),
             provider=provider,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import HoldfastError, Locked
+from holdfast.errors import HoldfastError, Locked, UsageError
 from holdfast.library._ground import session_key
 from holdfast.library._trash import Trash, Trashed
 from holdfast.model import Notice, SessionMetadata
@@ -79,7 +79,7 @@ class Retention(Trash):
         """
         from holdfast.catalog import live_limit, plan
 
-        chosen = self._policies() if policies is None else builtins.list(policies)
+        chosen = self._policies() if policies is None else _checked(policies)
         chosen.append(live_limit(self.limits.sessions_live_max))
         now = now_ms()
         before = self._oldest_snapshot(now)
@@ -222,3 +222,11 @@ class Retention(Trash):
         return [
             info.seq for info in self.snapshots(id)[1:] if not info.whole or info.taken_at < before
         ]
+
+
+def _checked(policies: Sequence[Policy]) -> builtins.list[Policy]:
+    from holdfast.catalog import Policy
+
+    if not isinstance(policies, Sequence) or not all(isinstance(one, Policy) for one in policies):
+        raise UsageError("policies are a list of holdfast.catalog.Policy")
+    return builtins.list(policies)

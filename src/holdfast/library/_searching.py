@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import UsageError
 from holdfast.library._finding import Finding, filter_of
+from holdfast.library._given import check_text, limit_of
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -47,7 +48,9 @@ class Searching(Finding):
         """
         from holdfast.catalog import Asked, Filter
 
-        _check(query, role, limit)
+        _check(query, role)
+        limit = limit_of(limit, "hits")
+        check_text("a tool", tool)
         if session_id is not None:
             self._stored(session_id)
         self._check_open()
@@ -69,13 +72,11 @@ class Searching(Finding):
         return self._sealed_books.search(hits, asked) if self._store.has_keys else hits
 
 
-def _check(query: object, role: str | None, limit: int | None) -> None:
+def _check(query: object, role: str | None) -> None:
     from holdfast.catalog import ROLES
 
     if not isinstance(query, str):
         raise UsageError(f"a query is a text, not {type(query).__name__}")
-    if limit is not None and limit < 0:
-        raise UsageError(f"a limit is a number of hits, not {limit}")
     if role not in (None, "tool", *ROLES):
         remedy = f"One of {', '.join(ROLES)}, or tool for calls and results."
         raise UsageError(f"{str(role)[:40]!a} is no role", remedy=remedy)

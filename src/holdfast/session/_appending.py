@@ -151,6 +151,8 @@ class Appending(Readable):
 
     def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
         """Record several events with one write; a reader sees all of them or none."""
+        if not isinstance(events, Iterable):
+            raise UsageError(f"events are a list, not {type(events).__name__}")
         drafts = [as_draft(event) for event in events]
         with self._lock:
             self._check_writable()
@@ -216,7 +218,7 @@ class Appending(Readable):
         """An append that does not go straight, for whatever reason; under the lock."""
         if not self._ready or self._forks != forks.count:
             return self._record_first(draft)
-        if draft.key is not None and draft.key in self._fold.state.keys:
+        if isinstance(draft.key, str) and draft.key in self._fold.state.keys:
             return self._event_of_key(draft.key)
         recorded = self._writer.append(*draft)
         self._fold.apply(recorded, draft.data)
@@ -227,7 +229,7 @@ class Appending(Readable):
         """The first append of an opening, and every append that must not happen."""
         self._check_writable()
         self._settle()
-        if draft.key is not None and draft.key in self._fold.state.keys:
+        if isinstance(draft.key, str) and draft.key in self._fold.state.keys:
             return self._event_of_key(draft.key)
         return self._write_batch([draft])[0]
 

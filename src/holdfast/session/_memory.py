@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory"]
 
+_NO_KEY = "a memory key is a text that is not empty"
 _SCOPES = ("session", "persistent")
 _PRIORITIES = ("low", "normal", "high", "critical")
 
@@ -47,7 +48,7 @@ class Memory:
     ) -> None:
         """Remember ``value`` under ``key``."""
         if not isinstance(key, str) or not key:
-            raise UsageError("a memory key is a text that is not empty")
+            raise UsageError(_NO_KEY)
         if not isinstance(description, str) or not isinstance(pinned, bool):
             raise UsageError("a description is a text, and pinned is true or false")
         if scope not in _SCOPES:
@@ -79,6 +80,8 @@ class Memory:
 
     def entry(self, key: str) -> MemoryEntry | None:
         """The whole entry under ``key``."""
+        if not isinstance(key, str):
+            raise UsageError(_NO_KEY)
         found = self._owner.live_state.memory.get(key)
         if found is None:
             found = self._agent.entries().get(key)
@@ -96,6 +99,8 @@ class Memory:
 
     def delete(self, key: str) -> bool:
         """Forget ``key``; whether there was one."""
+        if not isinstance(key, str):
+            raise UsageError(_NO_KEY)
         known = False
         if key in self._owner.live_state.memory:
             self._owner.append("memory_delete", {"key": key})

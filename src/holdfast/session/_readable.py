@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import UsageError
 from holdfast.model import Event, read_events
 from holdfast.session._opening import check_title
 from holdfast.session._recording import Recorder
@@ -109,6 +110,8 @@ class Readable(Recorder):
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """The recorded events from ``start`` on."""
+        if not isinstance(start, int):
+            raise UsageError(f"start is a whole number, not {start!r:.40}")
         with self._lock:
             waiting = self._writer.staged_lines()
         log = self._writer.log
@@ -122,6 +125,8 @@ class Readable(Recorder):
 
         The list is the caller's; the messages in it are shared and to be read only.
         """
+        if not isinstance(provider, str) or not isinstance(incomplete, str):
+            raise UsageError("a provider, and what becomes of incomplete calls, are texts")
         with self._lock:
             self._settle()
             return self._talk.messages(provider, incomplete)

@@ -152,7 +152,7 @@ class Recorder(ABC):
 
     def add_turn(self, role: str, content: Any) -> Event:
         """Record a turn by its role."""
-        if role not in _ROLES:
+        if not isinstance(role, str) or role not in _ROLES:
             raise UsageError(f"{role!r} is not a role: use one of {', '.join(sorted(_ROLES))}")
         return self.append(_ROLES[role], {"role": role, "content": content})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -29,6 +29,8 @@ class Todos(Sequence[dict[str, Any]]):
         At most one item is in progress, no two have the same content, each has a content, a status
         and an ``activeForm``; items without an id get one.
         """
+        if not isinstance(todos, Iterable):
+            raise UsageError(f"todos are a list, not {type(todos).__name__}")
         checked = [_checked(item, index) for index, item in enumerate(todos)]
         _check_together(checked)
         self._owner.append("todo_update", {"todos": checked})

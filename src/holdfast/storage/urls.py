@@ -30,6 +30,8 @@ def open_store(where: str | os.PathLike[str]) -> Store:
     ``memory:`` is a new store each time, ``memory:name`` the same one within the process.
     Raises UsageError for a URL that no backend serves.
     """
+    if not isinstance(where, (str, os.PathLike)):
+        raise UsageError(f"a store is a path or an address, not {type(where).__name__}")
     text = os.fspath(where)
     if is_path(text):
         return FileStore(os.path.expanduser(text))
