@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import os
 import signal
 import sys
 import threading
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "push"))
 
 # Rooms whose tests wait for processes, terminals and browsers, or run through thousands of states.
 _LONG = frozenset({"chat", "crash", "examples", "simulation", "web"})
+
+# How many cases of a test are measured for coverage. Rooms of which every branch must be covered
+# measure each; rooms with many thousands of runs, which would take several times longer, none.
+_MEASURED = 3
+_EACH_MEASURED = frozenset({"model", "replay"})
+_NONE_MEASURED = frozenset({"crash", "simulation"})
+_runs: Counter[str] = Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,18 +88,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Measure no coverage in slow tests: it makes them several times slower.
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure coverage where it tells something: measuring doubles the time and more.
 
-    Quicker ones cover the same lines. (pytest-cov's own mark does nothing in the workers of xdist.)
+    (pytest-cov's own mark does nothing in the workers of xdist.)
     """
-    if not item.get_closest_marker("slow"):
+    if _is_measured(item):
         return (yield)
+    with _unmeasured():
+        return (yield)
+
+
+def _is_measured(item: pytest.Item) -> bool:
+    """Not slow tests, whose lines quicker ones go through, and the first cases of the others."""
+    room = item.path.parent.name
+    if room in _NONE_MEASURED or any(map(item.get_closest_marker, ("slow", "unmeasured"))):
+        return False
+    function = item.nodeid.partition("[")[0]
+    _runs[function] += 1
+    return room in _EACH_MEASURED or _runs[function] <= _MEASURED
+
+
+@contextlib.contextmanager
+def _unmeasured() -> Iterator[None]:
+    """No coverage is measured meanwhile, in this thread and in those that it starts."""
     trace, trace_of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
     threading.settrace(None)  # type: ignore[arg-type]
     try:
-        return (yield)
+        yield
     finally:
         threading.settrace(trace_of_threads)
         sys.settrace(trace)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,16 +29,6 @@ def maker():
 def judge():
     """Judges lists by rules written down a second time."""
     return _load("judge")
-
-
-@pytest.fixture
-def untraced():
-    """Bulk tests run without the coverage tracer, which would make them ten times slower."""
-    trace = sys.gettrace()
-    sys.settrace(None)
-    yield
-    if sys.gettrace() is None:  # after an unmeasured test there is a new one already
-        sys.settrace(trace)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.model import Event
 from holdfast.replay import PROVIDERS, Conversation, runs, sanitize, validate
 
-pytestmark = pytest.mark.usefixtures("untraced")
+pytestmark = pytest.mark.unmeasured
 
 TYPES = [
     "text", "tool_use", "tool_result", "thinking", "redacted_thinking", "reasoning", "image",

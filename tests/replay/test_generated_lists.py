@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.replay import PROVIDERS, Conversation, sanitize, to_dialect, validate
 
-pytestmark = pytest.mark.usefixtures("untraced")
+pytestmark = pytest.mark.unmeasured
 
 
 def whole_list(maker, seed, provider):

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.replay import PROVIDERS, Conversation, recover, runs, sanitize, validate
 
-pytestmark = pytest.mark.usefixtures("untraced")
+pytestmark = pytest.mark.unmeasured
 
 
 def converse(events, **options):

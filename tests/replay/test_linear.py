@@ -13,7 +13,7 @@ from holdfast.replay import Conversation, recover, sanitize, validate
 
 MANY = 1_000_000 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 100_000
 
-pytestmark = pytest.mark.usefixtures("untraced")
+pytestmark = pytest.mark.unmeasured
 
 
 def broken_list(count):

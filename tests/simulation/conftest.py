@@ -12,16 +12,6 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "crash")]
 
 
-@pytest.fixture(autouse=True)
-def _untraced():
-    """Measuring coverage would make the many runs of this folder several times slower."""
-    trace = sys.gettrace()
-    sys.settrace(None)
-    yield
-    if sys.gettrace() is None:
-        sys.settrace(trace)
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _only_new_garbage():
     """What was there before is not looked through after each handful of worlds."""
