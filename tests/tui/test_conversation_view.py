@@ -225,3 +225,17 @@ async def test_what_has_no_room_any_more_is_followed_to_its_end(sit, hf):
             counted = "".join(re.findall(r"(?m)^ +(\d+)\b", shown))
             assert len(counted) > 800
             assert numbers.endswith(counted)
+
+
+async def test_a_session_without_words_says_so(hf, sit):
+    """Until something is said, which is shown in its place."""
+    with hf.session("quiet", title="Quiet") as session:
+        session.variables["x"] = 1
+    async with sit() as seat:
+        await seat.sees("Quiet")
+        await seat.press("enter")
+        await seat.sees("Nothing was said yet. Press c to talk.")
+        with hf.session("quiet") as session:
+            session.user("Hello there")
+        await seat.sees("Hello there")
+        await seat.misses("Nothing was said yet")

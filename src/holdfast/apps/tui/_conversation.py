@@ -126,6 +126,9 @@ class Conversation(TalkLines):
         if reader is not self._reader:
             return
         self._take([] if chunk is None else [(chunk, blocks)], at_end=at_end)
+        if not blocks:
+            self._note = "Nothing was said yet. Press c to talk."
+            self.measure(1)
         self._sticks = at is None
         self.call_after_refresh(self._break_anew)
         # Once more when the pane has its size, if it was not shown before.
