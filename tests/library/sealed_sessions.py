@@ -59,7 +59,7 @@ def rewritten(lines):
     crc, found = 0, []
     for seq, line in enumerate(lines):
         members = msgspec.json.decode(line)
-        if "sealed" in members:
+        if "sealed" in members and "type" not in members:
             text, crc = encode_sealed_line(seq, base64.b64decode(members["sealed"]), crc)
         else:
             body = msgspec.json.encode(

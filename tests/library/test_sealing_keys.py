@@ -25,7 +25,7 @@ from holdfast.errors import (
     NotFound,
     UsageError,
 )
-from holdfast.session import resolve_blobs, within
+from holdfast.session import _resealing, resolve_blobs, within
 
 
 @pytest.fixture
@@ -64,6 +64,29 @@ def test_a_session_is_sealed_and_unsealed_with_all_it_has(folder):
             assert s.memory.get("word") == SECRET
     with holdfast.open(folder) as plain:
         assert told(plain, "b") == before[1]
+
+
+def test_what_a_late_writer_left_in_the_old_form_goes_too(folder, monkeypatch):
+    """A snapshot of one that was overtaken; a payload that is gone when it is looked at."""
+    with holdfast.open(folder, key=KEY) as hf:
+        say(hf, "a")
+        [snapshot] = (log_of(folder).parent / "snapshots").iterdir()
+        late, gone = snapshot.read_bytes(), "blobs/" + "0" * 64
+        documents = hf.store.inner.documents("sessions/a")
+        names, gather = type(documents).names, _resealing.gather
+
+        def overtaken(lines):
+            snapshot.write_bytes(late)
+            return gather(lines)
+
+        def listed(self, prefix=""):
+            return [*names(self, prefix), *([gone] if prefix == "blobs/" else [])]
+
+        monkeypatch.setattr(_resealing, "gather", overtaken)
+        monkeypatch.setattr(type(documents), "names", listed)
+        assert "sessions/a" in hf.encrypt().changed
+        assert not snapshot.exists()
+        assert files_with(folder, SECRET) == []
 
 
 def test_plain_logs_of_other_hands_are_sealed_too(folder):

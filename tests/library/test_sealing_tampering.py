@@ -73,6 +73,79 @@ def test_whatever_is_done_to_the_lines_is_noticed(hf, folder, attack):
         again.list()
 
 
+def in_transit(hf, folder, state="encrypting"):
+    """Put back the keys as they were while the session was sealed: they allow a plain log."""
+    keys = hf.store.keys.wrap(hf.store.ring("sessions/a")._replace(state=state)).encode()
+    log_of(folder).with_name("seal.json").write_bytes(keys)
+    hf.store.forget_keys()
+
+
+def disguised(lines):
+    """A plain first line that gives itself the end of the one that it replaces."""
+    sealed = msgspec.json.decode(lines[0])["sealed"]
+    return [msgspec.json.encode(msgspec.json.decode(PLAIN) | {"sealed": sealed}), *lines[1:]]
+
+
+@pytest.mark.parametrize("state", ["encrypting", "decrypting"])
+def test_keys_of_long_ago_let_nothing_plain_into_a_sealed_log(hf, folder, state):
+    """Genuine keys of when the log was still plain do not make it readable line by line again."""
+    with hf.session("a", **QUICK) as s:
+        s.user("message")
+    brief(hf, "b", "hello")
+    in_transit(hf, folder, state)
+    log = log_of(folder)
+    lines = log.read_bytes().splitlines()
+    assert len(told(hf, "a")) == len(lines)
+    for name in ("plain at the end", "plain", "disguised"):
+        log.write_bytes(rewritten((ATTACKS | {"disguised": disguised})[name](lines)))
+        for look in (hf.events, hf.session, hf.state):
+            with pytest.raises(Tampered):
+                list(look("a"))
+        assert not hf.verify("a").ok, name
+        assert set(hf.encrypt(["a"]).failed) == {"sessions/a"}
+    found = hf.rotate(data=True)
+    assert set(found.failed) == {"sessions/a"}
+    assert found.changed == ["sessions/b"]
+
+
+def test_a_plain_snapshot_beside_a_sealed_log_is_nobodys_word(hf, folder):
+    """Whatever the keys allow: the state comes from lines that are authenticated."""
+    with hf.session("a", **QUICK) as s:
+        s.user("I owe you ten")
+        s.snapshot()
+    [snapshot] = (log_of(folder).parent / "snapshots").iterdir()
+    plain = hf.store.documents("sessions/a").get(f"snapshots/{snapshot.name}")[0]
+    inner = msgspec.json.decode(plain)["snapshot"]
+    inner["state"]["title"] = "You owe me six"
+    text = msgspec.json.encode(inner)
+    snapshot.write_bytes(b'{"snapshot":%b,"check":"%08x"}' % (text, crc32(text)))
+    in_transit(hf, folder)
+    assert hf.state("a").title is None
+    assert False in hf.verify("a").snapshots.values()
+
+
+def test_a_session_whose_sealing_was_broken_off_is_not_called_sealed(folder):
+    """It is in the clear, and says so; if it is damaged too, it is repaired and then sealed."""
+    with holdfast.open(folder, key=KEY) as hf:
+        with hf.session("a", **QUICK, seal=False) as s:
+            for number in range(5):
+                s.user(f"message {number}")
+        hf.store.put_ring("sessions/a", Ring((new_data_key(1),), "encrypting"))
+        assert (hf.is_sealed("a"), hf.verify("a").sealed) == (False, False)
+        with pytest.raises(UsageError, match="not sealed"):
+            hf.session("a", seal=True)
+        lines = log_of(folder).read_bytes().splitlines(keepends=True)
+        log_of(folder).write_bytes(b"".join([*lines[:4], b"rubbish\n", *lines[5:]]))
+        assert "damaged" in hf.encrypt(["a"]).failed["sessions/a"]
+        assert [gap.first_seq for gap in hf.repair("a")] == [4]
+        events = told(hf, "a")
+        assert events[2][2]["content"] == "message 0"
+        assert hf.encrypt(["a"]).failed == {}
+        assert (hf.is_sealed("a"), told(hf, "a")) == (True, events)
+    with holdfast.open(folder, key=bytes(range(1, 33))) as other:
+        assert other.is_sealed("a")
+
+
 def test_a_line_of_another_session_is_noticed(hf, folder):
     """Each session has keys of its own."""
     for id in ("a", "b"):

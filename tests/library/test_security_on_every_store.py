@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ from sealed_sessions import KEY, OTHER, QUICK, told
 
 import holdfast
 from holdfast.errors import KeyMissing
+from holdfast.security import fingerprint, read_key_document
 
 KINDS = ("file", "sqlite", "postgres", "bucket")
 TOKEN = "ghp_" + "q7Lk2Zx9Vb4Nm8Rt1Yw6Pc3Hd5Js0Fg2Ka4E"
@@ -148,3 +150,20 @@ def test_after_erasing_no_copy_of_text_or_key_is_left(url):
             assert one not in left
         assert [row.session_id for row in hf.list()] == ["other"]
         assert told(hf, "other")
+
+
+def test_a_key_that_was_removed_opens_no_copy_that_the_store_still_holds(url):
+    """Its wraps are out of every byte of the store, or the store says where they may be."""
+    with holdfast.open(url, key=[KEY, OTHER], seal=True) as hf:
+        with hf.session("a", **QUICK) as s:
+            s.user("hello")
+        inner = hf.store.inner.documents("sessions/a")
+        wraps = read_key_document(inner.get("seal.json")[0]).wraps
+        [gone] = [one for one in wraps if one.key == fingerprint(OTHER)]
+        wrapped = b64encode(gone.wrapped)
+        assert wrapped in all_bytes(hf, url)
+        left = hf.remove_key(gone.key).left
+        assert wrapped not in all_bytes(hf, url)
+        assert bool(left) is url.startswith(("postgres", "s3"))
+    with holdfast.open(url, key=KEY) as hf:
+        assert told(hf, "a")

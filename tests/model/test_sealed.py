@@ -142,6 +142,26 @@ def test_a_plain_line_where_all_must_be_sealed_is_tampered(read_log):
     assert len(lines) == 3
 
 
+def test_a_plain_line_after_a_sealed_one_is_tampered(read_log):
+    """Also where the opener asks for nothing, and when it gives itself the end of a sealed one."""
+    given = []
+
+    def lenient(seq, text, before):
+        given.append(before)
+        return seal(seq, text)
+
+    lines = sealed_log(False, False)
+    log = b"".join(lines)
+    bad, _ = encode_line(2, b'"type":"user","timestamp":1,"data":{"content":"x"}', crc32(log))
+    with pytest.raises(Tampered):
+        read_log(log + bad, unseal=lenient)
+    masked, crc = encode_line(0, b'"type":"user","timestamp":1,"sealed":"AAAAAAAAAAAA"', 0)
+    line, _ = encode_sealed_line(1, seal(1, body(Event.make("user", {"content": "s"}))), crc)
+    given.clear()
+    assert len(read_log(masked + line, unseal=lenient).texts) == 2
+    assert set(given) == {bytes(8)}
+
+
 def test_an_opener_may_open_many_at_once(read_log):
     """And gets the end of the line before, zeros at the beginning."""
     seen = []

@@ -20,6 +20,7 @@ from holdfast.security import (
     WrappingKey,
     fingerprint,
     inherited,
+    is_strong,
     new_data_key,
     new_kdf,
     read_key_document,
@@ -377,3 +378,81 @@ def test_a_damaged_note_on_passphrases_does_no_harm(ring, monkeypatch):
     store.documents("shared/sealing").put("passphrase.json", b"rubbish")
     mine = KeyChain(["passphrase"], store)
     assert mine.unwrap(mine.wrap(ring)) == ring
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        Kdf(name="scrypt", salt=b"a" * 16, cost=2),
+        Kdf(name="argon2id", salt=b"a" * 16, cost=32, times=1, lanes=4),
+        Kdf(name="argon2id", salt=b"a" * 16, cost=65_536, times=1, lanes=4),
+        Kdf(name="argon2id", salt=b"a" * 8, cost=65_536, times=3, lanes=4),
+        Kdf(name="argon2id", salt=b"a" * 16, cost=1 << 30, times=3, lanes=4),
+        Kdf(name="scrypt", salt=b"a" * 16, cost=1 << 30),
+        Kdf(name="rot13", salt=b"a" * 16, cost=65_536),
+    ],
+    ids=str,
+)
+def test_a_store_cannot_have_passphrases_stretched_cheaply(ring, monkeypatch, note):
+    """A note is anybody's who can write there: neither weaker nor dearer than ours is used."""
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", "x")
+    monkeypatch.setattr("holdfast.library._keychain.new_kdf", lambda: CHEAP)
+    store = MemoryStore()
+    documents = store.documents("shared/sealing")
+    documents.put("passphrase.json", msgspec.json.encode(note))
+    [wrap] = KeyChain(["passphrase"], store).wrap(ring).wraps
+    assert wrap.kdf == CHEAP
+    assert msgspec.json.decode(documents.get("passphrase.json")[0], type=Kdf) == CHEAP
+
+
+def test_a_note_as_strong_as_ours_is_used_by_all():
+    """So that all sessions of a store need it done once, whoever wrote it."""
+    assert is_strong(new_kdf())
+    assert is_strong(Kdf(name="scrypt", salt=b"a" * 16, cost=1 << 16))
+    store, dear = MemoryStore(), Kdf(name="argon2id", salt=b"a" * 16, cost=1 << 17, times=4)
+    store.documents("shared/sealing").put("passphrase.json", msgspec.json.encode(dear))
+    assert KeyChain(["passphrase"], store)._kdf() == dear
+
+
+def test_a_note_that_another_writes_meanwhile_counts(monkeypatch):
+    """Two at once agree; where no end comes of it each goes its own way."""
+    theirs = Kdf(name="scrypt", salt=b"t" * 16, cost=1 << 16)
+    store = MemoryStore()
+    documents = store.documents("shared/sealing")
+    notes = [msgspec.json.encode(theirs)]
+
+    class Late(type(documents)):
+        def put(self, name, data, *, if_match=None, sync=True):
+            if notes:
+                super().put(name, notes.pop())
+            return super().put(name, data, if_match=if_match, sync=sync)
+
+    late = Late.__new__(Late)
+    late.__dict__.update(documents.__dict__)
+    monkeypatch.setattr(store, "documents", lambda _: late)
+    assert KeyChain(["passphrase"], store)._kdf() == theirs
+    notes = [b"c", b"b", b"a"]
+    documents.delete("passphrase.json")
+    assert is_strong(KeyChain(["passphrase"], store)._kdf())
+
+
+def test_a_document_without_end_costs_little(ring, monkeypatch):
+    """More wraps than anybody has are refused; of those of passphrases some are tried."""
+    [wrap] = KeyDocument.wrapped(ring, [WrappingKey(b"k" * 32, "x", CHEAP)]).wraps
+    many = [
+        msgspec.structs.replace(
+            wrap, kdf=Kdf(name="scrypt", salt=bytes([n]) * 16, cost=16), key=str(n)
+        )
+        for n in range(65)
+    ]
+    with pytest.raises(Tampered):
+        read_key_document(KeyDocument(wraps=many).encode())
+    monkeypatch.setenv("HOLDFAST_PASSPHRASE", "x")
+    done = []
+    monkeypatch.setattr(
+        "holdfast.library._keychain.stretch", lambda *how: done.append(how) or b"n" * 32
+    )
+    document = read_key_document(KeyDocument(wraps=many[:64]).encode())
+    with pytest.raises(KeyMissing):
+        chain("passphrase").unwrap(document)
+    assert len(done) == 8

@@ -37,6 +37,7 @@ __all__ = [
     "SEAL_END",
     "LineReader",
     "Unseal",
+    "end_of",
     "open_line",
     "read_bodies",
     "read_events",
@@ -215,7 +216,7 @@ class LineReader:
         events = []
         for line in lines:
             events.append(open_line(line, self._unseal, before))
-            before = _end_of(line)
+            before = end_of(line)
         return events, before
 
     def _complete(self, events: list[Event], block: bytes, before: Position) -> list[Event] | None:
@@ -313,7 +314,7 @@ def _open_lines(
     events = []
     for line in found.lines:
         events.append(open_line(line, unseal, before if line.seq == first else None))
-        first, before = line.seq + 1, _end_of(line)
+        first, before = line.seq + 1, end_of(line)
     found.trim([event.more for event in events])
     return events[: len(found.lines)]
 
@@ -352,7 +353,9 @@ def _as_lines(bodies: list[bytes]) -> bytes:
 def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Event:
     """The event of one line. Raises KeyMissing, Tampered and whatever ``unseal`` raises."""
     if line.sealed is None or line.type is not None:
-        if line.seq >= getattr(unseal, "sealed_from", sys.maxsize):
+        # Also while a log is in transit, when it may be plain: then all of it is, up to there.
+        follows_sealed = before is not None and before != BEFORE_ALL
+        if follows_sealed or line.seq >= getattr(unseal, "sealed_from", sys.maxsize):
             raise Tampered(f"event {line.seq} is not sealed, in a sealed log", seq=line.seq)
         return line.event()
     if unseal is None:
@@ -362,8 +365,10 @@ def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Eve
     return event
 
 
-def _end_of(line: AnyLine) -> bytes:
-    return BEFORE_ALL if line.sealed is None else line.sealed[-SEAL_END:]
+def end_of(line: AnyLine) -> bytes:
+    """What the line after this one names of it: the end of what was sealed, zeros if plain."""
+    # What names a type is a plain line, whatever else it says of itself.
+    return BEFORE_ALL if line.sealed is None or line.type is not None else line.sealed[-SEAL_END:]
 
 
 def _decode_body(seq: int, members: bytes) -> Event:

@@ -27,6 +27,7 @@ __all__ = [
     "WrappingKey",
     "fingerprint",
     "inherited",
+    "is_strong",
     "new_kdf",
     "read_key_document",
     "read_key_text",
@@ -47,10 +48,12 @@ _BASE64_CHARS = 44
 # What an unknown document may make us spend.
 _ARGON_MEMORY_KIB = 65_536
 _ARGON_MEMORY_KIB_MAX = 262_144
+_ARGON_TIMES = 3
 _ARGON_TIMES_MAX = 10
 _SCRYPT_COST = 1 << 16
 _SCRYPT_COST_MAX = 1 << 18
 _SCRYPT_MEMORY_MAX = 1 << 29
+_WRAPS_MAX = 64
 
 STATES = ("sealed", "encrypting", "decrypting")
 
@@ -179,6 +182,7 @@ def read_key_document(data: bytes) -> KeyDocument:
         raise Tampered(f"{KEY_DOCUMENT} cannot be read") from error
     if found.format != _FORMAT:
         raise TooNew(f"{KEY_DOCUMENT} has a format that is not known here")
+    _check_cost(is_known=len(found.wraps) <= _WRAPS_MAX)
     return found
 
 
@@ -210,7 +214,24 @@ def new_kdf() -> Kdf:
     salt = os.urandom(_SALT_BYTES)
     if _argon2id() is None:
         return Kdf(name="scrypt", salt=salt, cost=_SCRYPT_COST)
-    return Kdf(name="argon2id", salt=salt, cost=_ARGON_MEMORY_KIB, times=3, lanes=4)
+    return Kdf(name="argon2id", salt=salt, cost=_ARGON_MEMORY_KIB, times=_ARGON_TIMES, lanes=4)
+
+
+def is_strong(kdf: Kdf) -> bool:
+    """Whether something new may be wrapped like this: whoever says so may want it to be cheap."""
+    if len(kdf.salt) < _SALT_BYTES or not _is_affordable(kdf):
+        return False
+    if kdf.name == "argon2id":
+        return kdf.cost >= _ARGON_MEMORY_KIB and kdf.times >= _ARGON_TIMES
+    return kdf.cost >= _SCRYPT_COST
+
+
+def _is_affordable(kdf: Kdf) -> bool:
+    if kdf.name == "scrypt":
+        return 1 < kdf.cost <= _SCRYPT_COST_MAX and kdf.cost & (kdf.cost - 1) == 0
+    few = 1 <= kdf.times <= _ARGON_TIMES_MAX and 1 <= kdf.lanes <= _ARGON_TIMES_MAX
+    dear = 8 * kdf.lanes <= kdf.cost <= _ARGON_MEMORY_KIB_MAX
+    return kdf.name == "argon2id" and few and dear and len(kdf.salt) >= _SALT_BYTES // 2
 
 
 def stretch(passphrase: str, kdf: Kdf) -> bytes:
@@ -219,8 +240,7 @@ def stretch(passphrase: str, kdf: Kdf) -> bytes:
     if not secret:
         raise KeyMissing("an empty passphrase is none")
     if kdf.name == "scrypt":
-        is_known = 1 < kdf.cost <= _SCRYPT_COST_MAX and kdf.cost & (kdf.cost - 1) == 0
-        _check_cost(is_known=is_known)
+        _check_cost(is_known=_is_affordable(kdf))
         return hashlib.scrypt(
             secret, salt=kdf.salt, n=kdf.cost, r=8, p=1, maxmem=_SCRYPT_MEMORY_MAX, dklen=KEY_BYTES
         )
@@ -229,9 +249,7 @@ def stretch(passphrase: str, kdf: Kdf) -> bytes:
     argon = _argon2id()
     if argon is None:
         raise UsageError("this passphrase needs Argon2id, which cryptography has from 44 on")
-    few = 1 <= kdf.times <= _ARGON_TIMES_MAX and 1 <= kdf.lanes <= _ARGON_TIMES_MAX
-    is_known = few and 8 * kdf.lanes <= kdf.cost <= _ARGON_MEMORY_KIB_MAX
-    _check_cost(is_known=is_known and len(kdf.salt) >= _SALT_BYTES // 2)
+    _check_cost(is_known=_is_affordable(kdf))
     found: bytes = argon(
         salt=kdf.salt,
         length=KEY_BYTES,

@@ -51,9 +51,10 @@ def repair_log(
     """
     old = b"".join(log.read())
     found = salvage(old, START, chained=False)
-    if log.unseal is not None:
+    is_sealed = any(line.sealed is not None and line.type is None for line in found.lines)
+    if log.unseal is not None and (is_sealed or not _may_be_plain(log.unseal, found)):
         return _repair_sealed(log, documents, found, sealer, epoch=epoch, now=clock())
-    if any(line.sealed is not None and line.type is None for line in found.lines):
+    if is_sealed:
         raise KeyMissing("a sealed session is repaired with its key")
     snapshots = Snapshots(documents)
     snapshots.drop_beyond(found.position.offset)
@@ -64,6 +65,12 @@ def repair_log(
     snapshots.drop_after(-1)
     log.replace(gather(_new_lines(old, found, clock())), epoch)
     return found.gaps
+
+
+def _may_be_plain(unseal: Unseal, found: Salvage) -> bool:
+    """Whether the log may be in the clear: its sealing was broken off before it came to it."""
+    sealed_from: int = getattr(unseal, "sealed_from", 0)
+    return found.position.seq <= sealed_from
 
 
 def _new_lines(old: bytes, found: Salvage, now: int) -> Iterator[bytes]:

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from holdfast.errors import Damaged
 from holdfast.model import (
     BEFORE_ALL,
-    SEAL_END,
     START,
     Event,
     Unseal,
     cut_body,
     decode_json,
     encode_line,
+    end_of,
     line_body,
     open_line,
     salvage,
@@ -144,10 +144,9 @@ def _bodies(log: Log, unseal: Unseal) -> list[tuple[Event, bytes]]:
         event = open_line(line, unseal, before)
         if line.sealed is None or line.type is not None:
             bodies.append((event, cut_body(data[start:stop]) or line_body(event)))
-            before = BEFORE_ALL
         else:
             bodies.append((event, unseal(line.seq, line.sealed, before)))
-            before = line.sealed[-SEAL_END:]
+        before = end_of(line)
     found.trim([event.more for event, _ in bodies])
     return bodies[: len(found.lines)]
 

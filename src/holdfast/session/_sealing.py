@@ -13,7 +13,7 @@ import hmac
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from holdfast.errors import Conflict, HoldfastError, KeyMissing, SecurityError
+from holdfast.errors import Conflict, HoldfastError, KeyMissing, SecurityError, Tampered
 from holdfast.model import BEFORE_ALL, SEAL_END
 from holdfast.security import (
     KEY_DOCUMENT,
@@ -34,6 +34,7 @@ __all__ = [
     "SealingStore",
     "end_before",
     "is_kept_open",
+    "is_plain_in_transit",
     "missing_key",
     "opener_of",
     "sealing",
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 _BLOBS = "blobs/"
+_SNAPSHOTS = "snapshots/"
+_FIRST_BYTES = 64
 # What the store itself writes, and what has to be read before anything can be opened.
 _NEVER_SEALED = (KEY_DOCUMENT, "deleted.json", "copied.json", "quarantine/")
 _RINGS_MAX = 1024
@@ -105,6 +108,11 @@ class SealingStore(Store):
         """The data keys of a key; None if it is not sealed. Raises KeyMissing, Tampered."""
         found = self.inner.documents(key).get(KEY_DOCUMENT)
         return None if found is None else self._read(found[0])
+
+    def is_sealed(self, key: str) -> bool:
+        """Whether what is there of a key is sealed now. Raises KeyMissing, Tampered."""
+        ring = self.ring(key)
+        return ring is not None and not is_plain_in_transit(ring, self.inner.log(key))
 
     def new_ring(self, key: str) -> Ring:
         """The data keys for a key that has nothing yet, kept from now on. Raises KeyMissing."""
@@ -227,6 +235,7 @@ class SealedDocuments(Documents):
             return None
         data, etag = found
         if ring.is_open and not is_sealed_document(data):
+            self._check_plain(ring, name)
             return found
         return open_document(ring.keys, name, data), etag
 
@@ -257,12 +266,26 @@ class SealedDocuments(Documents):
             self._ring = self._store.ring(self._key)
         return self._ring
 
+    def _check_plain(self, ring: Ring, name: str) -> None:
+        """What a plain snapshot says of a log that is sealed is nobody's word."""
+        if name.startswith(_SNAPSHOTS):
+            log = self._store.inner.log(self._key)
+            if not is_plain_in_transit(ring, log):
+                raise Tampered(f"{name} is not sealed, beside a sealed log", document=name)
+
     def _found(self, ring: Ring, name: str) -> tuple[bytes, str] | None:
         for stored in _stored_names(ring, name):
             found = self._inner.get(stored)
             if found is not None:
                 return found
         return None
+
+
+def is_plain_in_transit(ring: Ring, log: Log) -> bool:
+    """Whether a log that is being rewritten in the other form is not sealed now."""
+    if not ring.is_open:
+        return False
+    return b',"sealed":"' not in next(log.read(), b"")[:_FIRST_BYTES]
 
 
 def is_kept_open(name: str) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.errors import UsageError
-from holdfast.session._sealing import SealingStore, end_before, missing_key, opener_of, sealing
+from holdfast.session._sealing import (
+    SealingStore,
+    end_before,
+    is_plain_in_transit,
+    missing_key,
+    opener_of,
+    sealing,
+)
 
 if TYPE_CHECKING:
     from holdfast.security import Ring, Sealer
@@ -13,8 +20,6 @@ if TYPE_CHECKING:
     from holdfast.storage import Log, Store
 
 __all__ = ["SessionSeal", "rewriter_for", "sealer_for"]
-
-_FIRST_BYTES = 64
 
 
 class SessionSeal:
@@ -30,7 +35,7 @@ class SessionSeal:
         self._key = key
         self._waiting: Ring | None = None
         self.sealer: Sealer | None = None
-        is_sealed = found.ring(key) is not None
+        is_sealed = found.is_sealed(key)
         if exists and wanted is not None and wanted != is_sealed:
             verb = "encrypt" if wanted else "decrypt"
             raise UsageError(
@@ -70,13 +75,6 @@ class SessionSeal:
         if self._waiting is not None:
             self._store.put_ring(self._key, self._waiting)
             self._waiting = None
-
-
-def is_plain_in_transit(ring: Ring, log: Log) -> bool:
-    """Whether a log that is being rewritten in the other form is not sealed now."""
-    if not ring.is_open:
-        return False
-    return b',"sealed":"' not in next(log.read(), b"")[:_FIRST_BYTES]
 
 
 def sealer_for(store: Store, key: str, log: Log, epoch: int) -> Sealer | None:

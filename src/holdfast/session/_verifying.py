@@ -11,12 +11,12 @@ import msgspec
 from holdfast.errors import Damaged, HoldfastError, KeyMissing, Tampered, UsageError
 from holdfast.model import (
     BEFORE_ALL,
-    SEAL_END,
     START,
     Event,
     Gap,
     LineReader,
     blob_name,
+    end_of,
     open_line,
     salvage,
 )
@@ -211,7 +211,7 @@ def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Head
         snapshots=snapshots,
         missing_blobs=sorted(missing),
         damage=damage,
-        sealed=True,
+        sealed=not events or any(line.type is None for line in found.lines),
         tampered=tampered,
     )
     return heads.told(report, chain, log, found.position.offset)
@@ -236,7 +236,7 @@ def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Findin
             who = _opened_by(event) or who
         more.append(event is not None and event.more)
         next_seq = line.seq + 1
-        before = None if line.sealed is None else line.sealed[-SEAL_END:]
+        before = end_of(line)
     found.trim(more)
     end = len(found.lines)
     return [event for event in events if event.seq < next_seq - (len(more) - end)], tampered
