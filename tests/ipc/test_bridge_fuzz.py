@@ -124,3 +124,15 @@ def test_a_notification_is_obeyed_and_not_answered(hf, talk):
     assert [each["id"] for each in only] == ["ping"]
     assert only[0]["success"] is True
     assert [found.title for found in hf.list()] == ["T"]
+
+
+def test_what_could_not_be_matched_with_its_answer_is_refused(talk):
+    """An id that is none, in both ways of asking, and another JSON-RPC than ours."""
+    tagged, rpc, old = talk(
+        {"type": "session_list", "id": []},
+        {"jsonrpc": "2.0", "id": [], "method": "session.list"},
+        {"jsonrpc": "1.0", "id": 1, "method": "session.list"},
+    )
+    assert (tagged["type"], tagged["code"]) == ("error", "invalid_request")
+    assert (rpc["id"], rpc["error"]["code"]) == (None, -32600)
+    assert (old["id"], old["error"]["code"]) == (1, -32600)

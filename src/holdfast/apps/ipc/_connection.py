@@ -195,6 +195,7 @@ class _TagAsker(_Asker):
                 f"there is no type {tag[:64]!a}",
                 f"One of {', '.join(ASKS)}.",
             )
+        _check_id(self._frame)
         return ASKS[tag], _read_wish(ASKS[tag], self._frame)
 
     def tell(self, ask: Ask, answer: dict[str, Any]) -> Frame:
@@ -218,9 +219,10 @@ class _RpcAsker(_Asker):
 
     def read(self) -> tuple[Ask, Wish]:
         frame = self._frame or {}
-        if not _is_id(frame.get("id")):
+        _check_id(frame)
+        if frame.get("jsonrpc", "2.0") != "2.0":
             raise refusal(
-                INVALID_REQUEST, "invalid_request", "an id is a text, a number or null", ""
+                INVALID_REQUEST, "invalid_request", "this is JSON-RPC 2.0, and no other", ""
             )
         method, params = frame.get("method"), frame.get("params")
         if not isinstance(method, str):
@@ -256,6 +258,12 @@ class _RpcAsker(_Asker):
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, (str, int, float, type(None))) and not isinstance(value, bool)
+
+
+def _check_id(frame: Frame) -> None:
+    """Raise the refusal of an id that could not come back with the answer."""
+    if not _is_id(frame.get("id")):
+        raise refusal(INVALID_REQUEST, "invalid_request", "an id is a text, a number or null", "")
 
 
 def _read_wish(ask: Ask, fields: Frame) -> Wish:
