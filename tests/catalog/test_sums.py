@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.catalog import Asked, _sums, scan_logs
+from holdfast.catalog import Asked, _placing, _sums, scan_logs
 
 WORDS = ["".join(random.Random(n).choices("abcdefghij", k=5)) for n in range(40)]
 
@@ -151,7 +151,7 @@ def check_everything(hf):
             ("agent", b"agent1"),
             ("status", "idle"),
         ]:
-            _sums.check_place(connection, order, value)
+            _placing.check_place(connection, order, value)
         return True
 
     return hf._catalog.ask(check)

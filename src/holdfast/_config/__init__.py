@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from holdfast._config._keys import KEYS, variable
-from holdfast._config._prices import load_prices, prices_file
-from holdfast._config._settling import Settings, default_location, settle
-from holdfast._config._sources import (
-    ENVIRONMENT,
-    PROJECT_FOLDER,
-    Configuration,
-    Given,
-    configuration,
-    places,
-    strange_variables,
-)
+from importlib import import_module
+
+TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
+if TYPE_CHECKING:
+    from typing import Any
+
+    from holdfast._config._keys import KEYS, variable
+    from holdfast._config._places import (
+        ENVIRONMENT,
+        PROJECT_FOLDER,
+        prices_file,
+        store_without_settings,
+    )
+    from holdfast._config._prices import load_prices
+    from holdfast._config._settling import Settings, default_location, settle
+    from holdfast._config._sources import (
+        Configuration,
+        Given,
+        configuration,
+        places,
+        strange_variables,
+    )
+
+# Loaded when first asked for: the command's quick start asks for a place alone.
+_LAZY = {
+    "Configuration": "_sources",
+    "ENVIRONMENT": "_places",
+    "Given": "_sources",
+    "KEYS": "_keys",
+    "PROJECT_FOLDER": "_places",
+    "Settings": "_settling",
+    "configuration": "_sources",
+    "default_location": "_settling",
+    "load_prices": "_prices",
+    "places": "_sources",
+    "prices_file": "_places",
+    "settle": "_settling",
+    "store_without_settings": "_places",
+    "strange_variables": "_sources",
+    "variable": "_keys",
+}
 
 __all__ = [
     "ENVIRONMENT",
@@ -28,6 +57,14 @@ __all__ = [
     "places",
     "prices_file",
     "settle",
+    "store_without_settings",
     "strange_variables",
     "variable",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    return value

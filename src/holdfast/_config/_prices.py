@@ -5,20 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from holdfast._config._sources import Configuration, read_table, user_config_place
+from holdfast._config._places import prices_file
+from holdfast._config._sources import Configuration, read_table
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
 
-__all__ = ["load_prices", "prices_file"]
-
-_FILE = "prices.toml"
-
-
-def prices_file() -> str:
-    """Where the user's own prices are looked for."""
-    return os.path.join(user_config_place(), _FILE)
+__all__ = ["load_prices"]
 
 
 def load_prices(found: Configuration) -> Prices:

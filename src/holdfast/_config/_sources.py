@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast._config._keys import CODE, KEYS, check, flatten, suggestion, variable
+from holdfast._config._places import (
+    CONFIG_VARIABLE,
+    PROJECT_FILE,
+    PROJECT_FOLDER,
+    here,
+    project_file,
+    project_folder,
+    user_file,
+    user_folder,
+)
 from holdfast.errors import Forbidden, NotFound, UsageError
 
 __all__ = [
@@ -20,14 +29,8 @@ __all__ = [
     "places",
     "read_table",
     "strange_variables",
-    "user_config_place",
 ]
 
-ENVIRONMENT = "HOLDFAST_STORE"
-CONFIG_VARIABLE = "HOLDFAST_CONFIG"
-PROJECT_FOLDER = ".holdfast"
-PROJECT_FILE = "holdfast.toml"
-USER_FILE = "config.toml"
 DEFAULT = "default"
 # Variables that are no settings, but ours.
 OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "HOLDFAST_PASSPHRASE", "HOLDFAST_TRACEBACK"})
@@ -99,10 +102,10 @@ def configuration(given: Given = None) -> Configuration:
 def places() -> list[Place]:
     """The files that are looked for, the strongest first."""
     named = os.environ.get(CONFIG_VARIABLE)
-    project = os.path.abspath(named) if named else _project_file() or _here(PROJECT_FILE)
+    project = os.path.abspath(named) if named else project_file() or here(PROJECT_FILE)
     return [
         Place(project, os.path.isfile(project), CONFIG_VARIABLE if named else "project"),
-        Place(_user_file(), os.path.isfile(_user_file()), "user"),
+        Place(user_file(), os.path.isfile(user_file()), "user"),
     ]
 
 
@@ -125,7 +128,7 @@ def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
     if refused:
         raise Forbidden(
             f"{text}: {refused[0]} may not come from a project: {KEYS[refused[0]].own}",
-            remedy=f"Set it in {_user_file()} or as {variable(refused[0])}.",
+            remedy=f"Set it in {user_file()} or as {variable(refused[0])}.",
         )
     return settings
 
@@ -133,11 +136,6 @@ def read_settings(path: str | os.PathLike[str], *, own: bool) -> dict[str, Any]:
 def read_table(path: str) -> dict[str, Any]:
     """What a TOML file of the user holds. Raises as :func:`configuration` does."""
     return _document(path)
-
-
-def user_config_place() -> str:
-    """The user's own directory for configuration."""
-    return os.path.dirname(_user_file())
 
 
 def _layers(given: Given) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -152,16 +150,16 @@ def _layers(given: Given) -> Iterator[tuple[str, dict[str, Any]]]:
             origin = f"environment variable {variable(name)}"
             yield origin, {name: check(name, value, origin)}
     named = os.environ.get(CONFIG_VARIABLE)
-    project = os.path.abspath(named) if named else _project_file()
+    project = os.path.abspath(named) if named else project_file()
     if project is not None:
         yield project, read_settings(project, own=bool(named))
-    folder = _upwards(PROJECT_FOLDER, os.path.isdir)
+    folder = project_folder()
     if folder is not None:
         yield f"the folder {PROJECT_FOLDER} of this project", {"store": folder}
-    user = _user_file()
+    user = user_file()
     if os.path.isfile(user):
         yield user, read_settings(user, own=True)
-    yield DEFAULT, {"store": _user_folder()}
+    yield DEFAULT, {"store": user_folder()}
 
 
 def _document(path: str) -> dict[str, Any]:
@@ -205,51 +203,3 @@ def _storage_alone(document: dict[str, Any]) -> dict[str, Any]:
     """Of an ``agent-config.json`` only ``storage`` is ours; a near miss of it is refused."""
     ours = {name: value for name, value in document.items() if suggestion(str(name), ("storage",))}
     return ours or {"storage": {}}
-
-
-def _project_file() -> str | None:
-    return _upwards(PROJECT_FILE, os.path.isfile)
-
-
-def _upwards(name: str, is_there: Any) -> str | None:
-    """``name`` in the working directory or above it, as far as the project goes."""
-    folder = _here("")
-    while folder:
-        candidate = os.path.join(folder, name)
-        if is_there(candidate):
-            return candidate
-        parent = os.path.dirname(folder)
-        if parent == folder or os.path.exists(os.path.join(folder, ".git")):
-            return None
-        folder = parent
-    return None
-
-
-def _here(name: str) -> str:
-    try:
-        return os.path.join(os.getcwd(), name) if name else os.getcwd()
-    except FileNotFoundError:  # the working directory is gone
-        return name
-
-
-def _user_file() -> str:
-    return os.path.join(_user_place("config", "~/.config"), USER_FILE)
-
-
-def _user_folder() -> str:
-    return _user_place("data", "~/.local/share")
-
-
-def _user_place(kind: str, usual: str) -> str:
-    """The user's own directory for configuration or data.
-
-    platformdirs knows it for every system. On Linux it only reads a variable, and loading it takes
-    longer than everything else at the first opening, so there the variable is read here.
-    """
-    if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
-        place = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
-        return os.path.join(place if place.strip() else os.path.expanduser(usual), "holdfast")
-    import platformdirs
-
-    find = {"config": platformdirs.user_config_dir, "data": platformdirs.user_data_dir}[kind]
-    return find("holdfast", appauthor=False)

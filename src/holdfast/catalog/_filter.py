@@ -7,13 +7,13 @@ from zlib import crc32
 
 import msgspec
 
+from holdfast.catalog._cursors import CHECK_BYTES, cursor_of
 from holdfast.catalog._orders import NEWEST, SORTS, Order, Place, place_in, text_of
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 
 __all__ = ["EVERYTHING", "Filter", "Page", "Place", "read_cursor", "write_cursor"]
 
-_CHECK_BYTES = 4
 _CURSOR_CHARS_MAX = 1200
 _decode = msgspec.json.Decoder(list[int | str]).decode
 
@@ -82,16 +82,15 @@ class Page(list[SessionMetadata]):
 
 def write_cursor(place: Place, order: Order = NEWEST) -> str:
     """The place of the last session of a page, as a text to hand back."""
-    data = msgspec.json.encode(place if order == NEWEST else (*place, str(order)))
-    return base64.urlsafe_b64encode(crc32(data).to_bytes(_CHECK_BYTES, "big") + data).decode()
+    return cursor_of(msgspec.json.encode(place if order == NEWEST else (*place, str(order))))
 
 
 def read_cursor(cursor: str, order: Order = NEWEST) -> Place:
     """The place that a cursor names. Raises UsageError for what is no cursor of this order."""
     try:
         data = base64.b64decode(cursor[:_CURSOR_CHARS_MAX].encode(), b"-_", validate=True)
-        check, rest = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
-        if crc32(rest).to_bytes(_CHECK_BYTES, "big") == check:
+        check, rest = data[:CHECK_BYTES], data[CHECK_BYTES:]
+        if crc32(rest).to_bytes(CHECK_BYTES, "big") == check:
             return _place(_decode(rest), order)
     except (ValueError, AttributeError, TypeError):
         pass

@@ -14,7 +14,7 @@ from holdfast.catalog._recall import Memory, Recaller
 from holdfast.catalog._search import Find, Scope, search
 from holdfast.catalog._selection import selection
 from holdfast.catalog._snippets import Snippet, make_snippet
-from holdfast.catalog._sqlite_index import read_row, read_rows
+from holdfast.catalog._sqlite_rows import read_row, read_rows
 from holdfast.catalog._words import Heard, Listener
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata

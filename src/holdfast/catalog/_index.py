@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
 from holdfast.catalog._filter import Filter, Page, Place
+from holdfast.catalog._liveness import OPEN, liveness
 from holdfast.catalog._orders import NEWEST, Order
 from holdfast.model import START, Event, Position, SessionMetadata
-from holdfast.storage.disk import is_running
 
 if TYPE_CHECKING:
     from holdfast.catalog._hits import Asked, Hit
@@ -34,18 +35,6 @@ __all__ = [
 ]
 
 NEVER_READ = ""
-
-
-class IndexDamaged(Exception):
-    """What the index gave is not what was put into it."""
-
-
-class IndexMoved(Exception):
-    """Others made the index anew meanwhile: begin again with what it is now."""
-
-
-class IndexRefused(Exception):
-    """The index may not be kept where it should be; another place has to do for a while."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -200,11 +189,12 @@ def shown(row: Row, host: str) -> SessionMetadata:
     meta, trace = row.meta, row.trace
     if trace.is_settled:
         return meta
-    if not trace.closed and trace.host == host and is_running(trace.pid):
+    now = liveness(
+        closed=trace.closed, cut_short=trace.cut_short, pid=trace.pid, host=trace.host, here=host
+    )
+    if now == OPEN:
         return msgspec.structs.replace(meta, open=True)
-    if trace.cut_short and meta.status != "interrupted":
-        return msgspec.structs.replace(meta, status="interrupted")
-    return meta
+    return meta if now is None else msgspec.structs.replace(meta, status="interrupted")
 
 
 def make_page(rows: Sequence[SessionMetadata], limit: int | None, order: Order = NEWEST) -> Page:

@@ -31,7 +31,7 @@ from holdfast.catalog._orders import NEWEST, Order
 from holdfast.catalog._postgres_rows import Change, fold_crc, make_ready, put, remove, version_of
 from holdfast.catalog._postgres_search import Statement, search_tables, select_sessions
 from holdfast.catalog._postgres_tables import TooNewTables, drop_tables, empty_tables, prepare
-from holdfast.catalog._sqlite_index import read_row
+from holdfast.catalog._sqlite_rows import read_row
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:

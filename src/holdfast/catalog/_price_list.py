@@ -8,7 +8,14 @@ is.
 
 from __future__ import annotations
 
-__all__ = ["AS_OF", "PRICE_LIST"]
+from zlib import crc32
+
+TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+__all__ = ["AS_OF", "PRICE_LIST", "by_length", "price_mark"]
 
 AS_OF = "2025-10"
 """The month of which these prices are, as far as known."""
@@ -59,3 +66,13 @@ PRICE_LIST: dict[str, _Figures] = {
     "grok-3": (3.0, 15.0, 0.75),
     "grok-3-mini": (0.3, 0.5, 0.075),
 }
+
+
+def by_length(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The longest name first: it is the most exact."""
+    return sorted(named.items(), key=lambda item: (-len(item[0]), item[0]))
+
+
+def price_mark(own: Mapping[str, Any] | None = None) -> str:
+    """What tells this list, after prices of the user's own, from another one."""
+    return f"{crc32(repr((by_length(own or {}), by_length(PRICE_LIST))).encode()):08x}"

@@ -11,12 +11,11 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import msgspec
 
 from holdfast.catalog._hours import Hour, Spent
-from holdfast.catalog._price_list import AS_OF, PRICE_LIST
+from holdfast.catalog._price_list import AS_OF, PRICE_LIST, by_length, price_mark
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,19 +78,19 @@ class Prices:
     """Prices by model. The user's own come first, then those that come with this version."""
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        self._own = _by_length(own or {})
+        self._own = dict(own or {})
         self._found: dict[str, Price | None] = {}
 
     @cached_property
     def mark(self) -> str:
         """What tells this table from another one."""
-        return f"{crc32(repr((self._own, _by_length(PRICE_LIST))).encode()):08x}"
+        return price_mark(self._own)
 
     @cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], Price]]:
         return [
-            *((_own_pattern(name), price) for name, price in self._own),
-            *((_listed_pattern(name), Price(*found)) for name, found in _by_length(PRICE_LIST)),
+            *((_own_pattern(name), price) for name, price in by_length(self._own)),
+            *((_listed_pattern(name), Price(*found)) for name, found in by_length(PRICE_LIST)),
         ]
 
     def of(self, model: str) -> Price | None:
@@ -170,11 +169,6 @@ def _read_price(name: str, table: Any) -> Price:
                 f"the price of {name!r}: {member} must be dollars per million tokens, not {value!r}"
             )
     return Price(**{member: float(value) for member, value in table.items()})
-
-
-def _by_length(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The longest name first: it is the most exact."""
-    return sorted(named.items(), key=lambda item: (-len(item[0]), item[0]))
 
 
 def _own_pattern(name: str) -> re.Pattern[str]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from holdfast.catalog._sqlite_figures import FIGURES_TABLE
-
+TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
 if TYPE_CHECKING:
     from holdfast.storage._sqlite import Connection
 
@@ -80,7 +77,6 @@ _TABLES = (
         row INTEGER PRIMARY KEY, state BLOB NOT NULL, tally BLOB NOT NULL, crc INTEGER NOT NULL
     )
     """,
-    FIGURES_TABLE,
 )
 
 
@@ -94,8 +90,9 @@ def has_schema(connection: Connection) -> bool:
 def create_schema(connection: Connection) -> None:
     """Make the tables, within the caller's transaction."""
     from holdfast.catalog import _derived
+    from holdfast.catalog._sqlite_figures import FIGURES_TABLE
 
-    for statement in _TABLES:
+    for statement in (*_TABLES, FIGURES_TABLE):
         connection.execute(statement)
     _derived.create_tables(connection)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")

@@ -8,32 +8,31 @@ written, or the index says that it is damaged.
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import msgspec
 
+from holdfast.catalog._facts import read_fact, write_fact
 from holdfast.catalog._filter import EVERYTHING, Filter, Page, Place
-from holdfast.catalog._index import Index, IndexDamaged, Kept, Row, Trace, Update, make_page, shown
+from holdfast.catalog._index import Index, IndexDamaged, Kept, Row, Update, make_page, shown
 from holdfast.catalog._orders import NEWEST, SORTS, Order, arranged
 from holdfast.catalog._schema import create_schema, drop_schema, has_schema
 from holdfast.catalog._selection import selection
+from holdfast.catalog._sqlite_checks import Checks
 from holdfast.catalog._sqlite_figures import block_rows, keep_figures, kept_figures
+from holdfast.catalog._sqlite_rows import read_row, read_rows, read_whole
 from holdfast.catalog._sqlite_writing import (
-    COLUMNS,
     Total,
     Writing,
-    column_values,
     fold_crc,
     key_of,
     reprice,
     version_of,
 )
-from holdfast.catalog._sums import check_blocks, check_place, check_said, check_titles, sum_blocks
+from holdfast.catalog._sums import sum_blocks
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
@@ -43,20 +42,14 @@ if TYPE_CHECKING:
     from holdfast.storage import Store
     from holdfast.storage._sqlite import Connection
 
-__all__ = ["SqliteIndex", "read_row", "read_rows"]
+__all__ = ["SqliteIndex"]
 
 _STATUS_ROWS = 200
-_CHECKED_MAX = 1000
-_TEXTS_MAX = 500
 _COLUMNS = "s.id, s.data, s.crc, s.trace, s.trace_crc"
 
 _NEWEST = selection(EVERYTHING, None)[0]
 
 _encode = msgspec.json.Encoder().encode
-_decode_meta = msgspec.json.Decoder(SessionMetadata).decode
-_decode_all = msgspec.json.Decoder(list[SessionMetadata]).decode
-_decode_trace = msgspec.json.Decoder(Trace).decode
-_id_of = attrgetter("session_id")
 _updated_of = attrgetter("updated_at")
 
 
@@ -72,16 +65,16 @@ class SqliteIndex(Index):
         self._host = os.uname().nodename
         self._memory: Memory | None = None
         self._expander: Expander | None = None
-        self._checked: set[tuple[str, bytes | str | None]] = set()
-        if not has_schema(connection) or self._fact("store") != store.encode():
+        self._checks = Checks(connection, self.count)
+        if not has_schema(connection) or read_fact(self.connection, "store") != store.encode():
             self.clear()
 
     def mark(self) -> str:
         """The fact of that name, after the mark of the prices by which costs were computed."""
-        prices, _, mark = self._fact("mark").decode().partition("\n")
+        prices, _, mark = read_fact(self.connection, "mark").decode().partition("\n")
         if prices != self._price_mark():
             self._price_anew()
-            mark = self._fact("mark").decode().partition("\n")[2]
+            mark = read_fact(self.connection, "mark").decode().partition("\n")[2]
         return mark
 
     def get(self, id: str) -> Kept | None:
@@ -95,7 +88,7 @@ class SqliteIndex(Index):
         if found is None:
             return None
         *columns, number, state, tally, crc = found
-        row = _read_whole(*columns)
+        row = read_whole(*columns)
         if not isinstance(state, bytes) or fold_crc(number, state, tally) != crc:
             raise IndexDamaged(f"what is kept of session {id}")
         return Kept(row, state, tally, number, version_of(columns[2], columns[4]))
@@ -125,7 +118,7 @@ class SqliteIndex(Index):
                 writing.remove(id)
             if updates or gone:
                 writing.finish()
-                self._set_fact("sum", _encode(writing.total))
+                write_fact(self.connection, "sum", _encode(writing.total))
             if mark is not None and not conflicts:
                 self._set_mark(mark)
         return conflicts
@@ -136,8 +129,8 @@ class SqliteIndex(Index):
         """By the best table index for a limit, else by looking at every row."""
         if limit is None:
             return make_page(self._chosen(wanted, after, order), None, order)
-        if wanted is not EVERYTHING or order is not NEWEST or not self._checked:
-            self._check_orders(wanted, order)
+        if wanted is not EVERYTHING or order is not NEWEST or not self._checks:
+            self._checks.orders(wanted, order)
         if wanted is EVERYTHING and after is None and order is NEWEST:
             rows = self.connection.execute(_NEWEST, (limit + 1,)).fetchall()
             return make_page(self._read_page(rows, wanted, order), limit)
@@ -160,10 +153,10 @@ class SqliteIndex(Index):
         from holdfast.catalog._recall import Memory
 
         if self._memory is None:
-            self._check_words()
+            self._checks.words()
             self._memory, self._expander = Memory(), Expander()
         if asked.sessions != EVERYTHING:
-            self._check_orders(asked.sessions)
+            self._checks.orders(asked.sessions)
         return search_index(self.connection, store, asked, self._memory, self._expander)
 
     def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
@@ -192,7 +185,7 @@ class SqliteIndex(Index):
                 self.connection.execute("ROLLBACK")
 
     def _set_mark(self, mark: str) -> None:
-        self._set_fact("mark", f"{self._price_mark()}\n{mark}".encode())
+        write_fact(self.connection, "mark", f"{self._price_mark()}\n{mark}".encode())
 
     def _price_mark(self) -> str:
         return "" if self.prices is None else self.prices.mark
@@ -200,10 +193,10 @@ class SqliteIndex(Index):
     def _price_anew(self) -> None:
         """Compute all costs by other prices, from the tallies."""
         with self._transaction():
-            before = self._fact("mark").decode().partition("\n")[2]
+            before = read_fact(self.connection, "mark").decode().partition("\n")[2]
             total = self._total()
             reprice(self.connection, total, self.prices)
-            self._set_fact("sum", _encode(total))
+            write_fact(self.connection, "sum", _encode(total))
             self._set_mark(before)
 
     def is_worn(self) -> bool:
@@ -218,8 +211,8 @@ class SqliteIndex(Index):
             drop_schema(self.connection)
             create_schema(self.connection)
             sum_blocks(self.connection)
-            self._set_fact("store", self._store.encode())
-            self._set_fact("sum", _encode(Total()))
+            write_fact(self.connection, "store", self._store.encode())
+            write_fact(self.connection, "sum", _encode(Total()))
             self._set_mark("")
 
     def close(self) -> None:
@@ -236,65 +229,6 @@ class SqliteIndex(Index):
                 self.connection.execute("ROLLBACK")
             raise
         self.connection.execute("COMMIT")
-
-    # -- verifying what leads to rows -----------------------------------------------------------
-
-    def _check_orders(self, wanted: Filter, order: Order = NEWEST) -> None:
-        """See to it that no session is hidden, once for every order that lists are read in."""
-        orders: list[tuple[str, bytes | str | None]] = [("time", None)]
-        if order.name != "updated":
-            orders.append((order.name, None))
-        if wanted.text or (order.name != "updated" and wanted != EVERYTHING):
-            orders.append(("text", None))
-        orders += [("tag", key_of(tag)) for tag in wanted.tags]
-        given = (
-            ("agent", wanted.agent_id),
-            ("model", wanted.model),
-            ("parent", wanted.parent),
-            ("cwd", wanted.cwd),
-        )
-        orders += [(name, key_of(value)) for name, value in given if value is not None]
-        if wanted.status is not None:
-            orders += [("status", status) for status in {wanted.status, "running"}]
-        for one in orders:
-            if one not in self._checked:
-                self._check(*one)
-                if len(self._checked) < _CHECKED_MAX:
-                    self._checked.add(one)
-
-    def _check(self, order: str, value: bytes | str | None) -> None:
-        if order == "title":
-            check_titles(self.connection)
-            return
-        check_place(self.connection, order, value)
-        if order == "text":
-            self._check_texts()
-
-    def _check_texts(self) -> None:
-        """Compare what is narrowed by with the rows that it is of; of many with some."""
-        some = ""
-        if self.count() > _TEXTS_MAX:
-            query = "SELECT min(updated), max(updated) FROM sessions"
-            some = f" WHERE updated >= {random.randint(*self.connection.execute(query).fetchone())}"  # noqa: S311
-        columns = ", ".join(f"t.{name}" for name in COLUMNS)
-        query = (
-            f"SELECT {columns}, s.id, s.data, s.crc FROM"
-            f" (SELECT row, {', '.join(COLUMNS)} FROM sessions INDEXED BY by_text{some}"
-            " ORDER BY updated, id LIMIT ?) t CROSS JOIN sessions s ON s.row = t.row"
-        )
-        for *found, id, data, crc in self.connection.execute(query, (_TEXTS_MAX,)):
-            if tuple(found) != column_values(read_row(id, data, crc).meta):
-                raise IndexDamaged("what lists are narrowed by")
-
-    def _check_words(self) -> None:
-        """The same for the tables of the search."""
-        self.connection.execute("BEGIN")
-        try:
-            check_said(self.connection)
-            check_blocks(self.connection)
-        finally:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -329,7 +263,7 @@ class SqliteIndex(Index):
     def _shown(self, meta: SessionMetadata) -> SessionMetadata:
         query = f"SELECT {_COLUMNS} FROM sessions s WHERE s.id = ?"
         row = self.connection.execute(query, (meta.session_id,)).fetchone()
-        return meta if row is None else shown(_read_whole(*row), self._host)
+        return meta if row is None else shown(read_whole(*row), self._host)
 
     def _matching(
         self, wanted: Filter, limit: int, after: Place | None, order: Order
@@ -361,7 +295,7 @@ class SqliteIndex(Index):
         # Not by a table index: what is damaged in one must not hide a row.
         query = f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"
         for columns in self.connection.execute(query):
-            yield _read_whole(*columns)
+            yield read_whole(*columns)
             total.count += 1
             total.crc ^= version_of(columns[2], columns[4])
         if total != self._total():
@@ -372,58 +306,4 @@ class SqliteIndex(Index):
         return arranged(found, order, after)
 
     def _total(self) -> Total:
-        return msgspec.json.decode(self._fact("sum"), type=Total)
-
-    def _fact(self, name: str) -> bytes:
-        query = "SELECT value, crc FROM facts WHERE name = ?"
-        found = self.connection.execute(query, (name,)).fetchone()
-        if (
-            found is None
-            or not isinstance(found[0], bytes)
-            or _fact_crc(name, found[0]) != found[1]
-        ):
-            raise IndexDamaged(f"the fact {name}")
-        return found[0]
-
-    def _set_fact(self, name: str, value: bytes) -> None:
-        self.connection.execute(
-            "INSERT OR REPLACE INTO facts (name, value, crc) VALUES (?, ?, ?)",
-            (name, value, _fact_crc(name, value)),
-        )
-
-
-def read_row(id: Any, data: Any, crc: Any) -> Row:
-    """What a list shows of a session, from the columns of that name.
-
-    Raises IndexDamaged if it is not as written.
-    """
-    if type(data) is bytes and crc32(data) == crc:
-        meta = _decode_meta(data)
-        if meta.session_id == id:
-            return Row(meta, Trace())
-    raise IndexDamaged("the row of a session")
-
-
-def read_rows(
-    ids: tuple[Any, ...], data: tuple[Any, ...], crcs: tuple[Any, ...]
-) -> list[SessionMetadata]:
-    """The same of many at once."""
-    try:
-        if tuple(map(crc32, data)) != crcs:
-            raise IndexDamaged("the rows of sessions")
-        found = _decode_all(b"[%b]" % b",".join(data))
-    except (TypeError, ValueError) as error:
-        raise IndexDamaged("the rows of sessions") from error
-    if tuple(map(_id_of, found)) != ids:
-        raise IndexDamaged("the rows of sessions")
-    return found
-
-
-def _read_whole(id: Any, data: Any, crc: Any, trace: Any, trace_crc: Any) -> Row:
-    if type(trace) is bytes and crc32(trace) == trace_crc:
-        return Row(read_row(id, data, crc).meta, _decode_trace(trace))
-    raise IndexDamaged("the row of a session")
-
-
-def _fact_crc(name: str, data: bytes) -> int:
-    return crc32(data, crc32(name.encode()))
+        return msgspec.json.decode(read_fact(self.connection, "sum"), type=Total)

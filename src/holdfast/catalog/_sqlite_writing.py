@@ -10,15 +10,9 @@ import msgspec
 
 from holdfast.catalog._index import IndexDamaged
 from holdfast.catalog._orders import SORTS, text_of
+from holdfast.catalog._placing import NUMBERS, place_of, title_weight, weight
 from holdfast.catalog._sqlite_figures import forget_figures
-from holdfast.catalog._sums import (
-    NUMBERS,
-    add_to_sums,
-    place_of,
-    sum_blocks,
-    title_weight,
-    weight,
-)
+from holdfast.catalog._sums import add_to_sums, sum_blocks
 from holdfast.errors import InvalidData
 from holdfast.model import SessionMetadata, fold_id
 

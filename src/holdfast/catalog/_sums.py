@@ -17,24 +17,19 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from holdfast.catalog._index import IndexDamaged
+from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._placing import MASK, PLACES
 
 if TYPE_CHECKING:
     from holdfast.storage._sqlite import Connection
 
 __all__ = [
-    "NUMBERS",
     "SUMS_TABLE",
     "add_to_sums",
     "check_blocks",
-    "check_place",
     "check_said",
-    "check_titles",
-    "place_of",
     "said_sums",
     "sum_blocks",
-    "title_weight",
-    "weight",
 ]
 
 SUMS_TABLE = """
@@ -43,87 +38,21 @@ CREATE TABLE sums (
     print INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (kind, place)
 ) WITHOUT ROWID
 """
-PLACES, SAID, BLOCKS, TERMS = range(4)
+SAID, BLOCKS, TERMS = range(PLACES + 1, PLACES + 4)
 
-_MASK = (1 << 31) - 1
 # Ranges of blocks of 4 KB; of an index with more of them only some are looked at.
 _BLOCKS_SHIFT = 10
 _RANGES_MAX = 16
 _SAID_SHIFT = 12
 _RANGES_LOOKED_AT = 2
 
-# Odd factors: no single bit can change without changing the sum.
-_WEIGHT_BY = "(((row & {mask}) * 1000003 + ({key} & {mask}) * 7919 + ({key} >> 31) * 31) & {mask})"
-_WEIGHT = _WEIGHT_BY.format(key="updated", mask=_MASK)
-NUMBERS = ("created", "messages", "tokens", "cost", "size")
-"""Orders by a number in a column of that name."""
 _SAID = (
-    f"(((id & {_MASK}) * 1000003 + (id >> 31) * 1000033 + (session & {_MASK}) * 7919"
-    f" + (session >> 31) * 7907 + (seq & {_MASK}) * 104729 + (seq >> 31) * 104723"
-    f" + (ifnull(last, -1) & {_MASK}) * 15485863 + (ifnull(last, -1) >> 31) * 15485867"
-    f" + (place & {_MASK}) * 31 + (place >> 31) * 37 + (time & {_MASK}) * 13 + (time >> 31) * 17"
-    f" + role * 611953 + (tool & {_MASK}) * 5 + (tool >> 31) * 3 + streaming * 7) & {_MASK})"
+    f"(((id & {MASK}) * 1000003 + (id >> 31) * 1000033 + (session & {MASK}) * 7919"
+    f" + (session >> 31) * 7907 + (seq & {MASK}) * 104729 + (seq >> 31) * 104723"
+    f" + (ifnull(last, -1) & {MASK}) * 15485863 + (ifnull(last, -1) >> 31) * 15485867"
+    f" + (place & {MASK}) * 31 + (place >> 31) * 37 + (time & {MASK}) * 13 + (time >> 31) * 17"
+    f" + role * 611953 + (tool & {MASK}) * 5 + (tool >> 31) * 3 + streaming * 7) & {MASK})"
 )
-_BY = {
-    "time": f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_time",
-    "tag": f"SELECT sum({_WEIGHT}) FROM labels WHERE tag = ?",
-    **{
-        name: f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_{name} WHERE {name} = ?"
-        for name in ("agent", "model", "parent", "cwd", "status")
-    },
-    **{
-        name: f"SELECT sum({_WEIGHT_BY.format(key=name, mask=_MASK)}) FROM sessions"
-        f" INDEXED BY by_{name}"
-        for name in NUMBERS
-    },
-    "text": f"SELECT sum({_WEIGHT}) FROM sessions INDEXED BY by_text",
-}
-
-
-# -- places of sessions ------------------------------------------------------------------------
-
-
-def weight(row: int, key: int) -> int:
-    """What a session adds to the sum of each order it is in; ``key`` is what it is sorted by."""
-    return ((row & _MASK) * 1000003 + (key & _MASK) * 7919 + (key >> 31) * 31) & _MASK
-
-
-def title_weight(row: int, title: bytes) -> int:
-    """The same for titles, which the database cannot add up itself."""
-    return crc32(title, row & 0xFFFFFFFF)
-
-
-def place_of(order: str, value: bytes | str | None = None) -> int:
-    """Where the sum of an order is kept, or of those with one value in it."""
-    data = value.encode() if isinstance(value, str) else value or b""
-    return crc32(data, crc32(order.encode()))
-
-
-def check_place(connection: Connection, order: str, value: bytes | str | None = None) -> None:
-    """Raise IndexDamaged unless all sessions are in their places."""
-    # One statement sees one state, whoever writes.
-    query = f"SELECT ({_BY[order]}), (SELECT total FROM sums WHERE kind = ? AND place = ?)"
-    values = () if value is None else (value,)
-    found = connection.execute(query, (*values, PLACES, place_of(order, value))).fetchone()
-    if (found[0] or 0) != (found[1] or 0):
-        raise IndexDamaged(f"the order of sessions by {order}")
-
-
-def check_titles(connection: Connection) -> None:
-    """The same for the order of titles."""
-    connection.execute("BEGIN")
-    try:
-        query = "SELECT row, title FROM sessions INDEXED BY by_title"
-        found = sum(title_weight(row, title) for row, title in connection.execute(query))
-        query = "SELECT total FROM sums WHERE kind = ? AND place = ?"
-        kept = connection.execute(query, (PLACES, place_of("title"))).fetchone()
-    except TypeError as error:
-        raise IndexDamaged("the order of sessions by title") from error
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    if found != (kept[0] if kept else 0):
-        raise IndexDamaged("the order of sessions by title")
 
 
 def add_to_sums(connection: Connection, changes: Mapping[int, int], kind: int = PLACES) -> None:

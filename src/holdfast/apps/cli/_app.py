@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.apps.cli._pager import After, Paged
     from holdfast.library import Holdfast
 
-__all__ = ["App", "cli", "main", "tell"]
+__all__ = ["App", "cli", "fail", "tell"]
 
 # The verbs as `holdfast --help` shows them, so that help loads none of them.
 SECTIONS = {
@@ -246,7 +246,7 @@ class _Verbs(click.Group):
             code = found if isinstance(found, int) else 0
             standard_output().flush()
         except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
-            code = _fail(app, error)
+            code = fail(app, error)
         if standalone_mode:
             sys.exit(code)
         return code
@@ -292,17 +292,12 @@ def _begin(ctx: click.Context) -> None:
         ctx.obj.err.line("For the terminal app: pip install 'holdfast[tui]'")
 
 
-def main() -> NoReturn:
-    """The entry point of the command."""
-    cli()
-    raise AssertionError  # cli leaves with an exit code
-
-
 def _refuse_verb(name: str, ctx: click.Context) -> NoReturn:
     ctx.fail(f"there is no command {name[:60]!a}{suggestion(name, VERBS)}")
 
 
-def _fail(app: App, error: BaseException) -> int:
+def fail(app: App, error: BaseException) -> int:
+    """Tell a failure in a sentence; the exit code."""
     failure = explain(error)
     if failure.message:
         # A screen of its own: that of the app may be in the middle of something.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+
+TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["CHOICES", "wants_colour"]
 

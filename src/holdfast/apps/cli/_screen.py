@@ -9,17 +9,19 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO, cast
-
-import msgspec
+from contextlib import contextmanager
 
 from holdfast.apps.cli._colours import wants_colour
 from holdfast.apps.shown.page import Column, Page, Piece, Span
 from holdfast.security import escape_json, neutralise
 
+# Neither `typing` nor `msgspec`: they take longer to load than a short list to show.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import Any, ClassVar, TextIO
+
     from holdfast.apps.cli._flow import Flow
     from holdfast.apps.cli._pager import After, Paged
     from holdfast.apps.cli._progress import Meter
@@ -75,11 +77,21 @@ class Screen(Page):
 
     def json(self, value: Any) -> None:
         """A JSON document, indented; control characters in it are escaped."""
-        self._write_json(msgspec.json.format(_encoded(value), indent=2))
+        import msgspec
+
+        self.json_document(msgspec.json.format(_encoded(value), indent=2).decode())
 
     def json_line(self, value: Any) -> None:
         """The same on a line of its own."""
-        self._write_json(_encoded(value))
+        self.json_document(_encoded(value).decode())
+
+    def json_document(self, document: str) -> None:
+        """The same of a document that is a text already."""
+        text = escape_json(document)
+        if not self.is_unicode:
+            text = _in_ascii(text)
+        self._clear_meters()
+        self._stream.write(text + "\n")
 
     def sink(self, *, is_json: bool) -> Sink:
         """A file of bytes for a document: as it is into a pipe, without harm on a terminal."""
@@ -107,19 +119,12 @@ class Screen(Page):
 
     def pass_through(self, stream: Paged | After) -> None:
         """Write to that one from now on, which passes it on to the stream of this screen."""
-        self._stream = cast("TextIO", stream)
+        self._stream = stream  # type: ignore[assignment]  # as much of a stream as is used here
         self._chosen = None
 
     def flush(self) -> None:
         """Write what is waiting, so that a full disk is noticed while it can be told."""
         self._stream.flush()
-
-    def _write_json(self, document: bytes) -> None:
-        text = escape_json(document.decode())
-        if not self.is_unicode:
-            text = _in_ascii(text)
-        self._clear_meters()
-        self._stream.write(text + "\n")
 
     def _clear_meters(self) -> None:
         for meter in Screen._meters:
@@ -154,6 +159,8 @@ class Sink:
 
 def _encoded(value: Any) -> bytes:
     """The value as JSON. Half a pair of surrogates, which a file's name may hold, is replaced."""
+    import msgspec
+
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

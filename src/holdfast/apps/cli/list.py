@@ -11,6 +11,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import tell_none
+from holdfast.apps.cli._list_table import COLUMNS, session_cells
 from holdfast.apps.cli._options import (
     complete_agent,
     complete_folder,
@@ -20,10 +21,11 @@ from holdfast.apps.cli._options import (
     limit_option,
     store_option,
 )
-from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.cli._quick_list import LIMIT
+from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._when import When
 from holdfast.apps.shown.tree import forest
-from holdfast.apps.shown.words import ago, counted, price, short
+from holdfast.apps.shown.words import counted
 from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
 
@@ -32,28 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_LIMIT = 50
-_COLUMNS = (
-    Column("ID"),
-    Column("UPDATED", spared=True),
-    Column("TITLE", flexible=True, least=30),
-    Column("MSGS", right=True, spared=True),
-    Column("TOKENS", right=True, optional=True, spared=True),
-    Column("COST", right=True, optional=True, spared=True),
-    Column("TAGS", flexible=True, optional=True, spared=True),
-    Column("TOPICS", flexible=True, optional=True, spared=True),
-    Column("STATE", optional=True),
-)
-_STYLES = {
-    "running": "good",
-    "waiting": "warning",
-    "interrupted": "warning",
-    "damaged": "bad",
-    "too_new": "bad",
-    "unreadable": "bad",
-    "sealed": "warning",
-    "archived": "faint",
-}
 _ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
 _STATUSES = ("idle", "running", "waiting", "interrupted")
 
@@ -83,7 +63,7 @@ Examples:
     ],
     help=f"{', '.join(_ORDERS)}; :asc or :desc after it.",
 )
-@limit_option(_LIMIT)
+@limit_option(LIMIT)
 @click.option("--all", "everything", is_flag=True, help="The same as --limit 0.")
 @click.option("--after", metavar="CURSOR", help="The page after this one: `next` of --json.")
 @click.option(
@@ -178,24 +158,7 @@ def command(
 def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:
     now = now_ms()
     marked = forest(rows) if tree else (("", row) for row in rows)
-    app.out.table(_COLUMNS, [_cells(row, now, mark) for mark, row in marked])
-
-
-def _cells(row: SessionMetadata, now: int, mark: str = "") -> list[Piece]:
-    state = row.status if row.state == "ok" else row.state
-    if state == "idle" and row.archived:
-        state = "archived"
-    return [
-        Span(mark + row.session_id, "name"),
-        Span(ago(row.updated_at, now), "faint"),
-        row.title or "",
-        str(row.message_count),
-        short(row.total_tokens) if row.total_tokens else "",
-        price(row.cost),
-        ", ".join(row.tags),
-        Span(", ".join(row.auto_tags), "faint"),
-        Span("" if state == "idle" else state.replace("_", " "), _STYLES.get(state, "")),
-    ]
+    app.out.table(COLUMNS, [session_cells(row, now, mark) for mark, row in marked])
 
 
 def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> None:

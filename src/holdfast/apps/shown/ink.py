@@ -7,9 +7,12 @@ longer to load than most commands to run.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TextIO
 
 from holdfast.apps.shown.page import Column, Span
+
+TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
+if TYPE_CHECKING:
+    from typing import TextIO
 
 __all__ = ["Colour", "Ink", "Plain", "cells"]
 
@@ -222,8 +225,9 @@ def _heading(column: Column) -> Span:
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    if text.isascii():
+    """How many columns of a terminal a text takes, without what cannot be seen of it."""
+    # Below the first character that adds itself to another one, each takes one.
+    if text.isascii() or max(text) < "\u0300":
         return len(text)
     from rich.cells import cell_len
 

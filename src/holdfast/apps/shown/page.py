@@ -6,12 +6,14 @@ Here text is neutralised, so nothing that a session holds can leave its cell.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections import namedtuple
 
 from holdfast.security import neutralise, neutralise_line
 
+TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from holdfast.apps.shown.ink import Ink
 
 __all__ = ["Column", "Page", "Piece", "Span"]
@@ -19,28 +21,41 @@ __all__ = ["Column", "Page", "Piece", "Span"]
 _INDENT_SPACES = 2
 
 
-class Span(NamedTuple):
+class Span(namedtuple("_Span", ("text", "style"), defaults=("",))):  # noqa: PYI024 - see above
     """Some text and how it looks where there are colours."""
 
+    __slots__ = ()
     text: str
-    style: str = ""
+    style: str
 
 
 Piece = str | Span
 
 
-class Column(NamedTuple):
+class Column:
     """One column of a table; only a ``flexible`` one is cut when the terminal is too narrow."""
 
-    name: str
-    right: bool = False
-    flexible: bool = False
-    optional: bool = False
-    """Left out on a terminal if no row has anything in it."""
-    spared: bool = False
-    """Left out on a terminal that is too narrow."""
-    least: int = 18
-    """As wide a flexible one should be before another is left out for it."""
+    __slots__ = ("flexible", "least", "name", "optional", "right", "spared")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        right: bool = False,
+        flexible: bool = False,
+        optional: bool = False,
+        spared: bool = False,
+        least: int = 18,
+    ) -> None:
+        self.name = name
+        self.right = right
+        self.flexible = flexible
+        self.optional = optional
+        """Left out on a terminal if no row has anything in it."""
+        self.spared = spared
+        """Left out on a terminal that is too narrow."""
+        self.least = least
+        """As wide a flexible one should be before another is left out for it."""
 
 
 class Page(ABC):

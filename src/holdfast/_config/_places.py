@@ -1,0 +1,111 @@
+"""Where settings and sessions are looked for: in the project, and in the user's directories."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "ENVIRONMENT",
+    "PROJECT_FILE",
+    "PROJECT_FOLDER",
+    "here",
+    "prices_file",
+    "project_file",
+    "project_folder",
+    "store_without_settings",
+    "user_file",
+    "user_folder",
+]
+
+ENVIRONMENT = "HOLDFAST_STORE"
+CONFIG_VARIABLE = "HOLDFAST_CONFIG"
+PROJECT_FOLDER = ".holdfast"
+PROJECT_FILE = "holdfast.toml"
+USER_FILE = "config.toml"
+_PRICES_FILE = "prices.toml"
+# Variables that say nothing about what sessions there are, or how they are listed.
+_HARMLESS = (ENVIRONMENT, "HOLDFAST_PAGER", "HOLDFAST_PASSPHRASE", "HOLDFAST_TRACEBACK")
+
+
+def store_without_settings() -> str | None:
+    """Where the store is, if no setting but its place was given anywhere; None if one was.
+
+    Then settings have to be read to know, or to be complained about.
+    """
+    given = [name for name, value in os.environ.items() if name.startswith("HOLDFAST_") and value]
+    if not set(given).issubset(_HARMLESS) or project_file() is not None:
+        return None
+    if os.path.isfile(user_file()) or os.path.isfile(prices_file()):
+        return None
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return named if named.strip() else None
+    return project_folder() or user_folder()
+
+
+def project_file() -> str | None:
+    """The settings of the project."""
+    return _upwards(PROJECT_FILE, os.path.isfile)
+
+
+def project_folder() -> str | None:
+    """The store of the project."""
+    return _upwards(PROJECT_FOLDER, os.path.isdir)
+
+
+def _upwards(name: str, is_there: Callable[[str], bool]) -> str | None:
+    """``name`` in the working directory or above it, as far as the project goes."""
+    folder = here("")
+    while folder:
+        candidate = os.path.join(folder, name)
+        if is_there(candidate):
+            return candidate
+        parent = os.path.dirname(folder)
+        if parent == folder or os.path.exists(os.path.join(folder, ".git")):
+            return None
+        folder = parent
+    return None
+
+
+def here(name: str) -> str:
+    """``name`` in the working directory."""
+    try:
+        return os.path.join(os.getcwd(), name) if name else os.getcwd()
+    except FileNotFoundError:  # the working directory is gone
+        return name
+
+
+def user_file() -> str:
+    """The user's own settings."""
+    return os.path.join(_user_place("config", "~/.config"), USER_FILE)
+
+
+def prices_file() -> str:
+    """Where the user's own prices are looked for."""
+    return os.path.join(os.path.dirname(user_file()), _PRICES_FILE)
+
+
+def user_folder() -> str:
+    """The user's own store."""
+    return _user_place("data", "~/.local/share")
+
+
+def _user_place(kind: str, usual: str) -> str:
+    """The user's own directory for configuration or data.
+
+    platformdirs knows it for every system. On Linux it only reads a variable, and loading it takes
+    longer than everything else at the first opening, so there the variable is read here.
+    """
+    if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
+        place = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
+        return os.path.join(place if place.strip() else os.path.expanduser(usual), "holdfast")
+    import platformdirs
+
+    find = {"config": platformdirs.user_config_dir, "data": platformdirs.user_data_dir}[kind]
+    return find("holdfast", appauthor=False)

@@ -1,0 +1,134 @@
+"""``holdfast list`` as most people and programs ask for it, without loading the whole command.
+
+It shows the same bytes: the table, the screen and the index are read by the same functions. What it
+does not know for sure, such as another option, settings, a store that has changed or a terminal, is
+for the whole command, and nothing has been written then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import time_ns
+
+from holdfast._config import store_without_settings
+from holdfast.storage._addresses import is_path
+
+TYPE_CHECKING = False  # loading `typing` would take longer than this module
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from holdfast.catalog._newest import Newest
+
+__all__ = ["LIMIT", "quick_list"]
+
+LIMIT = 50
+"""So many sessions a list shows if nothing is said."""
+
+_LIMIT_MAX = 1000
+_NS_PER_MS = 1_000_000
+_COLOURS = ("auto", "always", "never")
+
+
+class _Words:
+    """What a command line asks for, as far as it is a plain list."""
+
+    def __init__(self) -> None:
+        self.store: str | None = None
+        self.colour: str | None = None
+        self.limit = LIMIT
+        self.as_json = False
+
+
+def quick_list(arguments: list[str]) -> int | None:
+    """Show the list that a command line asks for; the exit code, or None if this is not the way."""
+    words = _understood(arguments)
+    if words is None or not _is_plain(sys.stdout):
+        return None
+    try:
+        found = _found(words)
+        if found is None or not found.rows:
+            return None
+        _show(words, found)
+    except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
+        from holdfast.apps.cli._app import App, fail
+        from holdfast.apps.cli._asked import asked
+
+        return fail(App(None, asked(arguments)), error)
+    return 0
+
+
+def _understood(arguments: list[str]) -> _Words | None:
+    """The command line, if nothing in it is strange."""
+    words, is_list = _Words(), False
+    for name, value in _options(arguments):
+        if name == "list" and not is_list:
+            is_list = True
+        elif name == "--store" and value:
+            words.store = value
+        elif name == "--color" and value in _COLOURS:
+            words.colour = value
+        elif name == "--limit" and is_list and _is_limit(value):
+            words.limit = int(value or 0)
+        elif name == "--json" and is_list:
+            words.as_json = True
+        elif name != "--no-pager":
+            return None
+    return words if is_list else None
+
+
+def _options(arguments: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Each option with its value, and each other word with None."""
+    rest = iter(arguments)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name not in ("--store", "--color", "--limit"):
+            yield word, None
+        elif equals:
+            yield name, value
+        else:
+            following = next(rest, "")
+            yield name, None if following.startswith("-") else following
+
+
+def _is_limit(value: str | None) -> bool:
+    if value is None or not (value.isascii() and value.isdecimal()):
+        return False
+    return 0 < int(value) <= _LIMIT_MAX
+
+
+def _is_plain(stream: Any) -> bool:
+    """Whether this is a pipe or a file that takes every character."""
+    return stream is not None and stream.encoding.lower() == "utf-8" and not stream.isatty()
+
+
+def _found(words: _Words) -> Newest | None:
+    """The sessions; None where the whole command has to look, whatever the reason."""
+    from holdfast.catalog._newest import newest
+
+    try:
+        place = store_without_settings()
+        if place is not None and words.store is not None:
+            place = words.store
+        if place is None or not is_path(place):
+            return None
+        return newest(os.path.abspath(os.path.expanduser(place)), words.limit)
+    except Exception:  # noqa: BLE001 - even a defect of this: the whole command does without it
+        return None
+
+
+def _show(words: _Words, found: Newest) -> None:
+    from holdfast.apps.cli._screen import standard_output
+
+    out = standard_output(words.colour)
+    if words.as_json:
+        from holdfast.apps.cli._list_json import document_of
+
+        out.json_document(document_of(found))
+    else:
+        from holdfast.apps.cli._list_table import COLUMNS, session_cells
+
+        now = time_ns() // _NS_PER_MS
+        out.table(COLUMNS, [session_cells(row, now) for row in found.rows])
+    out.flush()

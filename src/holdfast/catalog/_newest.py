@@ -1,0 +1,194 @@
+"""The newest sessions of a store on files, where its index knows all of them already.
+
+A list of the command is asked for more often than anything else, and loading what keeps an index
+takes many times as long as reading one. So this loads little and changes nothing: it looks whether
+the index is whole, of this store and of now, by the same functions as those who keep it, and leaves
+everything else to them.
+"""
+
+from __future__ import annotations
+
+import os
+from zlib import crc32
+
+from holdfast.catalog._cursors import cursor_of
+from holdfast.catalog._facts import read_fact
+from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._liveness import CUT_SHORT, OPEN, liveness
+from holdfast.catalog._placing import check_place
+from holdfast.catalog._price_list import price_mark
+from holdfast.catalog._schema import has_schema
+from holdfast.errors import HoldfastError
+from holdfast.storage._sqlite import connect, sqlite_errors
+from holdfast.storage._touched import Touched
+from holdfast.storage._tree import Tree
+from holdfast.storage.disk import Disk
+
+TYPE_CHECKING = False  # loading `typing` would take longer than this module
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from holdfast.storage._sqlite import Connection
+
+__all__ = ["FIELDS", "Listed", "Newest", "Number", "newest"]
+
+_NEWEST = (
+    "SELECT s.updated, s.id, s.data, s.crc, s.settled FROM sessions s"
+    " ORDER BY s.updated DESC, s.id DESC LIMIT ?"
+)
+_TRACE = "SELECT trace, trace_crc FROM sessions WHERE id = ?"
+
+
+class Number(float):
+    """A number with a fraction that remembers how it was written."""
+
+    text: str
+
+
+class Listed:
+    """A session as a list shows it: as ``SessionMetadata``, whose module takes long to load."""
+
+    session_id: str
+    title: str | None = None
+    tags: list[str] | tuple[()] = ()
+    auto_tags: list[str] | tuple[()] = ()
+    created_at: int = 0
+    updated_at: int = 0
+    message_count: int = 0
+    total_tokens: int = 0
+    event_count: int = 0
+    size_bytes: int = 0
+    agent_id: str | None = None
+    model: str | None = None
+    cost: float | None = None
+    parent: str | None = None
+    cwd: str | None = None
+    pinned: bool = False
+    held: bool = False
+    archived: bool = False
+    open: bool = False
+    status: str = "idle"
+    state: str = "ok"
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.__dict__.update(found)
+
+
+FIELDS = tuple(Listed.__annotations__)
+"""What is told of a session, in this order."""
+
+
+class Newest:
+    """The newest sessions, and where the others begin if there are more."""
+
+    __slots__ = ("next", "rows")
+
+    def __init__(self, rows: list[Listed], limit: int) -> None:
+        self.rows = rows[:limit]
+        last = self.rows[-1] if 0 < limit < len(rows) else None
+        # An id is never in need of an escape.
+        self.next = last and cursor_of(f'[{last.updated_at},"{last.session_id}"]'.encode())
+
+
+def newest(path: str, limit: int) -> Newest | None:
+    """At most ``limit`` sessions of the store in a directory, newest first.
+
+    None where there is more to it: no store or no index yet, one that is not up to date, not whole,
+    or in use, or a directory that is refused. Whoever asks then goes the long way, which mends or
+    tells it.
+    """
+    tree = Tree(path, Disk())
+    try:
+        if tree.root(create=False) is None or tree.node_below("catalog.db") is None:
+            return None
+        connection = connect(os.path.join(path, "catalog.db"))
+        try:
+            return _read(connection, tree, path, limit)
+        finally:
+            connection.close()
+    except _troubles():
+        return None
+    finally:
+        tree.close()
+
+
+def _troubles() -> tuple[type[Exception], ...]:
+    return (HoldfastError, OSError, ValueError, IndexDamaged, *sqlite_errors())
+
+
+def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest | None:
+    if not has_schema(connection):
+        return None
+    if read_fact(connection, "store") != f"{path}#{os.stat(path).st_ino}".encode():
+        return None
+    prices, _, mark = read_fact(connection, "mark").decode().partition("\n")
+    if prices != price_mark() or not Touched(tree).is_quiet(mark, "sessions"):
+        return None
+    check_place(connection, "time")
+    decode = _decoder()
+    rows = connection.execute(_NEWEST, (limit + 1,)).fetchall()
+    found = [_listed(connection, decode, row) for row in rows]
+    if sorted((row[0] for row in rows), reverse=True) != [row[0] for row in rows]:
+        raise IndexDamaged("the order of sessions")
+    return Newest(found, limit)
+
+
+def _listed(connection: Connection, decode: Callable[[str], Any], found: Any) -> Listed:
+    updated, id, data, crc, settled = found
+    row = Listed(_verified(decode, data, crc))
+    if row.session_id != id or row.updated_at != updated:
+        raise IndexDamaged("the row of a session")
+    if not settled:
+        trace = _verified(decode, *(connection.execute(_TRACE, (id,)).fetchone() or (None, None)))
+        now = liveness(
+            closed=trace.get("closed", True),
+            cut_short=trace.get("cut_short", False),
+            pid=trace.get("pid"),
+            host=trace.get("host"),
+            here=os.uname().nodename,
+        )
+        row.open = now == OPEN
+        row.status = "interrupted" if now == CUT_SHORT else row.status
+    return row
+
+
+def _verified(decode: Callable[[str], Any], data: Any, crc: Any) -> dict[str, Any]:
+    found = decode(data.decode()) if isinstance(data, bytes) and crc32(data) == crc else None
+    if not isinstance(found, dict):
+        raise IndexDamaged("the row of a session")
+    return found
+
+
+def _number(text: str) -> Number:
+    made = Number(text)
+    made.text = text
+    return made
+
+
+class _Context:
+    """How the scanner of JSON is to read."""
+
+    strict = True
+    object_hook = object_pairs_hook = None
+    parse_float = staticmethod(_number)
+    parse_int = int
+    parse_constant = staticmethod(_number)
+    memo: dict[str, str] = {}  # noqa: RUF012 - the scanner's own
+
+
+def _decoder() -> Callable[[str], Any]:
+    """What reads JSON.
+
+    The engine of Python's ``json`` without the package around it, which brings regular expressions;
+    the package itself where there is no such engine.
+    """
+    try:
+        from _json import make_scanner
+
+        scan = make_scanner(_Context())  # type: ignore[arg-type]  # whatever has these attributes
+    except (ImportError, AttributeError, TypeError):
+        from json import JSONDecoder
+
+        return JSONDecoder(parse_float=_number).decode
+    return lambda text: scan(text, 0)[0]
