@@ -11,7 +11,9 @@ import sys
 import holdfast
 from holdfast.agent import tool
 
-MODEL = os.environ.get("HOLDFAST_MODEL", "anthropic:claude-sonnet-4-5")
+# Without a key the small model answers that is embedded, which is good to try things out.
+_USUAL = "anthropic:claude-sonnet-4-5" if "ANTHROPIC_API_KEY" in os.environ else "local"
+MODEL = os.environ.get("HOLDFAST_MODEL", _USUAL)
 
 
 @tool(read_only=True)

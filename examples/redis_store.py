@@ -342,4 +342,7 @@ def main(url: str = "redis://localhost:6379/0") -> None:
 if __name__ == "__main__":
     import sys
 
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except redis.ConnectionError as error:
+        sys.exit(f"This needs a Redis; give its URL as the argument. {error}")

@@ -2,7 +2,7 @@
 
 Run it twice: the second run knows what was said in the first.
 
-    export ANTHROPIC_API_KEY=…        # or HOLDFAST_MODEL=local for the embedded model
+    export ANTHROPIC_API_KEY=…        # or HOLDFAST_MODEL=…; without either the embedded model
     python examples/simple.py "My name is Alice"
     python examples/simple.py "What is my name?"
 """
@@ -14,7 +14,9 @@ import sys
 
 import holdfast
 
-MODEL = os.environ.get("HOLDFAST_MODEL", "anthropic:claude-sonnet-4-5")
+# Without a key the small model answers that is embedded, which is good to try things out.
+_USUAL = "anthropic:claude-sonnet-4-5" if "ANTHROPIC_API_KEY" in os.environ else "local"
+MODEL = os.environ.get("HOLDFAST_MODEL", _USUAL)
 
 
 def main(prompt: str) -> None:
