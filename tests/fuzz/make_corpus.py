@@ -4,6 +4,7 @@
 
 Beside them ``expected.json``: how many records can be read for certain, and if there is damage.
 The checksum runs on over all bytes before, so of a record that was lost the next one is lost too.
+Index rows without a log and logs without a row are no bytes of a log: tests/catalog/test_damage.py.
 """
 
 from __future__ import annotations
