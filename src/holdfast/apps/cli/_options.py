@@ -100,9 +100,10 @@ def session_argument(function: F) -> F:
 
 
 def sessions_argument(*, required: bool = True) -> Callable[[F], F]:
-    """``ID...``: the same, several times."""
+    """``ID...``: the same, several times; ``[ID]...`` where they may be left out."""
+    shown = "ID..." if required else "[ID]..."
     return click.argument(
-        "ids", metavar="ID...", nargs=-1, required=required, shell_complete=complete_id
+        "ids", metavar=shown, nargs=-1, required=required, shell_complete=complete_id
     )
 
 
