@@ -25,7 +25,7 @@ from holdfast.model._data import (
     is_plain,
     read_blob,
 )
-from holdfast.model._event import Event
+from holdfast.model._event import Event, one_by_one
 from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
 from holdfast.model._limits import FORMAT_VERSION, Limits
 from holdfast.model._line import (
@@ -132,6 +132,7 @@ __all__ = [
     "line_body",
     "line_head",
     "make_id",
+    "one_by_one",
     "open_line",
     "read_blob",
     "read_bodies",

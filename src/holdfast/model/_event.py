@@ -6,7 +6,8 @@ Its envelope is decoded with the line; its data stays raw until someone looks at
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -16,7 +17,9 @@ from holdfast.model._data import decode_json, encode_data
 from holdfast.model._limits import Limits
 from holdfast.model._line import type_bytes
 
-__all__ = ["Event"]
+__all__ = ["Event", "one_by_one"]
+
+T = TypeVar("T")
 
 # The decoder must see Raw alone: next to bytes it would expect base64 text and refuse every line.
 if TYPE_CHECKING:
@@ -26,10 +29,27 @@ else:
 
 _LIMITS = Limits()
 _decode = msgspec.json.Decoder().decode
+_decode_lines = msgspec.json.Decoder().decode_lines
 _EMPTY = b"{}"
+_TOGETHER_MAX = 4096
 _BLOB_MARK = b'$blob":'
 _ID_NAMES = {"tool_call": b"id", "tool_result": b"toolCallId"}
 _match_id = re.compile(rb'\{"(\w+)":"([ !#-\[\]-~]*)"[,}]').match
+
+
+class _Kept(Generic[T]):
+    """An attribute that is made when it is first looked at, and found without a call after that."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        found = instance.__dict__[self._name] = self._make(instance)
+        return found
 
 
 class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "data"}):
@@ -48,6 +68,9 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
     key: str | None = None
     more: bool = False
 
+    is_whole: ClassVar[bool] = False
+    """Whether it is known that nothing of the data lies beside the log."""
+
     @classmethod
     def make(
         cls,
@@ -65,32 +88,35 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
             type, seq, timestamp, encode_data({} if data is None else data, _LIMITS), run, key
         )
 
-    @property
+    @_Kept
     def data(self) -> dict[str, Any]:
         """The event's members. Raises InvalidData if a foreign log holds something else here."""
-        cache = self.__dict__
-        found: dict[str, Any] | None = cache.get("data")
-        if found is None:
-            raw = bytes(self.raw)
-            try:
-                value = _decode(raw)
-            except (ValueError, RecursionError):
-                value = decode_json(raw)  # raises, and says what is wrong
-            # One byte is looked for far quicker than several, and is in few texts.
-            if b"$" in raw and _BLOB_MARK in raw:
-                value = restore_keys(value)
-            if not isinstance(value, dict):
-                raise InvalidData(f"the data of event {self.seq} is not an object")
-            found = cache["data"] = value
-        return found
+        raw = bytes(self.raw)
+        try:
+            value = _decode(raw)
+        except (ValueError, RecursionError):
+            value = decode_json(raw)  # raises, and says what is wrong
+        # One byte is looked for far quicker than several, and is in few texts.
+        if b"$" in raw and _BLOB_MARK in raw:
+            value = restore_keys(value)
+        if not isinstance(value, dict):
+            raise InvalidData(f"the data of event {self.seq} is not an object")
+        return value
 
-    @property
+    @_Kept
     def body(self) -> Any:
         """``data`` as the typed value of this event's type; the plain dict for an unknown type."""
-        cache = self.__dict__
-        if "body" not in cache:
-            cache["body"] = self._decode_body()
-        return cache["body"]
+        from holdfast.model._bodies import BODIES
+
+        kind = BODIES.get(self.type)
+        if kind is None:
+            return self.data
+        try:
+            return msgspec.convert(self.data, kind)
+        except msgspec.ValidationError as error:
+            raise InvalidData(
+                f"event {self.seq} is not a well-formed {self.type}: {error}"
+            ) from error
 
     @property
     def id(self) -> str | None:
@@ -104,19 +130,6 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
             return found[2].decode()
         value = self.data.get(name.decode())
         return value if isinstance(value, str) else None
-
-    def _decode_body(self) -> Any:
-        from holdfast.model._bodies import BODIES
-
-        kind = BODIES.get(self.type)
-        if kind is None:
-            return self.data
-        try:
-            return msgspec.convert(self.data, kind)
-        except msgspec.ValidationError as error:
-            raise InvalidData(
-                f"event {self.seq} is not a well-formed {self.type}: {error}"
-            ) from error
 
     def _identity(self) -> tuple[Any, ...]:
         return self.seq, self.type, self.timestamp, self.run, self.key, self.more, bytes(self.raw)
@@ -133,3 +146,34 @@ class Event(msgspec.Struct, frozen=True, dict=True, eq=False, rename={"raw": "da
 
     def __repr__(self) -> str:
         return f"Event(seq={self.seq}, type={self.type!r}, data={bytes(self.raw)[:80]!r})"
+
+
+def one_by_one(batches: Iterable[Sequence[Event]]) -> Iterator[Event]:
+    """The events of all batches, for who takes one after the other.
+
+    If the data of those of one batch is looked at, that of the next is decoded together, which
+    takes half as long.
+    """
+    is_looked_at = False
+    for events in batches:
+        if is_looked_at and len(events) <= _TOGETHER_MAX:
+            _decode_together(events)
+        yield from events
+        is_looked_at = bool(events) and all(
+            "data" in events[at].__dict__ for at in (0, len(events) // 2, -1)
+        )
+
+
+def _decode_together(events: Sequence[Event]) -> None:
+    """Decode what these events hold; what is unusual is left for when someone looks at it."""
+    joined = b"\n".join([event.raw for event in events])
+    if b"$" in joined and _BLOB_MARK in joined:
+        return
+    try:
+        values = _decode_lines(joined)
+    except (ValueError, RecursionError):
+        return
+    if len(values) == len(events):
+        for event, value in zip(events, values, strict=True):
+            if type(value) is dict:
+                event.__dict__.update(data=value, is_whole=True)

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import Damaged, KeyMissing, Tampered
 from holdfast.model._block import AnyLine, decode_each, decode_line, number_lines
-from holdfast.model._event import Event
+from holdfast.model._event import Event, one_by_one
 from holdfast.model._line import (
     CRC_END,
     CRC_KEY,
@@ -271,10 +271,13 @@ def read_events(
     chunks: Iterable[bytes], position: Position = START, unseal: Unseal | None = None
 ) -> Iterator[Event]:
     """Every valid event of a log, in order, also of a damaged one."""
-    reader = LineReader(position, unseal)
+    return one_by_one(_batches(LineReader(position, unseal), chunks))
+
+
+def _batches(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
     for chunk in chunks:
-        yield from reader.feed(chunk)
-    yield from reader.finish()
+        yield reader.feed(chunk)
+    yield reader.finish()
 
 
 def read_line(text: bytes, unseal: Unseal | None = None) -> Event | None:

@@ -36,13 +36,16 @@ class Draft:
 
 
 class Drafts:
-    """All drafts of a conversation. ``epoch`` changes when they do anything else than grow."""
+    """All drafts of a conversation. ``epoch`` changes when they do anything else than grow.
 
-    __slots__ = ("_blocks", "_seqs", "_starts", "_summaries", "_texts_from", "epoch")
+    ``flat`` are the blocks of all messages.
+    """
+
+    __slots__ = ("_seqs", "_starts", "_summaries", "_texts_from", "epoch", "flat")
 
     def __init__(self) -> None:
         self.epoch = 0
-        self._blocks: list[Block] = []
+        self.flat: list[Block] = []
         self._seqs = array("q")
         self._starts = array("q")
         self._summaries: list[int] = []
@@ -58,26 +61,21 @@ class Drafts:
         for index in range(len(self._starts)):
             draft = Draft(ROLES[index & 1])
             part = self._part(index)
-            draft.blocks, draft.seqs = self._blocks[part], self._seqs[part]
+            draft.blocks, draft.seqs = self.flat[part], self._seqs[part]
             draft.summary = index in summaries
             yield draft
 
-    @property
-    def count(self) -> int:
-        """How many blocks there are in all messages together."""
-        return len(self._blocks)
-
     def blocks(self, index: int) -> list[Block]:
         """The blocks of one message, as a list of the caller's."""
-        return self._blocks[self._part(index)]
+        return self.flat[self._part(index)]
 
     def last_blocks(self, skipped: int) -> list[Block]:
         """The blocks of the last message after so many of them."""
-        return self._blocks[self._starts[-1] + skipped :]
+        return self.flat[self._starts[-1] + skipped :]
 
     def last_count(self) -> int:
         """How many blocks the last message has; 0 if there is none."""
-        return len(self._blocks) - self._starts[-1] if self._starts else 0
+        return len(self.flat) - self._starts[-1] if self._starts else 0
 
     def last_is_texts(self) -> bool:
         """Whether the last message has nothing but texts."""
@@ -87,15 +85,21 @@ class Drafts:
         """The events of one message's blocks."""
         return self._seqs[self._part(index)]
 
-    def add(self, role: str, block: Block, seq: int) -> None:
-        """One more block and the event that said it: in the last message, or in one of its own."""
-        starts = self._starts
-        if ROLES[len(starts) & 1] == role:
-            starts.append(len(self._blocks))
-        self._blocks.append(block)
+    def add(self, role: str, block: Block, seq: int) -> int:
+        """One more block and the event that said it: in the last message, or in one of its own.
+
+        Which message that is.
+        """
+        starts, blocks = self._starts, self.flat
+        last = len(starts) - 1
+        if ROLES[last & 1] != role:
+            last += 1
+            starts.append(len(blocks))
+        blocks.append(block)
         self._seqs.append(seq)
         if block["type"] != "text":
-            self._texts_from = len(self._blocks)
+            self._texts_from = len(blocks)
+        return last
 
     def mark_summary(self) -> None:
         """The last message holds a summary."""
@@ -105,11 +109,11 @@ class Drafts:
         """Keep the first ``count`` blocks; the first message that is not as it was."""
         starts = self._starts
         kept = bisect_left(starts, count)
-        if count == len(self._blocks):
+        if count == len(self.flat):
             return kept
         whole = kept < len(starts) and starts[kept] == count
         first = kept if whole else kept - 1
-        del self._blocks[count:], self._seqs[count:], starts[kept:]
+        del self.flat[count:], self._seqs[count:], starts[kept:]
         self.epoch += 1
         while self._summaries and self._summaries[-1] >= first:
             self._summaries.pop()
@@ -120,12 +124,12 @@ class Drafts:
     def _find_texts(self) -> int:
         """Where nothing but texts begins, as far as the last message goes."""
         start = self._starts[-1] if self._starts else 0
-        at = len(self._blocks)
-        while at > start and self._blocks[at - 1]["type"] == "text":
+        at = len(self.flat)
+        while at > start and self.flat[at - 1]["type"] == "text":
             at -= 1
         return at
 
     def _part(self, index: int) -> slice:
         starts = self._starts
-        stop = starts[index + 1] if index + 1 < len(starts) else len(self._blocks)
+        stop = starts[index + 1] if index + 1 < len(starts) else len(self.flat)
         return slice(starts[index], stop)

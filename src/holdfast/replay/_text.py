@@ -72,7 +72,14 @@ def clean_json(value: Any) -> Any:
     Cycles, too deep and too often repeated parts, NaN, infinities, huge integers and foreign
     objects become short texts that say what was there; keys become strings.
     """
+    if type(value) is dict and all(map(_is_clean_member, value, value.values())):
+        return value  # a name and a text for each, as nearly all tools are given
     return _Cleaner().clean(value, DEPTH_MAX)
+
+
+def _is_clean_member(key: Any, item: Any) -> bool:
+    is_text = type(key) is str and type(item) is str
+    return is_text and clean_text(key) is key and clean_text(item) is item
 
 
 class _Cleaner:

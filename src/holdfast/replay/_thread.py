@@ -234,8 +234,9 @@ class Thread:
         """The messages as drafts, brought up to date. Not to be changed by the caller."""
         self._roll_back()
         pieces, spots, drafts = self._pieces, self._spots, self._drafts
+        flat = drafts.flat
         for index in range(len(spots), len(pieces)):
-            spots.append(NOWHERE if self._group or self._soft else drafts.count)
+            spots.append(NOWHERE if self._group or self._soft else len(flat))
             piece = pieces[index]
             if not piece.gone:
                 self._render(piece, self._seqs[index])
@@ -300,11 +301,11 @@ class Thread:
 
     def _put(self, role: str, block: Block, seq: int) -> None:
         drafts = self._drafts
-        if not drafts.count and role == "assistant":
+        if role == "assistant" and not drafts.flat:
             drafts.add("user", text_block(OPENING), NOWHERE)
-        drafts.add(role, block, seq)
-        last = len(drafts) - 1
-        self.touched = min(self.touched, last)
+        last = drafts.add(role, block, seq)
+        if last < self.touched:  # noqa: PLR1730 - a call less for each block
+            self.touched = last
 
     def _roll_back(self) -> None:
         """Undo rendering back to the start of the group that holds the first spoilt piece."""
@@ -324,7 +325,7 @@ class Thread:
         issues = IssueList(self.issues)
         issues.unit = self.issues.unit
         drafts = self.drafts()
-        if drafts.count and drafts.seqs(0)[0] == NOWHERE:
+        if drafts.flat and drafts.seqs(0)[0] == NOWHERE:
             issues.note("leading_assistant", "start", "a user turn was put before the assistant's")
         for index, piece in enumerate(self._pieces):
             if not piece.gone and (type(piece) is not Piece or not piece.shown):

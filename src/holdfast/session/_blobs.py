@@ -29,11 +29,12 @@ def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Eve
     A payload that is missing or damaged is replaced by a text that says so.
     """
     for event in events:
+        if event.is_whole:
+            yield event
+            continue
         raw = bytes(event.raw)
         # One byte is looked for far quicker than several, and is in few texts.
-        if b"$" in raw and _MARK in raw:
-            event = _resolve(event, documents)  # noqa: PLW2901
-        yield event
+        yield _resolve(event, documents) if b"$" in raw and _MARK in raw else event
 
 
 def blob_loader(documents: Documents) -> LoadBlob:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from zlib import crc32
 
-from holdfast.model import Event, LineReader, Position
+from holdfast.model import Event, LineReader, Position, one_by_one
 from holdfast.storage import Log
 
 __all__ = ["read_forwards"]
@@ -17,7 +17,12 @@ _DIGITS = 8
 
 
 def read_forwards(log: Log) -> Iterator[Event]:
-    """Every valid event, in order, also of a damaged log.
+    """Every valid event, in order, also of a damaged log."""
+    return one_by_one(_batches(log))
+
+
+def _batches(log: Log) -> Iterator[list[Event]]:
+    """The events as they become whole.
 
     What seems damaged is looked at again from the last whole event on: half a batch that a crash
     left may have been read, cut off by the next writer, and other lines be in its place by now.
@@ -25,7 +30,7 @@ def read_forwards(log: Log) -> Iterator[Event]:
     reader, chunks = LineReader(unseal=log.unseal), log.read()
     while True:
         for chunk in chunks:
-            yield from reader.feed(chunk)
+            yield reader.feed(chunk)
             if reader.damaged:
                 break
         else:
@@ -36,8 +41,8 @@ def read_forwards(log: Log) -> Iterator[Event]:
                 reader.feed(chunk)
             break
         reader, chunks, events = looked
-        yield from events
-    yield from reader.finish()
+        yield events
+    yield reader.finish()
 
 
 def _look_again(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -68,11 +68,13 @@ def load(
                     seq=snapshot.seq,
                 )
             continue
-        if fits(snapshot, log):
-            loaded = _fold_tail(log, snapshot)
+        tail = _tail_after(snapshot, log)
+        if tail is not None:
+            loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
+            _read_into(loaded, _reader(log, snapshot.position), tail)
             if not loaded.gaps:
                 return loaded
-    return _fold_all(log)
+    return _read_into(Loaded(Fold()), _reader(log, START), log.read())
 
 
 def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
@@ -81,7 +83,7 @@ def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
     snapshot = Snapshots(documents).newest(at)
     if snapshot is not None and snapshot.offset <= log.size() and fits(snapshot, log):
         fold, position = Fold(snapshot.state), snapshot.position
-    for event in _events_from(_reader(log, position), log):
+    for event in _events_from(_reader(log, position), log.read(position.offset)):
         if event.seq > at:
             break
         _apply(fold, [event])
@@ -106,33 +108,36 @@ def _candidates(snapshots: Snapshots) -> Iterator[Snapshot]:
 
 def fits(snapshot: Snapshot, log: Log) -> bool:
     """Whether the log's bytes before the snapshot's offset end as the snapshot says."""
+    return _tail_after(snapshot, log) is not None
+
+
+def _tail_after(snapshot: Snapshot, log: Log) -> Iterator[bytes] | None:
+    """What the log has after a snapshot; None if its bytes before do not end as that says."""
     start = snapshot.offset - _LINE_END_BYTES
-    end = next(log.read(start), b"")[:_LINE_END_BYTES] if start > 0 else b""
+    if start <= 0:
+        return None
+    chunks = log.read(start)
+    first = next(chunks, b"")
+    end = first[:_LINE_END_BYTES]
     try:
         value = int(end[:_DIGITS], 16)
     except ValueError:
-        return False
-    return crc32(end, value) == snapshot.position.crc
+        return None
+    if crc32(end, value) != snapshot.position.crc:
+        return None
+    rest = first[_LINE_END_BYTES:]
+    return chain((rest,), chunks) if rest else chunks
 
 
 def _is_of_another(snapshot: Snapshot, log: Log) -> bool:
     """Whether it was left by a writer that was overtaken while its session was made anew."""
     fold = Fold()
-    _apply(fold, list(islice(_events_from(_reader(log, START), log), 1)))
+    _apply(fold, list(islice(_events_from(_reader(log, START), log.read()), 1)))
     return None not in (fold.state.log, snapshot.state.log) and fold.state.log != snapshot.state.log
 
 
-def _fold_tail(log: Log, snapshot: Snapshot) -> Loaded:
-    loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
-    return _read_into(loaded, _reader(log, snapshot.position), log)
-
-
-def _fold_all(log: Log) -> Loaded:
-    return _read_into(Loaded(Fold()), _reader(log, START), log)
-
-
-def _read_into(loaded: Loaded, reader: LineReader, log: Log) -> Loaded:
-    for events in _batches(reader, log):
+def _read_into(loaded: Loaded, reader: LineReader, chunks: Iterable[bytes]) -> Loaded:
+    for events in _batches(reader, chunks):
         _apply(loaded.fold, events)
     loaded.position = reader.position
     loaded.gaps = reader.gaps
@@ -147,12 +152,12 @@ def _apply(fold: Fold, events: list[Event]) -> None:
     fold.fold(events)
 
 
-def _batches(reader: LineReader, log: Log) -> Iterator[list[Event]]:
-    for chunk in log.read(reader.position.offset):
+def _batches(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
+    for chunk in chunks:
         yield reader.feed(chunk)
     yield reader.finish()
 
 
-def _events_from(reader: LineReader, log: Log) -> Iterator[Event]:
-    for events in _batches(reader, log):
+def _events_from(reader: LineReader, chunks: Iterable[bytes]) -> Iterator[Event]:
+    for events in _batches(reader, chunks):
         yield from events

@@ -20,6 +20,8 @@ __all__ = ["Place", "find_place", "line_at"]
 # A part as short as this is simply read; a longer one is halved until it is.
 _NEAR_BYTES = 1 << 15
 _NEAR_EVENTS = 16
+# In as many bytes there is a whole line and its end, unless it is a huge one.
+_LOOK_BYTES = 1 << 18
 # Up to here every byte before the place is checked as well; that takes half a millisecond.
 _CHECKED_BYTES_MAX = 1 << 19
 
@@ -91,7 +93,7 @@ def _approach(log: Log, start: Position, wanted: int) -> Position:
         look = (near.offset + end) // 2
         if not is_halving:
             look = _likely(near, end, (wanted - near.seq) * event_bytes)
-        found = second_line(look, next(log.read(look), b""))
+        found = second_line(look, log.read_part(look, look + _LOOK_BYTES))
         if found is None or not near.offset < found[0].offset <= end:
             if is_halving:
                 break

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from zlib import crc32
 
 import msgspec
 
-from holdfast.model import START, Event, LineReader, Position
+from holdfast.model import START, Event, LineReader, Position, one_by_one
 from holdfast.session._forwards import read_forwards
 from holdfast.storage import Log
 
 __all__ = ["read_range", "second_line"]
 
-_TAIL_BYTES_MIN = 1 << 16
-_TAIL_GROWTH = 2
+_TAIL_BYTES = 1 << 16
+_PIECE_BYTES_MIN = 1 << 17
+_PIECE_GROWTH = 1.25
 # The end of a line: eight digits, quote, brace, newline.
 _LINE_END_BYTES = 11
 _DIGITS = 8
@@ -34,8 +35,8 @@ def read_range(
 
     Backwards, only as much of the log is read as the limit needs.
     """
-    events = _backwards(log) if reverse else read_forwards(log)
-    if reverse or start > 0 or stop is not None:
+    events = one_by_one(_backwards(log)) if reverse else read_forwards(log)
+    if start > 0 or stop is not None:
         events = _chosen(events, start, stop, types, reverse=reverse)
     elif types is not None:
         events = (event for event in events if event.type in types)
@@ -60,80 +61,69 @@ def _chosen(
             yield event
 
 
-def _backwards(log: Log) -> Iterator[Event]:
-    """Every valid event, newest first, in ever larger pieces until the beginning is reached."""
+def _backwards(log: Log) -> Iterator[Sequence[Event]]:
+    """Every valid event, newest first, in slowly growing pieces until the beginning is reached."""
     below: int | None = None
-    wanted = _TAIL_BYTES_MIN
-    size = log.size()
-    found = _tail(log, wanted) if wanted < size else None
+    wanted = _PIECE_BYTES_MIN
+    offset, data = log.read_tail(_TAIL_BYTES)
+    found = _piece(log, offset, data, None)
     while found is not None:
         begin, events = found
-        yield from reversed(events)
+        yield events[::-1]
         if begin.offset == 0:
             return
         below = events[0].seq if events else below
-        wanted *= _TAIL_GROWTH
-        found = _piece(log, begin, wanted)
+        start = max(0, begin.offset - wanted)
+        found = _piece(log, start, log.read_part(start, begin.offset), begin)
+        wanted = int(wanted * _PIECE_GROWTH)
     # What is damaged, or cut where no piece may end, is read as a whole.
-    for event in reversed(list(read_forwards(log))):
-        if below is None or event.seq < below:
-            yield event
+    whole = list(read_forwards(log))
+    yield [event for event in reversed(whole) if below is None or event.seq < below]
 
 
-def _tail(log: Log, max_bytes: int) -> tuple[Position, list[Event]] | None:
-    """The events of the log's end and where they begin; None if they cannot be verified."""
-    offset, data = log.read_tail(max_bytes)
-    found = second_line(offset, data)
-    if found is None:
-        return None
-    position, taken = found
-    reader = LineReader(position, log.unseal)
-    events = reader.feed(data[taken:])
-    if reader.damaged:
-        return None
-    return position, events + reader.finish()
+def _piece(
+    log: Log, start: int, data: bytes, end: Position | None
+) -> tuple[Position, list[Event]] | None:
+    """The events of what was read from ``start`` on, and where they begin.
 
-
-def _piece(log: Log, end: Position, wanted: int) -> tuple[Position, list[Event]] | None:
-    """The events before a place and where they begin; None if that is not what they lead to."""
-    start = max(0, end.offset - wanted)
-    data = _read_between(log, start, end.offset)
+    None if they cannot be verified, or do not lead to ``end``; that is the log's end if it is None.
+    """
     found = second_line(start, data)
     if found is None:
         return None
     position, taken = found
     reader = LineReader(position, log.unseal)
     events = reader.feed(data[taken:])
-    return (position, events) if reader.position == end and not reader.damaged else None
-
-
-def _read_between(log: Log, start: int, end: int) -> bytes:
-    chunks, missing = [], end - start
-    for chunk in log.read(start):
-        chunks.append(chunk[:missing])
-        missing -= len(chunk)
-        if missing <= 0:
-            break
-    return b"".join(chunks)
+    if reader.damaged or (end is not None and reader.position != end):
+        return None
+    return position, events if end is not None else events + reader.finish()
 
 
 class _Numbered(msgspec.Struct):
     seq: int
+    more: bool = False
+
+
+_decode_number = msgspec.json.Decoder(_Numbered).decode
 
 
 def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
-    """Where the second whole line of a tail begins, by what the first one says of itself."""
+    """Where a line of a tail begins by what the one before it says of itself: the second whole one.
+
+    Or a later one: none is told that stands inside of a batch.
+    """
     if offset == 0:
         return START, 0
-    begin = data.find(b"\n") + 1
-    end = data.find(b"\n", begin) + 1
-    if not begin or not end:
-        return None
-    line = data[begin:end]
-    try:
-        seq = msgspec.json.decode(line, type=_Numbered).seq
-        digits = line[-_LINE_END_BYTES:]
-        crc = crc32(digits, int(digits[:_DIGITS], 16))
-    except ValueError:
-        return None
-    return Position(seq + 1, offset + end, crc), end
+    end = data.find(b"\n") + 1
+    while end:
+        begin, end = end, data.find(b"\n", end) + 1
+        line = data[begin:end]
+        try:
+            before = _decode_number(line)
+            digits = line[-_LINE_END_BYTES:]
+            crc = crc32(digits, int(digits[:_DIGITS], 16))
+        except ValueError:
+            return None
+        if not before.more:
+            return Position(before.seq + 1, offset + end, crc), end
+    return None

@@ -100,9 +100,24 @@ class FileLog(Log):
 
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
         """The last bytes of the files."""
-        size = self.size()
-        start = max(0, size - max_bytes)
-        return start, b"".join(self.read(start))
+        with translation(f"reading {self._name()}"):
+            opened = self._open_to_read(-max_bytes)
+            if opened is None:
+                return 0, b""
+            with opened:
+                start = max(0, opened.size() - max_bytes)
+                return start, b"".join(opened.read(start))
+
+    def read_part(self, start: int, stop: int) -> bytes:
+        """Some bytes of the files, at once if they are in one."""
+        with translation(f"reading {self._name()}"):
+            opened = self._open_to_read(start)
+            if opened is None:
+                return b""
+            with opened:
+                if opened.found.is_plain:
+                    return self._disk.read_at(opened.files[0][1], stop - start, start)
+        return super().read_part(start, stop)
 
     def size(self) -> int:
         """The size of the files together, whoever wrote them."""

@@ -20,7 +20,6 @@ import msgspec
 
 from holdfast.errors import Forbidden, StoreError
 from holdfast.storage._tree import let_go
-from holdfast.storage.base import CHUNK_BYTES
 from holdfast.storage.disk import Disk, Node
 
 if TYPE_CHECKING:
@@ -53,6 +52,9 @@ PARTS_MAX = 16
 _BASE_BYTES_MAX = 4096
 # Only another process that rewrites the log again and again could make a reader look this often.
 _LOOKS_MAX = 100
+# Small enough to stay in the processor's cache while it is verified and decoded, and to leave no
+# hole in memory that what is made of it does not fill.
+_READ_BYTES = 1 << 16
 
 
 class Base(msgspec.Struct):
@@ -120,14 +122,17 @@ def look(disk: Disk, directory: int) -> Look | None:
 
 
 def open_parts(disk: Disk, directory: int, start: int = 0) -> OpenLog | None:
-    """The files of a log from offset ``start`` on, all open and from the same moment."""
+    """The files of a log from offset ``start`` on, all open and from the same moment.
+
+    Below 0 it is counted from the end of the log.
+    """
     for _ in range(_LOOKS_MAX):
         found = look(disk, directory)
         if found is None:
             return None
         opened = OpenLog(disk, found)
         try:
-            if opened.open_from(directory, start):
+            if opened.open_from(directory, start if start >= 0 else found.size + start):
                 return opened
         except BaseException:
             opened.close()
@@ -290,7 +295,7 @@ def read_file_part(disk: Disk, descriptor: int, start: int, stop: int | None) ->
     middle of another one by the next look, when a writer has cut it off and gone on.
     """
     while stop is None or start < stop:
-        wanted = CHUNK_BYTES if stop is None else min(CHUNK_BYTES, stop - start)
+        wanted = _READ_BYTES if stop is None else min(_READ_BYTES, stop - start)
         chunk = disk.read_at(descriptor, wanted, start)
         if not chunk:
             return

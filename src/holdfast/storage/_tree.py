@@ -55,8 +55,9 @@ class Tree:
             if self._root is None:
                 return None
             # Under the lock, so that closing the store cannot take the root away in between.
-            start = self.disk.open_directory(".", self._root)
-        return self._walk(start, parts, create=create)
+            first = parts[0] if parts else "."
+            start, _ = self._step(first, self._root, create=create, passing=False)
+        return None if start is None else self._walk(start, parts[1:], create=create)
 
     def node_below(self, path: str) -> Node | None:
         """What is at a path below the root, which must be open; None if nothing is.

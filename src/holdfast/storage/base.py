@@ -92,6 +92,16 @@ class Log(ABC):
     def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
         """The last bytes and the offset at which they begin."""
 
+    def read_part(self, start: int, stop: int) -> bytes:
+        """The bytes between two offsets, or as many of them as there are."""
+        chunks, missing = [], stop - start
+        for chunk in self.read(start):
+            chunks.append(chunk[:missing])
+            missing -= len(chunk)
+            if missing <= 0:
+                break
+        return b"".join(chunks)
+
     @abstractmethod
     def size(self) -> int:
         """How many bytes the log has; 0 if there is none."""

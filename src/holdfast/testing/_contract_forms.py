@@ -275,6 +275,7 @@ class FormContract(ContractBase):
         for start in (0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, len(_BIG), len(whole), 1 << 30):
             assert read_all(log, start) == whole[start:]
         assert log.read_tail(len(ONE)) == (len(_BIG), ONE)
+        assert log.read_part(1, len(_BIG) + 1) == (_BIG + ONE)[1 : len(_BIG) + 1]
         assert read_all(self.again(store).log(self.KEY)) == whole
 
     def test_c71_archive_goes_on(self) -> None:

@@ -61,6 +61,7 @@ class LogContract(ContractBase):
         for size in (0, 1, len(TWO), 10_000):
             start = max(0, len(whole) - size)
             assert log.read_tail(size) == (start, whole[start:])
+            assert log.read_part(start, start + 7) == whole[start : start + 7]
 
     def test_c07_size(self) -> None:
         """The size is that of all appends, and 0 without one."""
@@ -75,6 +76,7 @@ class LogContract(ContractBase):
         log = store.log(self.KEY)
         assert read_all(log) == b""
         assert log.read_tail(10) == (0, b"")
+        assert log.read_part(0, 10) == b""
         assert log.generation() == ""
         assert log.unsaved() == b""
         assert not store.exists(self.KEY)

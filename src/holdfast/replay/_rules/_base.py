@@ -39,6 +39,8 @@ def _is_clean(text: str) -> bool:
 
 def is_json(value: Any) -> bool:
     """Plain JSON data: exact types, finite numbers, text keys, bounded nesting and sharing."""
+    if type(value) is dict and all(type(item) is str for item in value.values()):
+        return all(type(key) is str and _is_clean(key) and _is_clean(value[key]) for key in value)
     seen: set[int] = set()
     repeats = 0
     waiting = [(value, _DEPTH_MAX)]

@@ -89,6 +89,13 @@ class AnthropicRules(Rules):
         return kind if type(kind) is str else None
 
     def _content_block(self, block: Any, kind: str | None, allowed: _Checks) -> None:
+        if (
+            kind == "text"
+            and type(block) is dict
+            and len(block) == 2
+            and is_text(block.get("text"))
+        ):
+            return  # nearly all of them, and each set of blocks allows it
         check = allowed.get(kind) if kind is not None else None
         if check is None or (kind == "reasoning" and self.signed_thinking):
             self.fail(f"a block of type {kind!r} cannot stand here")
