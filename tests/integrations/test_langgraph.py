@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from typing import Annotated, TypedDict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -168,7 +170,7 @@ _VALUES = st.recursive(
         st.lists(inner, max_size=3)
         | st.tuples(inner, inner)
         | st.sets(st.integers(0, 3))
-        | st.dictionaries(st.sampled_from(["a", "$m", "$x", "$t", "$d", "\0"]), inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["a", "~m", "$x", "~t", "$d", "\0"]), inner, max_size=2)
     ),
     max_leaves=8,
 )
@@ -199,7 +201,7 @@ def test_a_message_is_known_until_it_is_changed():
 
 def test_no_class_is_loaded_that_the_framework_does_not_allow(hf):
     """A stored value that names a foreign callable is not called."""
-    forged = {"$x": ["pickle", "Y29zCnN5c3RlbQooUyd0cnVlJwp0Ui4="]}
+    forged = {"~x": ["pickle", "Y29zCnN5c3RlbQooUyd0cnVlJwp0Ui4="]}
     with pytest.raises(NotImplementedError):
         Values().decode(forged, HoldfastSaver(hf).serde)
 
@@ -302,3 +304,140 @@ def test_a_channel_that_is_no_list_of_messages_is_kept(hf):
     graph = builder.compile(checkpointer=HoldfastSaver(hf))
     assert graph.invoke({"total": 1}, THREAD) == {"total": 3}
     assert graph.invoke({"total": 1}, THREAD) == {"total": 6}
+
+
+def _parallel(hf, *nodes, state=MessagesState):
+    builder = StateGraph(state)
+    for name, node in nodes:
+        builder.add_node(name, node)
+        builder.add_edge(START, name)
+        builder.add_edge(name, END)
+    return builder.compile(checkpointer=HoldfastSaver(hf))
+
+
+def _said(hf):
+    return [message["content"] for message in hf.recover("trip").messages]
+
+
+def _texts(events, text):
+    return sum(text in bytes(event.raw).decode() for event in events)
+
+
+def test_what_is_said_is_told_once_and_has_the_id_that_the_graph_gave_it(hf):
+    """A message that comes without an id is one event; another saver reads the one with it."""
+    graph = _graph(hf)
+    for word in ("harbour", "lighthouse"):
+        state = graph.invoke({"messages": [HumanMessage(word)]}, THREAD)
+    assert _texts(hf.events("trip", types={"user", "frame"}), "lighthouse") == 1
+    assert _said(hf) == ["harbour", "echo of harbour", "lighthouse", "echo of lighthouse"]
+    saver = HoldfastSaver(hf)
+    assert saver.get_tuple(THREAD).checkpoint["channel_values"]["messages"] == state["messages"]
+    assert list(saver.messages("trip")) == state["messages"]
+
+
+def test_what_tasks_say_at_once_stands_in_the_order_of_the_graph(hf):
+    """Whoever is ready first, the conversation is in the order in which the state has it."""
+
+    def slow(state):
+        time.sleep(0.05)
+        return {"messages": [AIMessage(f"slow {len(state['messages'])}")]}
+
+    def quick(state):
+        return {"messages": [AIMessage(f"quick {len(state['messages'])}")]}
+
+    graph = _parallel(hf, ("a", slow), ("b", quick))
+    for word in ("one", "two"):
+        state = graph.invoke({"messages": [HumanMessage(word)]}, THREAD)
+    order = [message.content for message in state["messages"]]
+    assert order == ["one", "slow 1", "quick 1", "two", "slow 4", "quick 4"]
+    told = [one.content for one in HoldfastSaver(hf).messages("trip")]
+    assert told == order
+
+
+def test_what_a_task_said_for_nothing_leaves_the_conversation(hf):
+    """Beside a task that failed one answered: if the user goes on, the answer was never given."""
+    fails = [False, True, False]
+
+    def answer(state):
+        return {"messages": [AIMessage(f"answer to {state['messages'][-1].content}")]}
+
+    def fail(state):
+        if fails[len(state["messages"]) // 2]:
+            raise RuntimeError("no")
+        return {}
+
+    graph = _parallel(hf, ("a", answer), ("b", fail))
+    graph.invoke({"messages": [HumanMessage("one")]}, THREAD)
+    with pytest.raises(RuntimeError):
+        graph.invoke({"messages": [HumanMessage("two")]}, THREAD)
+    assert _said(hf)[-1] == "answer to two"
+    fails[1] = False
+    state = graph.invoke({"messages": [HumanMessage("three")]}, THREAD)
+    contents = [message.content for message in state["messages"]]
+    assert contents == ["one", "answer to one", "two", "three", "answer to three"]
+    assert [one.content for one in HoldfastSaver(hf).messages("trip")] == contents
+
+
+def test_a_message_that_was_removed_is_still_in_the_states_that_had_it(hf):
+    """The history reads as it was made, with the saver that removed and with another one."""
+    graph = _graph(hf)
+    before = graph.invoke({"messages": [HumanMessage("secret", id="h1")]}, THREAD)
+    graph.update_state(THREAD, {"messages": [RemoveMessage(id="h1")]}, as_node="say")
+    for one in (graph, _graph(hf)):
+        states = [state.values.get("messages") for state in one.get_state_history(THREAD)]
+        assert before["messages"] in states
+
+
+class _Delta(TypedDict):
+    messages: Annotated[
+        list,
+        DeltaChannel(
+            lambda state, writes: [*(state or []), *(one for write in writes for one in write)],
+            snapshot_frequency=3,
+        ),
+    ]
+
+
+def test_a_channel_of_changes_is_a_conversation_too(hf):
+    """It is read, searched and gone on with like any other; its snapshots only name messages."""
+    for word in ("harbour", "lighthouse", "buoy"):  # each with a saver that knows nothing yet
+        graph = _parallel(hf, ("say", _echo), state=_Delta)
+        state = graph.invoke({"messages": [HumanMessage(word, id=word)]}, THREAD)
+    contents = [message.content for message in state["messages"]]
+    assert contents == [
+        said for word in ("harbour", "lighthouse", "buoy") for said in (word, f"echo of {word}")
+    ]
+    assert _said(hf) == contents
+    assert _texts(hf.events("trip"), "echo of buoy") == 1
+    snapshots = [
+        event for event in hf.events("trip") if '"snapshot":true' in bytes(event.raw).decode()
+    ]
+    assert snapshots
+    assert all("harbour" not in bytes(event.raw).decode() for event in snapshots)
+
+
+def test_a_value_that_lies_beside_the_log_is_whole_at_once(hf):
+    """What is too big for a line comes back from the saver that recorded it as from another."""
+    saver, config = HoldfastSaver(hf), {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    for letter in "ab":
+        made = empty_checkpoint()
+        made["channel_values"] = {"big": [letter * 800_000, letter * 800_000]}
+        made["channel_versions"] = {"big": letter}
+        config = saver.put(config, made, {}, {"big": letter})
+        for one in (saver, HoldfastSaver(hf)):
+            assert one.get_tuple(config).checkpoint["channel_values"] == made["channel_values"]
+
+
+def test_an_early_log_is_read(hf):
+    """Checkpoints that were told whole, with other marks, are what they were."""
+    body = {"v": 4, "ts": "2026-01-01T00:00:00+00:00", "id": "1", "channel_versions": {"n": 1}}
+    body |= {"versions_seen": {}, "updated_channels": None}
+    told = {"ns": "", "metadata": {"step": 1}, "body": body}
+    told |= {"values": [["n", 1, {"is": {"$t": [1, {"$i": "36893488147419103232"}]}}]]}
+    writes = {"ns": "", "id": "1", "task": "t", "path": "", "values": [["n", 0, 7]]}
+    with hf.session("trip") as session:
+        for frame in ({"checkpoint": told}, {"writes": writes}):
+            session.append("frame", {"direction": "stored", "tool": "langgraph", **frame})
+    found = HoldfastSaver(hf).get_tuple(THREAD)
+    assert found.checkpoint["channel_values"] == {"n": (1, 2**65)}
+    assert (found.parent_config, found.pending_writes) == (None, [("t", "n", 7)])

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import product
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ThinkingBlock, ToolCallBlock
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage, ImageBlock, MockLLM, TextBlock
-from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.storage.chat_store import SimpleChatStore
+from llama_index.core.storage.chat_store.base_db import MessageStatus
+from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 import holdfast
-from holdfast.integrations.llama_index import HoldfastChatStore
+from holdfast.integrations.llama_index import (
+    HoldfastAsyncChatStore,
+    HoldfastChatStore,
+    abring_over,
+)
 
 _SAID = [
     ChatMessage("Be kind.", role="system"),
@@ -113,3 +122,72 @@ def test_what_others_recorded_is_part_of_it(hf):
     ]
     assert [block.tool_name for block in messages[1].blocks] == ["Read", "Read"]
     assert "more" in messages[2].content
+
+
+_STATUS = st.sampled_from([MessageStatus.ACTIVE, MessageStatus.ARCHIVED])
+_ASKED = st.one_of(st.none(), _STATUS)
+_MEMORY_DEEDS = st.one_of(
+    st.tuples(st.just("add_message"), _KEYS, _MESSAGES, _STATUS),
+    st.tuples(st.just("add_messages"), _KEYS, st.lists(_MESSAGES, min_size=1, max_size=3), _STATUS),
+    st.tuples(st.just("set_messages"), _KEYS, st.lists(_MESSAGES, max_size=3), _STATUS),
+    st.tuples(st.just("archive_oldest_messages"), _KEYS, st.integers(0, 3)),
+    st.tuples(st.just("delete_oldest_messages"), _KEYS, st.integers(0, 3)),
+    st.tuples(st.just("delete_messages"), _KEYS, _ASKED),
+    st.tuples(st.just("get_messages"), _KEYS, _ASKED, st.integers(0, 3), st.integers(0, 3)),
+    st.tuples(st.just("count_messages"), _KEYS, _ASKED),
+)
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(_MEMORY_DEEDS, max_size=8))
+def test_the_store_of_a_memory_does_what_the_one_in_sql_does(tmp_path_factory, deeds):
+    """After any deeds the same messages of each status, also for another object."""
+
+    async def play():
+        with holdfast.open(tmp_path_factory.mktemp("store")) as hf:
+            ours, theirs = HoldfastAsyncChatStore(hf), SQLAlchemyChatStore("t")
+            for name, key, *given_ones in deeds:
+                mine, other = [
+                    await getattr(store, name)(key, *map(_copy, given_ones))
+                    for store in (ours, theirs)
+                ]
+                assert mine == other
+            again = HoldfastAsyncChatStore(hf)
+            for key in ("k1", "k2"):
+                for status in (None, *MessageStatus):
+                    known = await theirs.get_messages(key, status)
+                    assert await ours.get_messages(key, status) == known
+                    assert await again.get_messages(key, status) == known
+            assert sorted(await ours.get_keys()) == sorted(await theirs.get_keys())
+            with holdfast.open(tmp_path_factory.mktemp("other")) as other:
+                counts = [await abring_over(theirs, other) for _ in "ab"]
+                assert counts == [
+                    await theirs.count_messages("k1", None)
+                    + await theirs.count_messages("k2", None),
+                    0,
+                ]
+                brought = HoldfastAsyncChatStore(other)
+                for key, status in product(("k1", "k2"), MessageStatus):
+                    known = await theirs.get_messages(key, status)
+                    assert await brought.get_messages(key, status) == known
+            await theirs._async_engine.dispose()
+
+    asyncio.run(play())
+
+
+async def test_a_memory_that_is_full_puts_away_what_the_conversation_keeps(hf):
+    """The framework's own memory archives; recover, and another memory, have all of it."""
+    store = HoldfastAsyncChatStore(hf)
+    memory = Memory.from_defaults("trip", token_limit=40, chat_store=store)
+    for number in range(6):
+        await memory.aput(ChatMessage(f"word {number} " * 5, role="user"))
+        await memory.aput(ChatMessage(f"answer {number} " * 5, role="assistant"))
+    away = await store.count_messages("trip", MessageStatus.ARCHIVED)
+    assert 0 < away < 12
+    assert await store.count_messages("trip", None) == 12
+    assert len(hf.recover("trip").messages) == 12
+    other = HoldfastAsyncChatStore(hf)
+    assert len(await other.get_messages("trip")) == 12 - away
+    assert (await other.delete_message("trip", 0)).content.startswith("word 0")
+    assert await other.delete_message("trip", 99) is None
+    assert other.class_name() == "HoldfastAsyncChatStore"

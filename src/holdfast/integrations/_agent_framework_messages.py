@@ -103,4 +103,4 @@ def _result(block: dict[str, Any]) -> dict[str, Any]:
     return {**made, "items": items, **failed, **_PLAIN}
 
 
-FORM = Form("agent-framework/1", _tell, _rebuild)
+FORM = Form("msaf/1", _tell, _rebuild, older=("agent-framework/1",))

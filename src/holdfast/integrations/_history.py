@@ -20,14 +20,21 @@ Change: TypeAlias = tuple[Sequence[Unit], Sequence[dict[str, Any]]]
 class History:
     """What adapters of message histories have in common. Items are plain data."""
 
-    def __init__(self, form: Form, hf: Library, framework: str, session_id: str) -> None:
+    def __init__(
+        self,
+        form: Form,
+        hf: Library,
+        framework: str,
+        session_id: str,
+        units: Callable[[Form, Place], Units] = Units,
+    ) -> None:
         self.place = Place(hf, framework, session_id)
         self._form = form
-        self._units = Units(form, self.place)
+        self.units = units(form, self.place)
 
     def read(self) -> list[Unit]:
         """All messages: own ones as items, what others recorded as neutral messages."""
-        return voices(self._units.read())
+        return voices(self.units.read())
 
     def append(self, items: Sequence[dict[str, Any]]) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
@@ -45,20 +52,24 @@ class History:
         What is to be done is decided on all there is, while nobody else can write.
         """
 
-        def act(session: Session) -> list[Event]:
-            gone, instead = decide(self.read())
+        def tell(units: list[Unit]) -> Words:
+            gone, instead = decide(units)
             seqs = [seq for unit in gone for seq in unit.seqs]
             words: Words = [("retracted", {"seqs": seqs})] if seqs else []
-            return self._record(session, [*words, *self._words(instead)])
+            return [*words, *self._words(instead)]
 
-        self.place.write(act)
+        self.record(tell)
+
+    def record(self, tell: Callable[[list[Unit]], Words]) -> None:
+        """Record what is to be told of all there is, which is asked while nobody else can write."""
+        self.place.write(lambda session: self._record(session, tell(self.read())))
 
     def _words(self, items: Sequence[dict[str, Any]]) -> Words:
         return [word for item in items for word in self._form.record(item)]
 
     def _record(self, session: Session, words: Words) -> list[Event]:
         recorded = session.extend(words)
-        self._units.take(recorded)
+        self.units.take(recorded)
         return recorded
 
 

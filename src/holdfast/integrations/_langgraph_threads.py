@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 
 from holdfast.errors import Fenced
+from holdfast.integrations._langgraph_telling import NewCheckpoint, removed_words, writes_words
 from holdfast.integrations._langgraph_thread import TOOL, Checkpoint, Thread
 from holdfast.integrations._place import Library, Place, library_of, linked
 
@@ -176,10 +177,8 @@ class Threads:
             thread.catch_up()
             if named in self._shown:
                 _check_not_overtaken(thread, named)
-            words = thread.tell_checkpoint(
-                checkpoint, metadata, versions, ns=named.ns, parent=named.id, serde=serde
-            )
-            return _write(session, thread, words)
+            made = NewCheckpoint(thread, named.ns, named.id, serde)
+            return _write(session, thread, made.words(checkpoint, metadata, versions))
 
     def gone_on(self, named: Named) -> None:
         """A checkpoint that was shown as the newest no longer is: its run went on."""
@@ -202,13 +201,15 @@ class Threads:
             new = [one for one in placed if one[1] < 0 or (task_id, one[1]) not in known]
             if not new:
                 return []
-            words = thread.tell_writes(new, ns=ns, id=id, task=task_id, path=task_path, serde=serde)
+            words = writes_words(
+                thread, new, ns=ns, id=id, task=task_id, path=task_path, serde=serde
+            )
             return _write(session, thread, words)
 
     def remove(self, thread: Thread, removed: Sequence[tuple[str, str]]) -> None:
         """Remove checkpoints of a thread; the log keeps them."""
         if removed:
-            words = thread.tell_removed(list(removed))
+            words = removed_words(list(removed))
             thread.place.write(lambda session: _write(session, thread, words))
 
     def copy(self, source_id: str, target_id: str) -> None:
@@ -273,7 +274,7 @@ def _metadata(thread: Thread, ns: str, id: str, serde: Typed) -> dict[str, Any]:
 
 def _check_not_overtaken(thread: Thread, named: Named) -> None:
     """Refuse a second run from a checkpoint that both were given as the newest."""
-    if any(one.parent == named.id for one in thread.checkpoints.get(named.ns, {}).values()):
+    if (named.ns, named.id) in thread.parents:
         raise Fenced(
             f"another run of thread {named.thread_id} went on from checkpoint {named.id} before",
             session_id=thread.place.id,

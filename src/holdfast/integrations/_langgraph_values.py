@@ -1,12 +1,11 @@
 """Values of a graph's channels as JSON, each message told once and then only named.
 
-Plain data stays readable. A message of the conversation is ``{"$m": reference}``, where the
-reference of one that others recorded is an id that names its events; one that is not part of it
-yet, such as what a task wrote, is ``{"$v": item}``, for only the graph knows whether it will be,
-and in which order. A tuple is ``{"$t": […]}``, a number that JSON readers would round
-``{"$i": "…"}``, and anything else ``{"$x": [type, base64]}`` as the graph's own serialiser gives
-it. A map with keys that JSON lacks, or that look like these, is told as pairs:
-``{"$d": [[key, value]]}``.
+Plain data stays readable. A message of the conversation is ``{"~m": reference}``, where the
+reference of one that others recorded is an id that names its events; one that is not part of it is
+``{"~v": item}``. A tuple is ``{"~t": […]}``, a snapshot of a channel of changes ``{"~s": value}``,
+a number that JSON readers would round ``{"~i": "…"}``, and anything else ``{"~x": [type, base64]}``
+as the graph's own serialiser gives it. A map with keys that JSON lacks, or that look like these, is
+told as pairs: ``{"~d": [[key, value]]}``. Early logs have ``$`` for ``~``.
 """
 
 from __future__ import annotations
@@ -15,14 +14,17 @@ import base64
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
+from langgraph.checkpoint.serde import types as langgraph_types
 
 from holdfast.integrations._langchain_messages import (
     Known,
+    Model,
     as_item,
     from_item,
+    plain,
     reference,
     seqs_of,
     told_by_others,
@@ -30,14 +32,17 @@ from holdfast.integrations._langchain_messages import (
 from holdfast.integrations._units import Unit, fresh, voices
 from holdfast.model import Event
 
-__all__ = ["Items", "Typed", "Values"]
+__all__ = ["Items", "Typed", "Values", "is_listed"]
 
 Items = dict[str, dict[str, Any]]
 """Messages as plain data, by reference."""
 
 _INT_MAX = 2**63
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARKS = frozenset({"$m", "$v", "$t", "$x", "$d", "$i"})
+_MARKS = frozenset(sign + kind for sign in "~$" for kind in "mvstxdi")
+# An experiment of the framework: not all of its versions have it.
+_Snapshot: Any = getattr(langgraph_types, "_DeltaSnapshot", None)
+_SNAPSHOTS = () if _Snapshot is None else (_Snapshot,)
 
 
 class Typed(Protocol):
@@ -57,13 +62,16 @@ class Values:
 
     def __init__(self) -> None:
         self.items: Items = {}
-        """The messages on record."""
+        """The messages on record, also those that were taken back."""
+        self.standing: dict[str, tuple[int, ...]] = {}
+        """Those that are in the conversation, and the events that tell them."""
         self.told: dict[int, Event] = {}
         """What others told, by seq."""
         self.known = Known()
+        self._models: dict[str, Model] = {}
 
     def encode(self, value: Any, serde: Typed, new: Items | None = None) -> Any:
-        """A value as JSON. With ``new``, messages that are not on record yet are put there."""
+        """A value as JSON. With ``new``, messages that are not in the conversation go there."""
         return _Encoder(self, serde, new).encode(value)
 
     def decode(self, value: Any, serde: Typed) -> Any:
@@ -75,7 +83,7 @@ class Values:
         if len(value) == 1:
             mark, inner = next(iter(value.items()))
             if mark in _MARKS:
-                return self._decode_marked(mark, inner, serde)
+                return self._decode_marked(mark[1], inner, serde)
         return {key: self.decode(item, serde) for key, item in value.items()}
 
     def told_by_others(self, id: str | None) -> dict[str, Any] | None:
@@ -87,20 +95,29 @@ class Values:
         made = [message for unit in voices(units) for message in told_by_others(unit)]
         return as_item(made[0]) if len(made) == 1 else None
 
-    def _decode_marked(self, mark: str, inner: Any, serde: Typed) -> Any:
-        if mark == "$m":
-            item = self.items.get(inner) or self.told_by_others(inner) or {}
-            message = from_item(fresh(item))
-            self.known.add(message, inner)
-            return message
-        if mark == "$v":
+    def _decode_marked(self, kind: str, inner: Any, serde: Typed) -> Any:
+        if kind == "m":
+            return self._message(inner)
+        if kind == "v":
             return from_item(fresh(inner))
-        if mark == "$x":
+        if kind == "x":
             return serde.loads_typed((inner[0], base64.b64decode(inner[1])))
-        if mark == "$i":
+        if kind == "i":
             return int(inner)
         parts = self.decode(inner, serde)
-        return tuple(parts) if mark == "$t" else dict(parts)
+        if kind == "s":
+            return _Snapshot(parts)
+        return tuple(parts) if kind == "t" else dict(parts)
+
+    def _message(self, name: str) -> BaseMessage:
+        """A message on record, as an object of the caller's own."""
+        model = self._models.get(name)
+        if model is None:
+            item = self.items.get(name) or self.told_by_others(name) or {}
+            model = self._models[name] = Model(from_item(item))
+        message = model.twin()
+        self.known.add(message, model, name)
+        return message
 
 
 class _Encoder:
@@ -110,22 +127,12 @@ class _Encoder:
         self._values = values
         self._serde = serde
         self._new = new
-        self._own: dict[type, Callable[[Any], Any]] = {
-            type(None): self._same,
-            bool: self._same,
-            str: self._text,
-            int: self._int,
-            float: self._float,
-            list: self._list,
-            tuple: self._tuple,
-            dict: self._map,
-        }
 
     def encode(self, value: Any) -> Any:
         """A value as JSON. Only of exactly the plain types: a subclass is more than its value."""
         own = self._own.get(type(value))
         if own is not None:
-            return own(value)
+            return own(self, value)
         return self._message(value) if isinstance(value, BaseMessage) else self._foreign(value)
 
     def _same(self, value: Any) -> Any:
@@ -135,7 +142,7 @@ class _Encoder:
         return value if _is_clean(value) else self._foreign(value)
 
     def _int(self, value: int) -> Any:
-        return value if -_INT_MAX <= value < _INT_MAX else {"$i": str(value)}
+        return value if -_INT_MAX <= value < _INT_MAX else {"~i": str(value)}
 
     def _float(self, value: float) -> Any:
         return value if math.isfinite(value) else self._foreign(value)
@@ -144,39 +151,67 @@ class _Encoder:
         return [self.encode(item) for item in value]
 
     def _tuple(self, value: tuple[Any, ...]) -> Any:
-        return {"$t": [self.encode(item) for item in value]}
+        return {"~t": [self.encode(item) for item in value]}
 
     def _map(self, value: dict[Any, Any]) -> Any:
-        if all(type(key) is str and key not in _MARKS and _is_clean(key) for key in value):
+        for key in value:
+            if type(key) is not str or key in _MARKS or not _is_clean(key):
+                break
+        else:
             return {key: self.encode(item) for key, item in value.items()}
-        return {"$d": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
+        return {"~d": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
 
     def _message(self, message: BaseMessage) -> Any:
+        values, new = self._values, self._new
+        name = values.known.reference(message)
+        item = values.items.get(name or "")
+        if name is None or item is None:
+            made = plain(message)
+            if made is None:
+                return self._foreign(message)
+            item, model = made
+            name = self._named(message, item)
+            values.known.add(message, model, name)
+        if new is None or isinstance(message, RemoveMessage):
+            return {"~m": name} if name in values.items else {"~v": item}
+        if name not in values.standing:
+            new[name] = item
+        return {"~m": name}
+
+    def _named(self, message: BaseMessage, item: dict[str, Any]) -> str:
         values = self._values
-        known = values.known.reference(message)
-        if known is not None and (known in values.items or known in (self._new or ())):
-            return {"$m": known}
-        item = as_item(message)
-        if item is None:
-            return self._foreign(message)
-        if item == values.told_by_others(message.id):
-            known = str(message.id)
-            values.known.add(message, known)
-            values.items[known] = item
-            return {"$m": known}
-        known = reference(item)
-        if known not in values.items:
-            if self._new is None:
-                return {"$v": item}
-            self._new[known] = item
-        values.known.add(message, known)
-        return {"$m": known}
+        if item != values.told_by_others(message.id):
+            return reference(item)
+        name = str(message.id)
+        values.items[name] = item
+        values.standing[name] = seqs_of(name)
+        return name
+
+    def _snapshot(self, value: Any) -> Any:
+        return {"~s": self.encode(value.value)}
 
     def _foreign(self, value: Any) -> Any:
         type, data = self._serde.dumps_typed(value)
-        return {"$x": [type, base64.b64encode(data).decode()]}
+        return {"~x": [type, base64.b64encode(data).decode()]}
+
+    _own: ClassVar[dict[type, Callable[[_Encoder, Any], Any]]] = {
+        type(None): _same,
+        bool: _same,
+        str: _text,
+        int: _int,
+        float: _float,
+        list: _list,
+        tuple: _tuple,
+        dict: _map,
+        _Snapshot: _snapshot,
+    }
+
+
+def is_listed(value: Any) -> bool:
+    """Whether a channel's value is a list, or a snapshot of one: a conversation may be in it."""
+    return isinstance(value.value if isinstance(value, _SNAPSHOTS) else value, list)
 
 
 def _is_clean(text: str) -> bool:
     """Whether a line of the log can carry it as it is."""
-    return "\0" not in text and not _SURROGATE.search(text)
+    return "\0" not in text and (text.isascii() or not _SURROGATE.search(text))

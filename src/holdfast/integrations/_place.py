@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -164,6 +164,10 @@ class Place:
                 events = self.library.events(self.id, limit=limit)
         except NotFound:
             return iter(())
+        return self.whole(events)
+
+    def whole(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Events as they were given to be recorded: big payloads, which lie beside, in place."""
         return resolve_blobs(events, self.library.store.documents(_SESSIONS + self.id))
 
     # -- writing -----------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Reader(ABC):
             held = self.place.held()
             if held is None or held[0] != self._taking:
                 return  # others may have written since the last reading: the next one sees it all
-            for event in recorded:
+            for event in self.place.whole(recorded):
                 if event.seq == self._next:
                     self._next += 1
                     self._take(event)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
+from typing import Any, cast
+
+from strands.types.session import SessionMessage
 
 from holdfast.integrations._units import Form, Words, blocks_of, spoken
 from holdfast.model import Event
 
-__all__ = ["FORM", "as_message", "interrupted"]
+__all__ = ["FORM", "as_message", "micros_of", "repaired", "time_of"]
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _LOST = "Tool was interrupted."  # as Strands itself says it
 
 
@@ -27,7 +34,25 @@ def as_message(events: list[Event]) -> list[dict[str, Any]]:
     return made
 
 
-def interrupted(message: Any, following: Any) -> dict[str, Any] | None:
+def repaired(messages: list[SessionMessage]) -> list[SessionMessage]:
+    """Every call directly followed by its result, as the model demands it."""
+    made: list[SessionMessage] = []
+    for message, following in zip_longest(messages, messages[1:]):
+        made.append(message)
+        answer = _interrupted(message.to_message(), following and following.to_message())
+        if answer is None:
+            continue
+        if following is not None and answer["partly"]:
+            said = cast("Any", following.to_message())
+            following.message = said | {"content": answer["content"] + said["content"]}
+        else:
+            number = message.message_id + 1
+            content = cast("Any", {"role": "user", "content": answer["content"]})
+            made.append(replace(message, message=content, message_id=number, redact_message=None))
+    return made
+
+
+def _interrupted(message: Any, following: Any) -> dict[str, Any] | None:
     """Results for the calls of a message that have none in the next; None if all have.
 
     ``partly`` says whether the next message has some of them: there the others belong.
@@ -45,11 +70,29 @@ def interrupted(message: Any, following: Any) -> dict[str, Any] | None:
     return {"content": content, "partly": bool(answered & set(calls))}
 
 
+def micros_of(text: Any) -> int | None:
+    """A time as Strands writes it, in microseconds; None for anything else."""
+    try:
+        micros = (datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
+    except (TypeError, ValueError):
+        return None
+    return micros if time_of(micros) == text else None
+
+
+def time_of(micros: int) -> str:
+    """The same time as the text that it was."""
+    return (_EPOCH + micros * _MICROSECOND).isoformat()
+
+
 def _tell(item: dict[str, Any]) -> Words:
     message = item.get("redact_message") or item["message"]
     blocks = [_block(part) for part in message["content"]]
     said = [block for block in blocks if block is not None]
-    return spoken({"role": message["role"], "content": said}, "neutral") if said else []
+    words = spoken({"role": message["role"], "content": said}, "neutral") if said else []
+    made, changed = micros_of(item.get("created_at")), micros_of(item.get("updated_at"))
+    if words and made is not None and changed is not None:
+        words[0][1]["at"] = [item["message_id"], made, changed - made]
+    return words
 
 
 def _block(part: dict[str, Any]) -> dict[str, Any] | None:
@@ -87,7 +130,12 @@ def _rebuild(words: Words) -> dict[str, Any]:
         return {}
     role = "user" if words[0][0] in ("user", "tool_result") else "assistant"
     content = [_part(block) for word in words for block in blocks_of(*word)]
-    return {"message": {"role": role, "content": content}, "redact_message": None}
+    made: dict[str, Any] = {"message": {"role": role, "content": content}, "redact_message": None}
+    if "at" in words[0][1]:
+        number, created, later = words[0][1]["at"]
+        made |= {"message_id": number, "created_at": time_of(created)}
+        made |= {"updated_at": time_of(created + later)}
+    return made
 
 
 def _part(block: dict[str, Any]) -> dict[str, Any]:
@@ -111,4 +159,4 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
     return {"text": f"[{kind}]"}
 
 
-FORM = Form("strands/1", _tell, _rebuild)
+FORM = Form("strands/2", _tell, _rebuild, older=("strands/1",))

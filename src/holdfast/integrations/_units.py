@@ -75,12 +75,14 @@ class Form(NamedTuple):
 
     ``tell`` gives the words of an item, ``[]`` if it says nothing to people. ``rebuild`` makes an
     item of such words alone; it decides what must be kept beside them, so what it gives for words
-    once recorded may never change: a new way of telling gets a new ``name``.
+    once recorded may never change: a new way of telling gets a new ``name``, and what ``rebuild``
+    reads as well has its name in ``older``.
     """
 
     name: str
     tell: Callable[[Any], Words]
     rebuild: Callable[[Words], Any]
+    older: tuple[str, ...] = ()
 
     def record(self, item: Any) -> Words:
         """The events of an item, marked and complete."""
@@ -93,6 +95,10 @@ class Form(NamedTuple):
         if rest is not None:
             mark["raw"] = rest
         return [(first_type, first | mark), *words[1:]]
+
+    def has(self, mark: Any) -> bool:
+        """Whether a mark in the log is one of this form."""
+        return mark == self.name or mark in self.older
 
     def amend(self, unit: Unit, item: Any) -> Words:
         """The event, if one is needed, by which a unit becomes this item; its words stay."""
@@ -121,7 +127,7 @@ class UnitReader(Reader):
 
     def _take(self, event: Event) -> None:
         mark = event.data.get("adapter") if event.type in _OF_UNITS else ""
-        if mark == self._form.name:
+        if mark and self._form.has(mark):
             self._begun, self._missing = [event], event.data.get("span", 1)
         elif self._missing and mark is None:
             self._begun.append(event)
@@ -178,7 +184,7 @@ class Units(UnitReader):
 
     def _amend(self, data: dict[str, Any]) -> None:
         unit = self._units.get(data.get("amends", -1))
-        if unit is not None and data.get("by") == self._form.name:
+        if unit is not None and self._form.has(data.get("by")):
             self._units[unit.seqs[0]] = unit._replace(item=apply(unit.item, data["change"]))
 
     def _add(self, unit: Unit) -> None:

@@ -1,28 +1,87 @@
-"""LlamaIndex on our log: a chat store for ``ChatMemoryBuffer(chat_store=…)`` and its like.
+"""LlamaIndex on our log: chat stores for ``ChatMemoryBuffer``, ``Memory`` and the like.
 
-``HoldfastChatStore()`` in place of ``SimpleChatStore()`` is the whole change; it needs no
-``persist``. A key of the store is a session.
+``HoldfastChatStore()`` in place of ``SimpleChatStore()``, or ``HoldfastAsyncChatStore()`` as the
+``chat_store`` of ``Memory.from_defaults``, is the whole change; they need no ``persist``. A key of
+the store is a session.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from llama_index.core.llms import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from pydantic import PrivateAttr
 
 from holdfast.integrations._history import Change, History, missing
+from holdfast.integrations._llama_index_messages import FORM, as_item, message_of
 from holdfast.integrations._place import Library, library_of, linked
-from holdfast.integrations._units import Form, Unit, Words, blocks_of, spoken
+from holdfast.integrations._units import Unit, Units, Words
+from holdfast.model import Event
 
-__all__ = ["HoldfastChatStore", "bring_over"]
+__all__ = ["HoldfastAsyncChatStore", "HoldfastChatStore", "abring_over", "bring_over"]
 
 _TOOL = "llama-index"
-_ROLES = {"chatbot": "assistant", "model": "assistant", "developer": "system"}
+
+
+class _Chat(Units):
+    """One key: its messages, and which of them a memory has put away."""
+
+    def _begin_again(self) -> None:
+        super()._begin_again()
+        self.archived: set[int] = set()
+
+    def _take_foreign(self, event: Event) -> None:
+        if event.type == "frame" and event.data.get("tool") == _TOOL:
+            self.archived.update(event.data["archived"])
+        else:
+            super()._take_foreign(event)
+
+
+class _Chats:
+    """The keys that are read or written here."""
+
+    def __init__(self, hf: Library) -> None:
+        self._library = library_of(hf)
+        self._histories: dict[str, History] = {}
+        self._lock = threading.Lock()
+
+    def of(self, key: str) -> History:
+        """The messages of a key."""
+        with self._lock:
+            known = self._histories.get(key)
+            if known is None:
+                known = History(FORM, self._library, _TOOL, key, units=_Chat)
+                self._histories[key] = known
+            return known
+
+    def keys(self) -> list[str]:
+        """The keys that have messages, of those that were begun here."""
+        keys = [link["id"] for _, link in linked(self._library, _TOOL)]
+        return [key for key in keys if self.of(key).read()]
+
+    def status(self, key: str, unit: Unit) -> MessageStatus:
+        """Whether a message, which was read, has been put away."""
+        told = unit.item.get("status") if unit.own else None
+        chat = cast("_Chat", self.of(key).units)
+        is_archived = told == _ARCHIVED or unit.seqs[0] in chat.archived
+        return MessageStatus.ARCHIVED if is_archived else MessageStatus.ACTIVE
+
+    def delete(self, key: str, choose: Callable[[list[Unit]], Sequence[Unit]]) -> list[ChatMessage]:
+        """Take those messages back that are chosen of all; what they were."""
+        gone: list[Unit] = []
+
+        def decide(units: list[Unit]) -> Change:
+            gone.extend(choose(units))
+            return gone, []
+
+        self.of(key).change(decide)
+        return [message_of(unit) for unit in gone]
 
 
 class HoldfastChatStore(BaseChatStore):
@@ -32,13 +91,11 @@ class HoldfastChatStore(BaseChatStore):
     medium when a call returns; what is deleted leaves the conversation, and stays in the log.
     """
 
-    _hf: Any = PrivateAttr()
-    _histories: dict[str, History] = PrivateAttr(default_factory=dict)
-    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+    _chats: _Chats = PrivateAttr()
 
     def __init__(self, hf: Library = None) -> None:
         super().__init__()
-        self._hf = library_of(hf)
+        self._chats = _Chats(hf)
 
     @classmethod
     def class_name(cls) -> str:
@@ -47,36 +104,32 @@ class HoldfastChatStore(BaseChatStore):
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Make these the messages of a key; those that it begins with stay as they are."""
-        self._of(key).change(lambda known: _put(known, messages))
+        self._chats.of(key).change(lambda known: _put(known, messages))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """The messages of a key, also those that other frameworks recorded."""
-        return [_message(unit) for unit in self._of(key).read()]
+        return [message_of(unit) for unit in self._chats.of(key).read()]
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
         """Add a message, at the end or at a place among the others."""
         if idx is None:
-            self._of(key).append([_item(message)])
+            self._chats.of(key).append([as_item(message)])
             return
 
         def insert(known: list[Unit]) -> Change:
-            messages = [_message(unit) for unit in known]
+            messages = [message_of(unit) for unit in known]
             messages.insert(idx, message)
             return _put(known, messages)
 
-        self._of(key).change(insert)
+        self._chats.of(key).change(insert)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Take all messages back; None if there was none."""
-        return self._delete(key, lambda units: units) or None
+        return self._chats.delete(key, lambda units: units) or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Take one message back; None if there is none at this place."""
-
-        def chosen(units: list[Unit]) -> list[Unit]:
-            return [units[idx]] if -len(units) <= idx < len(units) else []
-
-        return next(iter(self._delete(key, chosen)), None)
+        return next(iter(self._chats.delete(key, lambda units: _at(units, idx))), None)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         """Take the newest message back; None if there is none."""
@@ -84,25 +137,115 @@ class HoldfastChatStore(BaseChatStore):
 
     def get_keys(self) -> list[str]:
         """The keys that have messages, of those that were begun here."""
-        keys = [link["id"] for _, link in linked(self._hf, _TOOL)]
-        return [key for key in keys if self._of(key).read()]
+        return self._chats.keys()
 
-    def _delete(self, key: str, choose: Callable[[list[Unit]], list[Unit]]) -> list[ChatMessage]:
-        gone: list[Unit] = []
 
-        def decide(units: list[Unit]) -> Change:
-            gone.extend(choose(units))
-            return gone, []
+class HoldfastAsyncChatStore(AsyncDBChatStore):
+    """The same for ``Memory``: what it puts away is archived, and stays in the conversation.
 
-        self._of(key).change(decide)
-        return [_message(unit) for unit in gone]
+    No call blocks the event loop. Places of messages are counted among all of a key.
+    """
 
-    def _of(self, key: str) -> History:
-        with self._lock:
-            known = self._histories.get(key)
-            if known is None:
-                known = self._histories[key] = History(_FORM, self._hf, _TOOL, key)
-            return known
+    _chats: _Chats = PrivateAttr()
+
+    def __init__(self, hf: Library = None) -> None:
+        super().__init__()
+        self._chats = _Chats(hf)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name of the class, as LlamaIndex asks for it."""
+        return "HoldfastAsyncChatStore"
+
+    async def get_messages(
+        self,
+        key: str,
+        status: MessageStatus | None = MessageStatus.ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> list[ChatMessage]:
+        """The messages of a key that have a status (None: all), the oldest first, or some."""
+        start = offset or 0
+        end = None if limit is None else start + limit
+        return (await asyncio.to_thread(self._read, key, status))[start:end]
+
+    async def count_messages(
+        self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
+    ) -> int:
+        """How many messages of a key have a status (None: all)."""
+        return len(await asyncio.to_thread(self._read, key, status))
+
+    async def add_message(
+        self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
+    ) -> None:
+        """Add a message."""
+        await self.add_messages(key, [message], status)
+
+    async def add_messages(
+        self,
+        key: str,
+        messages: list[ChatMessage],
+        status: MessageStatus = MessageStatus.ACTIVE,
+    ) -> None:
+        """Add messages, all or none of them."""
+        await self._chats.of(key).aappend([_item(message, status) for message in messages])
+
+    async def set_messages(
+        self,
+        key: str,
+        messages: list[ChatMessage],
+        status: MessageStatus = MessageStatus.ACTIVE,
+    ) -> None:
+        """Make these the messages of a key; those that it begins with stay as they are."""
+
+        def decide(known: list[Unit]) -> Change:
+            same = [unit for unit in known if self._chats.status(key, unit) == status]
+            if same != known:
+                return known, [_item(message, status) for message in messages]
+            gone, new = _put(known, messages)
+            return gone, [_marked(item, status) for item in new]
+
+        await asyncio.to_thread(self._chats.of(key).change, decide)
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Take one message back; None if there is none at this place."""
+        found = await asyncio.to_thread(self._chats.delete, key, lambda units: _at(units, idx))
+        return found[0] if found else None
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Take all messages of a status back (None: of any)."""
+        chosen = self._chosen(key, status)
+        await asyncio.to_thread(self._chats.delete, key, chosen)
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Take the oldest messages back that are active; what they were."""
+        chosen = self._chosen(key, MessageStatus.ACTIVE)
+        return await asyncio.to_thread(self._chats.delete, key, lambda units: chosen(units)[:n])
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Put the oldest messages away that are active; what they are."""
+        chosen, found = self._chosen(key, MessageStatus.ACTIVE), []
+
+        def tell(units: list[Unit]) -> Words:
+            found.extend(chosen(units)[:n])
+            firsts = [unit.seqs[0] for unit in found]
+            told = {"direction": "stored", "tool": _TOOL, "archived": firsts}
+            return [("frame", told)] if firsts else []
+
+        await asyncio.to_thread(self._chats.of(key).record, tell)
+        return [message_of(unit) for unit in found]
+
+    async def get_keys(self) -> list[str]:
+        """The keys that have messages, of those that were begun here."""
+        return await asyncio.to_thread(self._chats.keys)
+
+    def _read(self, key: str, status: MessageStatus | None) -> list[ChatMessage]:
+        return [message_of(unit) for unit in self._chosen(key, status)(self._chats.of(key).read())]
+
+    def _chosen(self, key: str, status: MessageStatus | None) -> Callable[[list[Unit]], list[Unit]]:
+        return lambda units: [
+            unit for unit in units if status is None or self._chats.status(key, unit) == status
+        ]
 
 
 def bring_over(source: BaseChatStore, hf: Library = None) -> int:
@@ -118,93 +261,45 @@ def bring_over(source: BaseChatStore, hf: Library = None) -> int:
     return count
 
 
+async def abring_over(source: AsyncDBChatStore, hf: Library = None) -> int:
+    """The same of a store for ``Memory``, such as a SQLAlchemyChatStore, with what is archived."""
+    target, count = HoldfastAsyncChatStore(hf), 0
+    for key in await source.get_keys():
+        given = await source.get_messages(key, None)
+        archived = await source.get_messages(key, MessageStatus.ARCHIVED)
+        statuses = [_next_status(message, archived) for message in given]
+        new = missing(await target.get_messages(key, None), given, key)
+        for message, status in zip(new, statuses[len(given) - len(new) :], strict=True):
+            await target.add_message(key, message, status)
+        count += len(new)
+    return count
+
+
+def _next_status(message: ChatMessage, archived: list[ChatMessage]) -> MessageStatus:
+    """The status of a message, given those left that are archived, of which it may be the first."""
+    if not archived or archived[0] != message:
+        return MessageStatus.ACTIVE
+    archived.pop(0)
+    return MessageStatus.ARCHIVED
+
+
 def _put(known: list[Unit], messages: list[ChatMessage]) -> Change:
     """What makes these the messages; those that it begins with stay as they are."""
     pairs = zip(known, messages, strict=False)
-    same = sum(1 for _ in takewhile(lambda pair: _message(pair[0]) == pair[1], pairs))
-    return known[same:], [_item(message) for message in messages[same:]]
+    same = sum(1 for _ in takewhile(lambda pair: message_of(pair[0]) == pair[1], pairs))
+    return known[same:], [as_item(message) for message in messages[same:]]
 
 
-def _item(message: ChatMessage) -> dict[str, Any]:
-    made: dict[str, Any] = message.model_dump(mode="json")
-    return made
+def _at(units: list[Unit], place: int) -> list[Unit]:
+    return [units[place]] if -len(units) <= place < len(units) else []
 
 
-def _message(unit: Unit) -> ChatMessage:
-    if unit.own:
-        return ChatMessage.model_validate(unit.fresh)
-    content = unit.item["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    results = [block for block in blocks if block["type"] == "tool_result"]
-    if results:
-        # One message answers one call here: further results say whose they are in their text.
-        return ChatMessage.model_validate(_result(results[0], results[1:]))
-    parts = [_part(block) for block in blocks]
-    return ChatMessage.model_validate({"role": unit.item["role"], "blocks": parts})
+_ARCHIVED = MessageStatus.ARCHIVED.value
 
 
-def _result(block: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, Any]:
-    texts = [_text(block)]
-    texts += [f"result of {other['tool_use_id']}: {_text(other)}" for other in others]
-    blocks = [{"block_type": "text", "text": text} for text in texts]
-    named = {"tool_call_id": block["tool_use_id"]}
-    return {"role": "tool", "blocks": blocks, "additional_kwargs": named}
+def _item(message: ChatMessage, status: MessageStatus) -> dict[str, Any]:
+    return _marked(as_item(message), status)
 
 
-def _text(block: dict[str, Any]) -> str:
-    content = block.get("content")
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in content)
-    return content if isinstance(content, str) else str(content)
-
-
-def _part(block: dict[str, Any]) -> dict[str, Any]:
-    if block["type"] == "text":
-        return {"block_type": "text", "text": block["text"]}
-    if block["type"] == "thinking":
-        return {"block_type": "thinking", "content": block["thinking"]}
-    if block["type"] == "tool_use":
-        named = {"tool_call_id": block["id"], "tool_name": block["name"]}
-        return {"block_type": "tool_call", **named, "tool_kwargs": block["input"]}
-    return {"block_type": "text", "text": f"[{block['type']}]"}
-
-
-def _tell(item: dict[str, Any]) -> Words:
-    role = _ROLES.get(item["role"], item["role"])
-    blocks = [_block(part) for part in item["blocks"]]
-    said = [block for block in blocks if block is not None]
-    answers = item["additional_kwargs"].get("tool_call_id")
-    if role == "tool" and isinstance(answers, str):
-        texts = [block["text"] for block in said if block["type"] == "text"]
-        return [("tool_result", {"toolCallId": answers, "result": "\n".join(texts)})]
-    if role not in ("user", "assistant", "system") or not said:
-        return []
-    return spoken({"role": role, "content": said}, "neutral")
-
-
-def _block(part: dict[str, Any]) -> dict[str, Any] | None:
-    kind = part["block_type"]
-    if kind == "text":
-        return {"type": "text", "text": part["text"]}
-    if kind == "thinking" and part.get("content"):
-        return {"type": "thinking", "thinking": part["content"]}
-    arguments = part.get("tool_kwargs")
-    if kind == "tool_call" and part.get("tool_call_id") and isinstance(arguments, dict):
-        named = {"id": part["tool_call_id"], "name": part["tool_name"]}
-        return {"type": "tool_use", **named, "input": arguments}
-    return None
-
-
-def _rebuild(words: Words) -> dict[str, Any]:
-    type, data = words[0]
-    if type == "frame":
-        return {}
-    if type == "tool_result":
-        block = {"tool_use_id": data["toolCallId"], "content": data["result"]}
-        return _result(block, [])
-    role = type if type in ("user", "system") else "assistant"
-    parts = [_part(block) for word in words for block in blocks_of(*word)]
-    return {"role": role, "additional_kwargs": {}, "blocks": parts}
-
-
-_FORM = Form("llama-index/1", _tell, _rebuild)
+def _marked(item: dict[str, Any], status: MessageStatus) -> dict[str, Any]:
+    return item | ({"status": _ARCHIVED} if status == MessageStatus.ARCHIVED else {})

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from strands.session.session_repository import SessionRepository
@@ -20,7 +19,13 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 from holdfast.errors import Fenced
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Library, Place, library_of
-from holdfast.integrations._strands_messages import FORM, as_message, interrupted
+from holdfast.integrations._strands_messages import (
+    FORM,
+    as_message,
+    micros_of,
+    repaired,
+    time_of,
+)
 from holdfast.integrations._units import Unit, Units, Words, fresh
 from holdfast.model import Event
 from holdfast.session import Session as Written
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["HoldfastSessionRepository", "Overtaken", "bring_over"]
 
 _TOOL = "strands"
+_AGENT = "agent"
 
 
 class Overtaken(Fenced, SessionException):
@@ -72,12 +78,14 @@ class _Kept(Units):
         if "session" in data:
             self.session = data["session"]
         else:
-            key = (data["of"], data["id"])
-            self.states[key] = apply(self.states.get(key, {}), data.get("change"))
+            key = (data.get("of", _AGENT), data["id"])
+            state = apply(self.states.get(key, {}), data.get("change"))
+            changed = {"updated_at": time_of(data["at"])} if "at" in data else {}
+            self.states[key] = state | changed
 
     def run_of(self, agent_id: str) -> str | None:
         """The run of an agent: the first one speaks for the session itself."""
-        agents = [id for kind, id in self.states if kind == "agent"]
+        agents = [id for kind, id in self.states if kind == _AGENT]
         return None if not agents or agents[0] == agent_id else agent_id
 
     def told(self, agent_id: str, words: Words) -> list[Event]:
@@ -174,11 +182,11 @@ class HoldfastSessionRepository(SessionRepository):
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Record an agent of a session."""
-        self._record(session_id, "agent", session_agent.agent_id, session_agent.to_dict())
+        self._record(session_id, _AGENT, session_agent.agent_id, session_agent.to_dict())
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """An agent as it was recorded last; None if there is none."""
-        found = self._read(session_id).states.get(("agent", agent_id))
+        found = self._read(session_id).states.get((_AGENT, agent_id))
         return None if found is None else SessionAgent.from_dict(fresh(found))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
@@ -188,7 +196,7 @@ class HoldfastSessionRepository(SessionRepository):
             agent = session_agent.agent_id
             raise SessionException(f"Agent {agent} in session {session_id} does not exist")
         session_agent.created_at = before.created_at
-        self._record(session_id, "agent", session_agent.agent_id, session_agent.to_dict())
+        self._record(session_id, _AGENT, session_agent.agent_id, session_agent.to_dict())
 
     # -- messages ----------------------------------------------------------------------------
 
@@ -257,16 +265,16 @@ class HoldfastSessionRepository(SessionRepository):
     ) -> list[SessionMessage]:
         """The messages of an agent in their order, every call with its result."""
         kept = self._read(session_id)
-        if ("agent", agent_id) not in kept.states:
+        if (_AGENT, agent_id) not in kept.states:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        found = _repaired(kept.messages(agent_id))
+        found = repaired(kept.messages(agent_id))
         return found[offset : None if limit is None else offset + limit]
 
     def messages(self, session_id: str) -> list[Any]:
         """The conversation of a session, whatever recorded it, for ``Agent(messages=…)``."""
         kept = self._read(session_id)
-        agents = [id for kind, id in kept.states if kind == "agent"]
-        found = _repaired(kept.messages(agents[0] if agents else ""))
+        agents = [id for kind, id in kept.states if kind == _AGENT]
+        found = repaired(kept.messages(agents[0] if agents else ""))
         return [message.to_message() for message in found]
 
     # -- groups of agents --------------------------------------------------------------------
@@ -311,8 +319,14 @@ class HoldfastSessionRepository(SessionRepository):
         def tell() -> list[Event]:
             before = kept.states.get((kind, id))
             change = difference(before or {}, state)
-            same = before is not None and change is None
-            return [] if same else [_frame(of=kind, id=id, change=change)]
+            if before is not None and change is None:
+                return []
+            of = {"of": kind} if kind != _AGENT else {}
+            at = micros_of(state.get("updated_at"))
+            if before is None or at is None:
+                return [_frame(**of, id=id, change=change)]
+            rest = difference(before, state | {"updated_at": before.get("updated_at")})
+            return [_frame(**of, id=id, at=at, **({"change": rest} if rest else {}))]
 
         self._write(kept, tell)
 
@@ -366,21 +380,3 @@ def _frame(**told: Any) -> Event:
 def _check_number(message_id: Any) -> None:
     if not isinstance(message_id, int):
         raise ValueError(f"message_id=<{message_id}> | message id must be an integer")
-
-
-def _repaired(messages: list[SessionMessage]) -> list[SessionMessage]:
-    """Every call directly followed by its result, as the model demands it."""
-    made: list[SessionMessage] = []
-    for message, following in zip_longest(messages, messages[1:]):
-        made.append(message)
-        answer = interrupted(message.to_message(), following and following.to_message())
-        if answer is None:
-            continue
-        if following is not None and answer["partly"]:
-            said = cast("Any", following.to_message())
-            following.message = said | {"content": answer["content"] + said["content"]}
-        else:
-            number = message.message_id + 1
-            content = cast("Any", {"role": "user", "content": answer["content"]})
-            made.append(replace(message, message=content, message_id=number, redact_message=None))
-    return made

@@ -40,7 +40,9 @@ __all__ = [
 _WAIT_S = 0.5
 _WAIT_TO_WRITE_S = 10
 _WAL_PAGES_MAX = 16_384
-_WAL_BYTES_KEPT = 1 << 20
+# More than it grows to before it is copied into the file: what overwrites a log is on the disk in
+# half the time that it takes to make one longer.
+_WAL_BYTES_KEPT = 8 << 20
 _PAGES_BYTES = 8 << 20
 _SETTINGS = (
     "PRAGMA journal_mode=WAL",
