@@ -219,6 +219,7 @@ def test_what_is_wrong_is_said(client, *, method, path, given, status, code):
     assert (answer.status_code, told["status"], told["code"]) == (status, status, code)
     assert answer.headers["content-type"] == "application/problem+json"
     assert "holdfast" not in told["detail"]
+    assert told["remedy"].endswith(".")
 
 
 def test_bodies_that_are_none(client):

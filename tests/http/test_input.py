@@ -85,6 +85,14 @@ def test_two_clients_share_nothing(server, space, talk):
         assert refused.value.response.status_code in {400, 404}
 
 
+def test_a_misspelt_parameter_begins_no_session(server, space):
+    """Who means to go on with a session is told, as in requests of any other kind."""
+    with pytest.raises(InvalidStatus) as refused:
+        server.input(server.token(space), "?sesion_id=trip")
+    assert refused.value.response.status_code == 400
+    assert b"sesion_id" in refused.value.response.body
+
+
 def test_the_id_of_another_space_is_nothing(server, space, talk):
     """Who knows the id of a session elsewhere gets an empty one of that name, or none."""
     mine, theirs = server.token(space), server.token(f"{space}x")

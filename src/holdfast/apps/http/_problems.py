@@ -55,6 +55,15 @@ _RETRY_S = {"locked": 1, "unavailable": 2, "busy": 1, "stopping": 1, "too_many":
 _SHOWN = ("session_id", "seq", "limit", "needed_bytes")
 
 
+_REMEDIES = {
+    "not_found": "Look at the session: it may have come to its end.",
+    "scope": "Use a token that may do this.",
+    "token": "Use a token that counts.",
+    "too_large": "Send less at once.",
+    "too_many": "Wait as long as Retry-After says.",
+}
+
+
 class Refused(Exception):
     """A request that is answered with a problem of the service itself."""
 
@@ -66,7 +75,7 @@ class Refused(Exception):
         self.status = status
         self.code = code
         self.detail = detail
-        self.remedy = remedy
+        self.remedy = remedy or _REMEDIES.get(code, "See /openapi.json for what is taken.")
 
 
 def status_of(error: HoldfastError) -> int:

@@ -101,6 +101,9 @@ async def serve_input(service: Service, socket: WebSocket) -> None:
 
 async def _session_id(service: Service, socket: WebSocket, token: Token) -> str:
     """A new id; or the one that is asked for, if it can be nobody else's by accident."""
+    if strange := set(socket.query_params) - {"session_id"}:
+        # A misspelt one would begin a new session where another was to go on.
+        raise Refused(400, "usage", f"there is no parameter {min(strange)[:40]!a}")
     wanted = socket.query_params.get("session_id")
     if wanted is None:
         return new_session_id()
