@@ -11,7 +11,7 @@ from typing import Any
 
 import holdfast
 from bench.figures import Line, high, line_of, median, ratios_of
-from bench.floor import open_plain
+from bench.floor import SlowDisk, open_plain
 from bench.workload import step
 from holdfast.storage import Disk, FileStore
 
@@ -40,7 +40,10 @@ class Away:
 
     def measure(self, folder: str) -> None:
         """One round: the floor, ours, and both on a disk that takes 20 ms for a sync."""
-        for name, disk, each in (("", Disk(), self._each), ("slow", _SlowDisk(), self._slow_each)):
+        for name, disk, each in (
+            ("", Disk(), self._each),
+            ("slow", SlowDisk(_SLOW_S), self._slow_each),
+        ):
             bare = [_bare_step(folder, disk) for _ in range(_SESSIONS)]
             self._found[f"{name}-floor" if name else "floor"].append(_away_ms(bare, each))
             store = FileStore(os.path.join(folder, f"store{name}"), disk=disk)
@@ -67,14 +70,6 @@ class Away:
             found.append(line_of(what, ours, None, **times).shows(goal))
             found.append(line_of(f"{what}, as a ratio", ratios_of(ours, bare), None, **times))
         return found
-
-
-class _SlowDisk(Disk):
-    """The real disk, where each sync takes longer and leaves the processor to others meanwhile."""
-
-    def sync(self, descriptor: int) -> None:
-        super().sync(descriptor)
-        time.sleep(_SLOW_S)
 
 
 def _bare_step(folder: str, disk: Disk) -> Step:

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from bench.workload import AssistantLine, CallLine, ResultLine, UserLine, step, typed_event
+from holdfast.storage import Disk
 
-__all__ = ["append_floor", "decode_raw", "decode_tail", "decode_typed", "open_plain"]
+__all__ = ["SlowDisk", "append_floor", "decode_raw", "decode_tail", "decode_typed", "open_plain"]
 
 
 class _Envelope(msgspec.Struct):
@@ -21,6 +22,19 @@ class _Envelope(msgspec.Struct):
 
 _typed = msgspec.json.Decoder(UserLine | AssistantLine | CallLine | ResultLine)
 _raw = msgspec.json.Decoder(_Envelope)
+
+
+class SlowDisk(Disk):
+    """The real disk, where each sync takes longer and leaves the processor to others meanwhile."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def sync(self, descriptor: int) -> None:
+        """As the disk does it, and then the rest of the time."""
+        super().sync(descriptor)
+        if self.seconds:
+            time.sleep(self.seconds)
 
 
 def open_plain(folder: str) -> int:

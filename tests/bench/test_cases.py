@@ -99,3 +99,49 @@ def test_pages_of_the_web_app(tmp_path):
     assert lines[0].what.startswith("web app: list of 50")
     assert len(lines) == len(Pages.PAGES)
     assert all(line.ratio > 0 for line in lines)
+
+
+def test_many_at_once_are_told_with_and_without_a_slow_disk():
+    """Each promise has its line, by the rates of the same disk on both sides."""
+    from bench.many import Processes, Together
+
+    together = Together(quick=True)
+    together._rates = {
+        "sqlite": [700.0],
+        "files": [1000.0],
+        "floor": [1000.0],
+        "slow sqlite": [2000.0],
+        "slow files": [200.0],
+        "slow floor": [100.0],
+    }
+    told = {line.goal: line.ratio for line in together.lines() if line.goal}
+    assert told == {"many-rate": 0.7, "many-rate-slow": 20.0}
+    processes = Processes(quick=True)
+    processes._ours = {"synced": [80.0], "slow": [95.0], "written": [40.0]}
+    processes._floor = dict.fromkeys(processes._ours, [100.0])
+    told = {line.goal: line.ratio for line in processes.lines() if line.goal}
+    assert told == {"processes": 0.8, "processes-slow": 0.95}
+
+
+def test_a_slow_disk_syncs_and_then_waits(monkeypatch, tmp_path):
+    """The delay comes on top of what the disk itself takes, and not where there is none."""
+    import os
+    import time
+
+    from bench.floor import SlowDisk, open_plain
+
+    done = []
+    monkeypatch.setattr(os, "fdatasync", lambda _: done.append("synced"))
+    monkeypatch.setattr(time, "sleep", done.append)
+    descriptor = open_plain(str(tmp_path))
+    SlowDisk(0.0).sync(descriptor)
+    SlowDisk(0.5).sync(descriptor)
+    os.close(descriptor)
+    assert done == ["synced", "synced", 0.5]
+
+
+def test_every_cause_is_of_a_promise():
+    """What is said where a mark is missed names a promise that there is."""
+    from bench.goals import CAUSES, GOALS
+
+    assert CAUSES.keys() <= GOALS.keys()
