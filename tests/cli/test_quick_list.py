@@ -19,10 +19,11 @@ from rich.cells import cell_len
 import holdfast
 from holdfast.apps.cli import _list_json, _quick_list, cli
 from holdfast.apps.cli._list_table import session_cells
-from holdfast.apps.shown.ink import cells
+from holdfast.apps.shown.ink import cells, is_narrow
 from holdfast.catalog import _newest
 from holdfast.catalog._sqlite_writing import stored
 from holdfast.model import SessionMetadata
+from holdfast.security import neutralise_line
 
 NOW = 1_900_000_000_000
 HOSTILE = '\x1b]0;owned\x07 \u202egnp.exe\n\ttab \x01 \x7f \u200b漢字 🎉 é "quoted\\" \U000e0041'
@@ -322,7 +323,7 @@ def test_a_defect_is_no_failure(capsys, monkeypatch, varied):
 
 def test_what_a_list_loads(library, store_root, tmp_path):
     """The command itself goes the quick way, which loads nothing that takes long."""
-    with library.session("plain", title="Größe") as s:
+    with library.session("plain", title="Größe – …") as s:
         s.user("x")
     library.close()
     settle(store_root)
@@ -331,7 +332,7 @@ def test_what_a_list_loads(library, store_root, tmp_path):
     command = [sys.executable, "-c", code, "list", "--store", str(store_root)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     heavy = {"click", "json", "msgspec", "re", "rich", "typing", "holdfast.model"}
-    assert "Größe" in done.stdout
+    assert "Größe – …" in done.stdout
     assert heavy.isdisjoint(done.stderr.split())
 
 
@@ -382,6 +383,8 @@ def test_the_engine_of_json_may_be_missing(monkeypatch):
 
 def test_how_wide_common_characters_are():
     """Each of those that are counted without a table of widths takes one column."""
-    seen = [chr(code) for code in (*range(0x20, 0x7F), *range(0xA0, 0x300)) if code != 0xAD]
-    assert {cells(char) for char in seen} == {cell_len(char) for char in seen} == {1}
+    seen = [chr(code) for code in range(0x20, 0x110000) if is_narrow(chr(code))]
+    shown = [char for char in seen if neutralise_line(char) == char]
+    assert len(shown) > 700
+    assert {cells(char) for char in shown} == {cell_len(char) for char in shown} == {1}
     assert cells("漢") == 2

@@ -11,10 +11,8 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
-from holdfast.catalog._cursors import cursor_of
 from holdfast.catalog._facts import read_fact
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._liveness import CUT_SHORT, OPEN, liveness
 from holdfast.catalog._placing import check_place
 from holdfast.catalog._price_list import price_mark
 from holdfast.catalog._schema import has_schema
@@ -82,13 +80,22 @@ FIELDS = tuple(Listed.__annotations__)
 class Newest:
     """The newest sessions, and where the others begin if there are more."""
 
-    __slots__ = ("next", "rows")
+    __slots__ = ("has_more", "rows")
 
     def __init__(self, rows: list[Listed], limit: int) -> None:
         self.rows = rows[:limit]
-        last = self.rows[-1] if 0 < limit < len(rows) else None
+        self.has_more = len(rows) > limit
+
+    @property
+    def next(self) -> str | None:
+        """The cursor of the sessions that follow; None at the end."""
+        if not self.has_more or not self.rows:
+            return None
+        from holdfast.catalog._cursors import cursor_of
+
+        last = self.rows[-1]
         # An id is never in need of an escape.
-        self.next = last and cursor_of(f'[{last.updated_at},"{last.session_id}"]'.encode())
+        return cursor_of(f'[{last.updated_at},"{last.session_id}"]'.encode())
 
 
 def newest(path: str, limit: int) -> Newest | None:
@@ -141,16 +148,22 @@ def _listed(connection: Connection, decode: Callable[[str], Any], found: Any) ->
         raise IndexDamaged("the row of a session")
     if not settled:
         trace = _verified(decode, *(connection.execute(_TRACE, (id,)).fetchone() or (None, None)))
-        now = liveness(
-            closed=trace.get("closed", True),
-            cut_short=trace.get("cut_short", False),
-            pid=trace.get("pid"),
-            host=trace.get("host"),
-            here=os.uname().nodename,
-        )
-        row.open = now == OPEN
-        row.status = "interrupted" if now == CUT_SHORT else row.status
+        _see_whether_it_lives(row, trace)
     return row
+
+
+def _see_whether_it_lives(row: Listed, trace: dict[str, Any]) -> None:
+    from holdfast.catalog._liveness import CUT_SHORT, OPEN, liveness
+
+    now = liveness(
+        closed=trace.get("closed", True),
+        cut_short=trace.get("cut_short", False),
+        pid=trace.get("pid"),
+        host=trace.get("host"),
+        here=os.uname().nodename,
+    )
+    row.open = now == OPEN
+    row.status = "interrupted" if now == CUT_SHORT else row.status
 
 
 def _verified(decode: Callable[[str], Any], data: Any, crc: Any) -> dict[str, Any]:

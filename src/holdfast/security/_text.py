@@ -62,6 +62,12 @@ def _visible_in_line() -> dict[int, str]:
 
 
 @cache
+def _is_harmful(char: str) -> bool:
+    """The same of one character, without what a pattern takes to load and to make."""
+    return char == "\x7f" or any(first <= ord(char) <= last for first, last in _INVISIBLE)
+
+
+@cache
 def _harmful() -> re.Pattern[str]:
     import re
 
@@ -75,12 +81,17 @@ def neutralise(text: str) -> str:
     Newlines and tabs stay. One character gives one character, nothing else changes, and doing it
     twice changes nothing more.
     """
-    return text if text.isascii() and text.isprintable() else text.translate(_visible())
+    return text if _is_harmless(text) else text.translate(_visible())
 
 
 def neutralise_line(text: str) -> str:
     """The same for a place of one line: newlines and tabs become visible too."""
-    return text if text.isascii() and text.isprintable() else text.translate(_visible_in_line())
+    return text if _is_harmless(text) else text.translate(_visible_in_line())
+
+
+def _is_harmless(text: str) -> bool:
+    """Whether nothing in a line is to be replaced, as in most; found without the tables."""
+    return text.isprintable() and (text.isascii() or not any(map(_is_harmful, set(text))))
 
 
 def escape_json(document: str) -> str:
@@ -88,7 +99,7 @@ def escape_json(document: str) -> str:
 
     JSON itself escapes C0 controls only, and a document may be looked at on a terminal as well.
     """
-    if document.isascii() and "\x7f" not in document:
+    if not any(map(_is_harmful, set(document))):
         return document
     return _harmful().sub(_escape, document)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
+from _thread import allocate_lock  # all that `threading` would be loaded for
 from contextlib import contextmanager
 
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
@@ -38,7 +38,7 @@ class Tree:
         self._root: int | None = None
         self._ancestors_synced = False
         self._made_in: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
 
     def root(self, *, create: bool) -> int | None:
         """A descriptor of the root that stays open; None if there is no such directory."""

@@ -226,9 +226,16 @@ def _heading(column: Column) -> Span:
 
 def cells(text: str) -> int:
     """How many columns of a terminal a text takes, without what cannot be seen of it."""
-    # Below the first character that adds itself to another one, each takes one.
-    if text.isascii() or max(text) < "\u0300":
+    if text.isascii() or is_narrow(text):
         return len(text)
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+def is_narrow(text: str) -> bool:
+    """Whether each character takes one column, as far as that is known without a table of widths.
+
+    Those below the first that adds itself to another one do, and dashes, quotes and the ellipsis.
+    """
+    return all(char < "\u0300" or "\u2010" <= char <= "\u2027" for char in set(text))
