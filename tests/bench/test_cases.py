@@ -118,7 +118,7 @@ def test_many_at_once_are_told_with_and_without_a_slow_disk():
     assert told == {"many-rate": 0.7, "many-rate-slow": 20.0}
     processes = Processes(quick=True)
     processes._ours = {"synced": [80.0], "slow": [95.0], "written": [40.0]}
-    processes._floor = dict.fromkeys(processes._ours, [100.0])
+    processes._floor = {how: [100.0] for how in processes._ours}
     told = {line.goal: line.ratio for line in processes.lines() if line.goal}
     assert told == {"processes": 0.8, "processes-slow": 0.95}
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from holdfast.errors import TooNew
 from holdfast.model import Event
+from holdfast.replay._origin import ORIGINS, session_start_reducer
 from holdfast.replay._progress import PROGRESS, Reducer, opened_reducer, tool_call_reducer
-from holdfast.replay._settings import SETTINGS, session_start_reducer
+from holdfast.replay._settings import SETTINGS
 from holdfast.replay._state import State
 from holdfast.replay._todos import TODO_TOOLS
 from holdfast.replay._upcast import STEPS, Steps, upcast
@@ -21,6 +22,7 @@ def _reducers(todo_tools: Collection[str], steps: Steps) -> dict[str, Reducer]:
     return {
         **PROGRESS,
         **SETTINGS,
+        **ORIGINS,
         "tool_call": tool_call_reducer({name.lower() for name in todo_tools}),
         "opened": opened_reducer(steps),
         "session_start": session_start_reducer(steps),
