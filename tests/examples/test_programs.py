@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import os
+import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -21,33 +26,48 @@ def last_words(request):
     return str(request.messages[-1])
 
 
-@pytest.fixture
-def example(store_root, tmp_path):
-    """Run an example in a process of its own, on a scripted model; what it prints."""
+def in_a_process(program, words):
+    """Run a program as a user would; what it prints."""
+    done = subprocess.run(
+        [sys.executable, program, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    def example(name, *words, script=None):
+
+def right_here(program, words):
+    """The same in this process, which loads the model engine once: that takes longest."""
+    out = io.StringIO()
+    with (
+        contextlib.redirect_stdout(out),
+        mock.patch.object(sys, "argv", [str(program), *words]),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        runpy.run_path(str(program), run_name="__main__")
+    return out.getvalue()
+
+
+@pytest.fixture
+def example(store_root, tmp_path, monkeypatch):
+    """Run an example on a scripted model; what it prints."""
+    monkeypatch.chdir(tmp_path)
+    settings = {"HOLDFAST_STORE": str(store_root), "HOLDFAST_MODEL": "openai:scripted"}
+    for name, value in {**settings, "OPENAI_API_KEY": "none"}.items():
+        monkeypatch.setenv(name, value)
+
+    def example(name, *words, script=None, run=right_here):
         with ScriptedModel(script or [Say("unused")]) as model:
-            environment = {
-                **os.environ,
-                "HOLDFAST_STORE": str(store_root),
-                "HOLDFAST_MODEL": "openai:scripted",
-                "OPENAI_BASE_URL": model.openai_url,
-                "OPENAI_API_KEY": "none",
-                "PYTHONWARNINGS": "error",
-            }
-            done = subprocess.run(
-                [sys.executable, EXAMPLES / f"{name}.py", *words],
-                capture_output=True,
-                text=True,
-                env=environment,
-                cwd=tmp_path,
-                timeout=100,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
+            monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
+            printed = run(EXAMPLES / f"{name}.py", words)
             assert model.refused == []
             example.requests = model.requests
-        return done.stdout
+        return printed
 
     return example
 
@@ -62,10 +82,10 @@ def test_every_example_is_tested():
 @pytest.mark.req("S0-56")
 def test_simple(example):
     """The first run starts empty and is saved; the second has the earlier conversation."""
-    first = example("simple", "My name is Alice", script=[Say("Hello Alice")])
+    first = example("simple", "My name is Alice", script=[Say("Hello Alice")], run=in_a_process)
     assert "Hello Alice" in first
     assert "2 messages" in first
-    second = example("simple", "What is my name?", script=[Say("Alice")])
+    second = example("simple", "What is my name?", script=[Say("Alice")], run=in_a_process)
     assert "4 messages" in second
     assert "My name is Alice" in str(example.requests[0].messages)
 
