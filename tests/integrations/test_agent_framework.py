@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -13,6 +15,7 @@ from agent_framework import (
     AgentSession,
     Content,
     Executor,
+    FileHistoryProvider,
     Message,
     WorkflowBuilder,
     WorkflowCheckpoint,
@@ -20,6 +23,8 @@ from agent_framework import (
     handler,
 )
 from agent_framework.exceptions import WorkflowCheckpointException
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import holdfast
 from holdfast.integrations.agent_framework import (
@@ -224,3 +229,67 @@ def test_a_workflow_that_was_killed_goes_on_where_it_was(store_root):
         os.kill(first.pid, signal.SIGKILL)
     with _run(store_root, "go on") as second:
         assert second.stdout.read() == "xab\n"
+
+
+class _Mine(Message):
+    """A message of somebody's own class."""
+
+
+async def test_what_no_line_can_carry_comes_back(hf):
+    """Numbers that are none, NUL and halves of characters; people read a sign in their place."""
+    properties = {"far": float("inf"), "big": 2**80, "no": [float("-inf"), None]}
+    said = [
+        Message("user", ["a\0b\ud800"], additional_properties=properties),
+        Message("assistant", [Content.from_function_call("c", "f", arguments={"n": float("inf")})]),
+    ]
+    await HoldfastHistoryProvider(hf).save_messages("trip", said)
+    found = await HoldfastHistoryProvider(hf).get_messages("trip")
+    assert [one.to_dict() for one in found] == [one.to_dict() for one in said]
+    assert hf.recover("trip").messages[0]["content"] == "a\ufffdb\ufffd"
+    number = Message("user", ["n"], additional_properties={"n": float("nan")})
+    await HoldfastHistoryProvider(hf).save_messages("other", [number])
+    (again,) = await HoldfastHistoryProvider(hf).get_messages("other")
+    assert math.isnan(again.additional_properties["n"])
+
+
+async def test_a_message_of_another_class_comes_back_as_a_message(hf):
+    """Only the framework's own class is made; what it says is whole."""
+    provider = HoldfastHistoryProvider(hf)
+    await provider.save_messages("trip", [_Mine("user", ["Hello"], message_id="m1")])
+    (found,) = await provider.get_messages("trip")
+    assert (type(found), found.text, found.message_id) == (Message, "Hello", "m1")
+
+
+async def test_what_a_compaction_excluded_is_not_loaded_where_that_is_asked_for(hf):
+    """With ``skip_excluded`` as with the framework's own providers; the conversation has it."""
+    out = Message("user", ["old"], additional_properties={"_excluded": True})
+    said = [out, Message("user", ["new"])]
+    await HoldfastHistoryProvider(hf).save_messages("trip", said)
+    assert len(await HoldfastHistoryProvider(hf).get_messages("trip")) == 2
+    (left,) = await HoldfastHistoryProvider(hf, skip_excluded=True).get_messages("trip")
+    assert left.text == "new"
+
+
+@pytest.mark.filterwarnings("ignore:.*FILE_HISTORY")
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(st.sampled_from(range(6)), max_size=4), max_size=5))
+def test_messages_that_are_handed_over_again_are_left_out_as_by_the_framework(
+    tmp_path_factory, batches
+):
+    """Whatever is saved in whichever parts, the same history as in the framework's own files."""
+    known = [Message(role, [text]) for role in ("user", "assistant") for text in "ab"]
+    known += [Message("user", ["a"], message_id="m1"), Message("assistant", ["a"], message_id="m2")]
+
+    async def play():
+        with holdfast.open(tmp_path_factory.mktemp("store")) as hf:
+            ours = HoldfastHistoryProvider(hf)
+            theirs = FileHistoryProvider(tmp_path_factory.mktemp("files"))
+            for batch in batches:
+                for provider in (ours, theirs):
+                    await provider.save_messages("s", [known[number] for number in batch])
+            found = [
+                [one.to_dict() for one in await who.get_messages("s")] for who in (ours, theirs)
+            ]
+            assert found[0] == found[1]
+
+    asyncio.run(play())

@@ -15,9 +15,9 @@ _PLAIN: dict[str, Any] = {"additional_properties": {}}
 
 
 def as_item(message: Message) -> dict[str, Any]:
-    """A message as plain data."""
+    """A message as plain data; one of a class of the caller's own as a message like any other."""
     made: dict[str, Any] = json.loads(message.to_json())
-    return made
+    return made | {"type": "message"}
 
 
 def message_of(unit: Unit) -> Message:

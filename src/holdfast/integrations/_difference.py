@@ -6,6 +6,7 @@ not carry. These forms are on disk: they may gain members, and never change.
 
 from __future__ import annotations
 
+import json
 from itertools import takewhile
 from typing import Any
 
@@ -31,6 +32,8 @@ def apply(base: Any, change: dict[str, Any] | None) -> Any:
         return base
     if "is" in change:
         return change["is"]
+    if "text" in change:  # what the log cannot carry as it is
+        return json.loads(change["text"])
     if "keep" in change:
         return [*base[: change["keep"]], *change["add"]]
     if isinstance(base, list):

@@ -38,12 +38,12 @@ class History:
 
     def append(self, items: Sequence[dict[str, Any]]) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
-        words = self._words(items)
+        words = self.words(items)
         self.place.write(lambda session: self._record(session, words))
 
     async def aappend(self, items: Sequence[dict[str, Any]]) -> None:
         """The same without blocking the event loop."""
-        words = self._words(items)
+        words = self.words(items)
         await self.place.awrite(lambda session: self._record(session, words))
 
     def change(self, decide: Callable[[list[Unit]], Change]) -> None:
@@ -56,7 +56,7 @@ class History:
             gone, instead = decide(units)
             seqs = [seq for unit in gone for seq in unit.seqs]
             words: Words = [("retracted", {"seqs": seqs})] if seqs else []
-            return [*words, *self._words(instead)]
+            return [*words, *self.words(instead)]
 
         self.record(tell)
 
@@ -64,7 +64,12 @@ class History:
         """Record what is to be told of all there is, which is asked while nobody else can write."""
         self.place.write(lambda session: self._record(session, tell(self.read())))
 
-    def _words(self, items: Sequence[dict[str, Any]]) -> Words:
+    async def arecord(self, tell: Callable[[list[Unit]], Words]) -> None:
+        """The same without blocking the event loop."""
+        await self.place.awrite(lambda session: self._record(session, tell(self.read())))
+
+    def words(self, items: Sequence[dict[str, Any]]) -> Words:
+        """The events of items."""
         return [word for item in items for word in self._form.record(item)]
 
     def _record(self, session: Session, words: Words) -> list[Event]:

@@ -8,6 +8,9 @@ no such mark, and is told in the framework's form as well as it can be.
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
@@ -65,9 +68,47 @@ class Unit(NamedTuple):
 def fresh(item: Any) -> Any:
     """A copy of plain data with nothing in common."""
     try:
-        return msgspec.json.decode(_encode(item))
-    except (OverflowError, ValueError):  # a number that is too big for it
+        told = _encode(item)
+    except (OverflowError, ValueError):  # a number that is too big for it, half a character
         return deepcopy(item)
+    return deepcopy(item) if _has_no_number(told, item) else msgspec.json.decode(told)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def cleaned(item: Any) -> Any:
+    """Plain data that a line of the log can carry; the same object if it is such already."""
+    try:
+        told = _encode(item)
+    except UnicodeEncodeError:
+        return _clean(item)
+    except (OverflowError, TypeError, ValueError):
+        return item  # a big number, or nothing that can be recorded, which the session tells
+    return _clean(item) if b"\\u0000" in told or _has_no_number(told, item) else item
+
+
+def _has_no_number(told: bytes, item: Any) -> bool:
+    """Whether data has a number that is none, for which ``null`` was told."""
+    return b"null" in told and not _is_finite(item)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_clean(name): _clean(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_clean(one) for one in value]
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value.replace("\0", "\ufffd"))
+    return value if _is_finite(value) else None
 
 
 class Form(NamedTuple):
@@ -85,13 +126,20 @@ class Form(NamedTuple):
     older: tuple[str, ...] = ()
 
     def record(self, item: Any) -> Words:
-        """The events of an item, marked and complete."""
-        words = self.tell(item) or [("frame", {"direction": "stored"})]
+        """The events of an item, marked and complete.
+
+        What a line of the log cannot carry (NUL, halves of characters, numbers that are none) is
+        replaced in the words, and kept as a text beside them.
+        """
+        plain = cleaned(item)
+        words = self.tell(plain) or [("frame", {"direction": "stored"})]
         first_type, first = words[0]
         mark: dict[str, Any] = {"adapter": self.name}
         if len(words) > 1:
             mark["span"] = len(words)
         rest = difference(self.rebuild(words), item)
+        if plain is not item:
+            rest = {"text": json.dumps(item)}
         if rest is not None:
             mark["raw"] = rest
         return [(first_type, first | mark), *words[1:]]

@@ -14,7 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from agent_framework import AgentSession, HistoryProvider, Message, WorkflowCheckpoint
+from agent_framework import (
+    AgentSession,
+    HistoryProvider,
+    Message,
+    WorkflowCheckpoint,
+    _sessions,
+)
 from agent_framework._workflows._checkpoint_encoding import (
     decode_checkpoint_value,
     encode_checkpoint_value,
@@ -25,7 +31,7 @@ from holdfast.integrations._agent_framework_messages import FORM, as_item, messa
 from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._states import States
-from holdfast.integrations._units import fresh
+from holdfast.integrations._units import Unit, Words, fresh
 
 __all__ = [
     "HoldfastCheckpointStorage",
@@ -34,6 +40,9 @@ __all__ = [
     "bring_over",
 ]
 
+_filter_new = getattr(
+    _sessions, "filter_new_messages", lambda _, given: given
+)  # not in all versions
 _TOOL = "agent-framework"
 _WORKFLOWS = "agent-framework-workflow"
 
@@ -42,11 +51,20 @@ class HoldfastHistoryProvider(HistoryProvider):
     """Messages of agents, each session of theirs kept as one of Holdfast.
 
     ``hf`` is a Holdfast, a store URL or path, or None for the default place; the other options are
-    those of every history provider. Messages are on the medium when ``save_messages`` returns.
+    those of every history provider. With ``skip_excluded``, messages that a compaction has excluded
+    are not loaded. Messages are on the medium when ``save_messages`` returns.
     """
 
-    def __init__(self, hf: Library = None, *, source_id: str = "holdfast", **options: Any) -> None:
+    def __init__(
+        self,
+        hf: Library = None,
+        *,
+        source_id: str = "holdfast",
+        skip_excluded: bool = False,
+        **options: Any,
+    ) -> None:
         super().__init__(source_id, **options)
+        self.skip_excluded = skip_excluded
         self._library = library_of(hf)
         self._histories: dict[str, History] = {}
 
@@ -57,7 +75,10 @@ class HoldfastHistoryProvider(HistoryProvider):
         if session_id is None:
             return []
         units = await asyncio.to_thread(self._of(session_id).read)
-        return [message_of(unit) for unit in units]
+        messages = [message_of(unit) for unit in units]
+        if self.skip_excluded:
+            return [one for one in messages if not one.additional_properties.get("_excluded")]
+        return messages
 
     async def save_messages(
         self,
@@ -67,9 +88,20 @@ class HoldfastHistoryProvider(HistoryProvider):
         state: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Record messages, all of them or none. Without a session's id there is nowhere to."""
-        if session_id is not None:
-            await self._of(session_id).aappend([as_item(message) for message in messages])
+        """Record messages, all of them or none, but for those that are handed over again.
+
+        Without a session's id there is nowhere to record them.
+        """
+        if session_id is None or not messages:
+            return
+        history = self._of(session_id)
+
+        def tell(units: list[Unit]) -> Words:
+            # As the framework's own providers do. No more of the end can be what begins these.
+            known = [message_of(unit) for unit in units[-len(messages) :]]
+            return history.words([as_item(one) for one in _filter_new(known, messages)])
+
+        await history.arecord(tell)
 
     def _of(self, session_id: str) -> History:
         return self._histories.setdefault(
