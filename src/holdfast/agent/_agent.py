@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from holdfast.agent._delegation import check_delegates
@@ -270,23 +269,13 @@ class Agent:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __repr__(self) -> str:

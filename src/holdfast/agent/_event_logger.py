@@ -6,7 +6,6 @@ import logging
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
@@ -187,12 +186,7 @@ class EventLogger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

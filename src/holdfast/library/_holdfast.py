@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
@@ -181,12 +180,7 @@ class Holdfast(
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _open_here(self, id: str) -> Session | None:

@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
@@ -113,12 +112,7 @@ class Watch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.end(error)
 
     def end(self, error: BaseException | None = None) -> None:

@@ -6,7 +6,6 @@ import os
 import threading
 import time
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
@@ -192,23 +191,13 @@ class Session(Appending):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __repr__(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from types import TracebackType
 from typing import Self
 
 from holdfast.errors import Forbidden, Locked, UsageError
@@ -62,12 +61,7 @@ class PrivateSocket:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _listen(self, folder: str) -> socket.socket:
