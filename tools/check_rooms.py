@@ -123,7 +123,7 @@ def uses_of(tree: ast.Module) -> Iterator[Use]:
     for node in ast.walk(tree):
         name = dotted(node, known)
         if name:
-            yield Use(node.lineno, name, imported=False)  # type: ignore[attr-defined]
+            yield Use(node.lineno, name, imported=False)
 
 
 def dotted(node: ast.AST, known: dict[str, str]) -> str | None:

@@ -87,7 +87,7 @@ def _meanings(kind: Any) -> dict[str, str]:
             tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
         except (OSError, TypeError):
             continue
-        body = tree.body[0].body  # type: ignore[attr-defined]
+        body = tree.body[0].body
         for member, after in pairwise(body):
             if (
                 isinstance(member, ast.AnnAssign)

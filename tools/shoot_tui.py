@@ -221,7 +221,7 @@ async def _rest(app: SessionsApp, sees: str) -> None:
 
 def _stop_blinking(app: SessionsApp) -> None:
     for line in app.screen.query("Input"):
-        line.cursor_blink = False  # type: ignore[attr-defined]
+        line.cursor_blink = False
 
 
 # -- pictures ----------------------------------------------------------------------------------
