@@ -53,7 +53,8 @@ class Log:
         stop = len(self.events) if stop is None else stop
         with Holdfast("memory:") as hf:
             documents = hf.store.documents("sessions/none")
-            return list(read_some(chunks, first, stop, documents, self.careful))
+            some = read_some(chunks, first, stop, documents, self.careful, block_bytes=chunk_bytes)
+            return list(some)
 
 
 def numbers(some):
@@ -108,7 +109,7 @@ def test_numbers_that_do_not_follow_one_another_are_read_with_care(log):
         lines += line
     log.log = lines
     assert numbers(log.read()) == list(range(COUNT))
-    assert log.asked == [1]  # the first line is looked at alone
+    assert log.asked == [0]  # a block is told of as a whole
 
 
 def test_a_sealed_line_is_read_with_care(log):
@@ -167,6 +168,20 @@ def test_what_the_pieces_of_a_message_lack_is_told_with_the_whole(kind, final):
     assert words([*parts, (final, whole), *again]) == ["my name is Ada."] * 2
     assert words([*parts, (final, whole)], 1) == ["is "]  # from the midst of it on
     assert words([*parts, (final, {**whole, "content": "other"})]) == ["my name is "]
+
+
+@pytest.mark.parametrize("count", [2, 300])
+@pytest.mark.parametrize("chunk_bytes", [200, 1 << 18])
+def test_a_message_after_one_without_its_whole_is_told_once(count, chunk_bytes):
+    """Pieces of both are put together, and still it is known which belong to the whole."""
+    parts = [("delta", {"content": f"{number} "}) for number in range(count)]
+    whole = "".join(part["content"] for _, part in parts)
+    drafts = [("turn_start", {}), ("delta", {"content": "long ago "}), *parts]
+    drafts.append(("assistant", {"content": whole + "end", "covers_from": 2}))
+    some = Log(log_of(drafts), drafts).read(chunk_bytes=chunk_bytes)
+    lines = b"".join(replay_some(some, "ours")).splitlines()
+    told = [json.loads(line)["params"]["update"]["content"]["text"] for line in lines]
+    assert "".join(told) == "long ago " + whole + "end"
 
 
 pieces = st.fixed_dictionaries(

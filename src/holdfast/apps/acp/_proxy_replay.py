@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from holdfast.apps.acp._channel import Channel
-from holdfast.apps.acp._telling_past import Reader, tell_past
+from holdfast.apps.acp._telling_past import tell_past
+from holdfast.apps.wire.ahead import Target
 from holdfast.apps.wire.frames import INVALID_PARAMS, Frame, RpcError
 from holdfast.library import Holdfast
 
@@ -14,7 +15,7 @@ __all__ = ["is_count", "our_meta", "replay_as_wished", "wish_of"]
 
 
 async def replay_as_wished(
-    hf: Holdfast, channel: Channel, editor: Reader, params: Frame, last: int
+    hf: Holdfast, channel: Channel, editor: Target, params: Frame, last: int
 ) -> Frame:
     """Send what was said up to an event; where it began and ended, for the answer."""
     wish = wish_of(params)

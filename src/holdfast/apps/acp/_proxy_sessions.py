@@ -43,6 +43,9 @@ class Editor(Protocol):
     def write(self, data: bytes) -> None:
         """Send whole lines."""
 
+    def offer(self, data: bytes) -> bool:
+        """Send whole lines from any thread, without waiting; whether all were taken at once."""
+
     async def drain(self) -> None:
         """Wait until the editor has taken enough."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from holdfast.apps.acp._replaying_calls import Calls
 from holdfast.apps.acp._replaying_lines import DeltaLine, FinalLine, Line, OtherLine
 from holdfast.apps.acp._replaying_log import Some, in_some
 from holdfast.apps.acp._replaying_output import PIECE_CHARS, Output, Update
-from holdfast.apps.acp._replaying_pieces import PIECES_AT_ONCE, put_together
+from holdfast.apps.acp._replaying_pieces import PIECES_AT_ONCE, put_together, said_since
 from holdfast.apps.acp._replaying_runs import Cast
 from holdfast.apps.acp._replaying_shapes import (
     CALLS,
@@ -28,7 +29,7 @@ from holdfast.apps.acp._replaying_shapes import (
     plain,
 )
 from holdfast.apps.acp._replaying_sorting import Sorted, sort_out
-from holdfast.apps.acp._replaying_spoken import Spoken
+from holdfast.apps.acp._replaying_spoken import Since, Spoken
 from holdfast.apps.acp._replaying_standing import STANDING, Standing
 from holdfast.apps.acp._replaying_words import (
     call_update,
@@ -173,8 +174,10 @@ class _Teller:
         pieces = self._pieces
         whole = put_together([piece.data for piece in pieces])
         if whole is not None and len(whole.content) <= PIECE_CHARS:
+            # Copies: the rest of what was read with them is not to be held.
+            since = partial(said_since, [(piece.seq, bytes(piece.data)) for piece in pieces])
             first, last = pieces[0].seq, pieces[-1].seq
-            self._heard(whole.content, whole.kind, whole.messageId, first, last)
+            self._heard(whole.content, whole.kind, whole.messageId, first, last, since)
         else:
             for piece in pieces:
                 one = put_together([piece.data])
@@ -233,14 +236,20 @@ class _Teller:
         else:
             self._heard(data.content, data.kind, data.messageId, seq, seq)
 
-    def _heard(
-        self, text: str, kind: str | None, message_id: str | None, first: int, last: int
+    def _heard(  # noqa: PLR0917 - what a piece says, and where it stood
+        self,
+        text: str,
+        kind: str | None,
+        message_id: str | None,
+        first: int,
+        last: int,
+        since: Since | None = None,
     ) -> None:
         """Words that came with some events."""
         kind = "thinking" if kind == "thinking" else "text"
         if text:
             self.out.say(text, kind, message_id, last)
-        self._spoken.add(text, kind, first, last)
+        self._spoken.add(text, kind, first, last, since)
 
     def _on_frame(self, event: Event) -> None:
         self._tell_frame(self._find.in_frame(event), event.seq)

@@ -74,7 +74,7 @@ class DeltaLine(OtherLine, tag="delta", gc=False, kw_only=True):
 _LINES = (CallLine, ResultLine, FrameLine, DeltaLine, FinalLine)
 
 
-def decode_lines(block: memoryview) -> list[Line]:
+def decode_lines(block: bytes) -> list[Line]:
     """The lines of a block. Raises msgspec.ValidationError if one is of another form or type."""
     found: list[Line] = _decoder().decode_lines(block)
     return found

@@ -18,6 +18,7 @@ from holdfast.storage import Documents
 __all__ = ["Some", "in_some", "read_some"]
 
 _AT_ONCE = 512
+_BLOCK_BYTES = 192 * 1024
 _ESCAPED = b'$blob":'  # keys that hold it are escaped in the log, and references have it
 _END = b'%08x"}\n'  # of every line: its checksum, which is that of all bytes before it
 _END_BYTES = 11
@@ -54,16 +55,22 @@ class Some:
 
 
 def read_some(
-    chunks: Iterable[bytes], first: int, stop: int, documents: Documents, careful: Careful
+    chunks: Iterable[bytes],
+    first: int,
+    stop: int,
+    documents: Documents,
+    careful: Careful,
+    *,
+    block_bytes: int = _BLOCK_BYTES,
 ) -> Iterator[Some]:
     """The events with ``first <= seq < stop``, with their payloads, some at a time.
 
-    Each piece of the log is verified and decoded with one call, and a batch is not waited for:
+    Each block of the log is verified and decoded with one call, and a batch is not waited for:
     below ``stop`` everything has to be whole. From the first bytes on that are not as a writer of
     ours leaves them, ``careful`` is asked for the events from a number on.
     """
     seq = 0
-    for block in _verified(chunks):
+    for block in _verified(chunks, block_bytes):
         lines, load = _usual(block), partial(_load, block, documents)
         try:
             numbers = [line.seq for line in (lines or load())]
@@ -87,31 +94,37 @@ def in_some(events: Iterator[Event]) -> Iterator[Some]:
         yield Some(found[0].seq, len(found), partial(list, found))
 
 
-def _verified(chunks: Iterable[bytes]) -> Iterator[memoryview]:
+def _verified(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
     """Whole lines, as long as they are as they were written."""
-    rest: list[bytes] = []
     crc = 0
+    for block in _whole_lines(chunks, block_bytes):
+        crc = crc32(memoryview(block)[:-_END_BYTES], crc)
+        digits = block[-_END_BYTES:]
+        if digits != _END % crc:
+            return
+        crc = crc32(digits, crc)
+        yield block
+
+
+def _whole_lines(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:
+    """Lines of several chunks at once: what is done for each block costs as much as many lines."""
+    parts: list[bytes] = []
+    size = 0
     for chunk in chunks:
-        begin, end = chunk.find(b"\n") + 1, chunk.rfind(b"\n") + 1
-        if not begin:
-            rest.append(chunk)
+        end = chunk.rfind(b"\n") + 1
+        size += len(chunk)
+        if not end or size < block_bytes:
+            parts.append(chunk)
             continue
-        line = b"".join((*rest, chunk[:begin]))
-        rest = [chunk[end:]]
-        # What lies within the chunk is not copied.
-        for block in (memoryview(line), memoryview(chunk)[begin:end]):
-            if block:
-                crc = crc32(block[:-_END_BYTES], crc)
-                digits = bytes(block[-_END_BYTES:])
-                if digits != _END % crc:
-                    return
-                crc = crc32(digits, crc)
-                yield block
+        yield b"".join((*parts, chunk[:end]))
+        parts, size = [chunk[end:]], len(chunk) - end
+    left = b"".join(parts)
+    if end := left.rfind(b"\n") + 1:
+        yield left[:end]
 
 
-def _usual(block: memoryview) -> list[Line] | None:
-    data = bytes(block) if not isinstance(block.obj, bytes) else block.obj
-    if b"$" in data and _ESCAPED in data:  # the first of them is far quicker
+def _usual(block: bytes) -> list[Line] | None:
+    if b"$" in block and _ESCAPED in block:  # the first of them is far quicker
         return None
     try:
         return decode_lines(block)
@@ -119,7 +132,7 @@ def _usual(block: memoryview) -> list[Line] | None:
         return None
 
 
-def _load(block: memoryview, documents: Documents) -> list[Event]:
+def _load(block: bytes, documents: Documents) -> list[Event]:
     return list(resolve_blobs(_decode(block), documents))
 
 

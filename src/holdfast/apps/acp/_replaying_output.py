@@ -18,9 +18,6 @@ PIECE_CHARS = _CHUNK_BYTES_MAX // 4
 """A text of so many characters, whichever they are, is not longer than a chunk."""
 _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
-_PIECE_HEAD = b'{"content":"'
-_TEXT_AT = len(_PIECE_HEAD) - 1
-_MESSAGE_ID = b',"messageId":"'
 _END = b"}}\n"
 _encode = msgspec.json.Encoder().encode
 
@@ -30,21 +27,16 @@ def whole_update(piece: DeltaLine, final: FinalLine) -> bytes:
 
     The bytes are those of the log: nothing is decoded.
     """
-    data, about = bytes(piece.data), final.data
-    content, first = bytes(about.content), about.covers_from
-    end = _TEXT_AT + len(content)
-    if not data.startswith(_PIECE_HEAD) or not data.startswith(content, _TEXT_AT):
-        return b""
-    rest = data[end:]
-    if rest != b"}" and (
-        not rest.startswith(_MESSAGE_ID) or rest.find(b'"', len(_MESSAGE_ID)) != len(rest) - 2
-    ):
+    about = final.data
+    content, message_id, first = about.content, about.messageId, about.covers_from
+    rest = b"}" if message_id is None else b',"messageId":%b}' % _encode(message_id)
+    if bytes(piece.data) != b'{"content":%b%b' % (content, rest):
         return b""
     if first is None or first > piece.seq or about.agent is not None or about.raw:
         return b""
     if not 2 < len(content) <= PIECE_CHARS:  # quotes with something in them
         return b""
-    return b"".join((_TEXT_HEAD, content, b"}", rest))
+    return b"%b%b}%b" % (_TEXT_HEAD, content, rest)
 
 
 class Output:

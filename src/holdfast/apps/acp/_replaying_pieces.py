@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["PIECES_AT_ONCE", "Pieces", "put_together"]
+__all__ = ["PIECES_AT_ONCE", "Pieces", "put_together", "said_since"]
 
 PIECES_AT_ONCE = 256
 _HEAD = b'{"content":"'
@@ -47,6 +47,15 @@ def put_together(raws: Sequence[bytes]) -> Pieces | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return found if (found.kind, found.messageId) == (first.kind, first.messageId) else None
+
+
+def said_since(raws: Sequence[tuple[int, bytes]], first: int) -> str:
+    """What those of these pieces say, each with the number of its event, that came since one.
+
+    They are known to be of one message.
+    """
+    whole = put_together([raw for seq, raw in raws if seq >= first])
+    return "" if whole is None else whole.content
 
 
 def _end_of(piece: Pieces) -> bytes:

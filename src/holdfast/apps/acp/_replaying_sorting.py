@@ -81,8 +81,9 @@ def sort_out(lines: list[Any], find: Finder, *, silent: bool) -> Sorted | None:
         elif kind is CallLine or kind is ResultLine:
             raw = line.data.raw
             if raw is not None:
-                updates.append(raw.params.update)
-                calls.append(raw.params.update)
+                update = raw.params.update
+                updates.append(update)
+                calls.append(update)
                 silent = True
                 continue
         elif silent and kind is DeltaLine:

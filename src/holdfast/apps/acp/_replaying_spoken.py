@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Spoken"]
+from collections.abc import Callable
+
+__all__ = ["Since", "Spoken"]
+
+Since = Callable[[int], str]
+"""What pieces that were told together say from an event on."""
 
 
 class Spoken:
@@ -10,13 +15,16 @@ class Spoken:
 
     def __init__(self) -> None:
         self._last = {"text": -1, "thinking": -1}
-        # Each with the number of its first event.
-        self._pieces: dict[str, list[tuple[int, str]]] = {"text": [], "thinking": []}
+        # Each with the numbers of its first and its last event.
+        self._pieces: dict[str, list[tuple[int, int, str, Since | None]]] = {
+            "text": [],
+            "thinking": [],
+        }
 
-    def add(self, text: str, kind: str, first: int, last: int) -> None:
-        """Words that came with some events."""
+    def add(self, text: str, kind: str, first: int, last: int, since: Since | None = None) -> None:
+        """Words that came with some events; a message may begin at any of them."""
         if text:
-            self._pieces[kind].append((first, text))
+            self._pieces[kind].append((first, last, text, since))
         self._last[kind] = last
 
     def reaches(self, kind: str, first: int) -> bool:
@@ -35,6 +43,11 @@ class Spoken:
         A word that may be the beginning of a secret is recorded only when it is whole.
         """
         pieces = self._pieces[kind]
-        told = "".join([text for begun, text in pieces if begun >= first])
+        told = ""
+        for begun, last, text, since in pieces:
+            if begun >= first:
+                told += text
+            elif since is not None and last >= first:
+                told += since(first)
         pieces.clear()
         return whole[len(told) :] if len(told) < len(whole) and whole.startswith(told) else ""

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
-from functools import partial
-from typing import Protocol
+from collections.abc import Iterator
+from functools import cache, partial
 
 from holdfast.apps.acp._replaying import replay_some
 from holdfast.apps.acp._replaying_log import read_some
-from holdfast.apps.wire.ahead import made_ahead
+from holdfast.apps.wire.ahead import Target, pour
 from holdfast.apps.wire.lines import next_lines
 from holdfast.library import Holdfast
 from holdfast.session import Session
 
-__all__ = ["Reader", "tell_past"]
+__all__ = ["tell_past"]
 
-# What a log is read into is given back to the system again and again, and with it a page fault for
-# every 4 KiB of the next piece: a fifth of a load. Once a larger one was freed, glibc keeps them.
 _KEPT_BYTES = 4 << 20
-
-
-class Reader(Protocol):
-    """Who is told."""
-
-    def write(self, data: bytes) -> None:
-        """Send whole lines."""
-
-    async def drain(self) -> None:
-        """Wait until enough was taken."""
 
 
 async def tell_past(
     hf: Holdfast,
     session: Session,
-    reader: Reader,
+    reader: Target,
     *,
     first: int = 0,
     stop: int,
@@ -46,7 +33,16 @@ async def tell_past(
     """
     if first >= stop:
         return
-    await session.aflush()
+    _keep_memory()
+    lines = _lines(hf, session, first, stop, close_open=close_open, marks=marks)
+    await pour(partial(next_lines, lines), reader)
+
+
+def _lines(
+    hf: Holdfast, session: Session, first: int, stop: int, *, close_open: bool, marks: bool
+) -> Iterator[bytes]:
+    """What is told, many lines at once. Nothing is done before the first are asked for."""
+    session.flush()
     store, key = hf.store, session.key
     some = read_some(
         store.log(key).read(),
@@ -55,9 +51,15 @@ async def tell_past(
         store.documents(key),
         lambda start: hf.events(session.id, start, stop),
     )
-    lines = replay_some(some, session.id, close_open=close_open, marks=marks)
+    yield from replay_some(some, session.id, close_open=close_open, marks=marks)
+
+
+@cache
+def _keep_memory() -> None:
+    """Let memory that is freed be used again.
+
+    What a log is read into was given back to the system again and again, and with it a page fault
+    for every 4 KiB of the next piece: a fifth of a load. Once a larger piece was freed, glibc
+    keeps them.
+    """
     bytes(_KEPT_BYTES)
-    async with aclosing(made_ahead(partial(next_lines, lines))) as batches:
-        async for batch in batches:
-            reader.write(batch)
-            await reader.drain()

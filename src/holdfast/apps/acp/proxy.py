@@ -122,6 +122,10 @@ class Proxy(AgentSide):
         """Send the editor whole lines."""
         self._editor.write(data)
 
+    def offer(self, data: bytes) -> bool:
+        """Send the editor whole lines, from any thread, as far as it takes them at once."""
+        return self._editor.offer(data)
+
     async def drain(self) -> None:
         """Wait until the editor has taken enough."""
         await self._editor.drain()

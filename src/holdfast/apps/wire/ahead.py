@@ -1,41 +1,69 @@
-"""What takes time to make, made in a thread while what came before is still being used."""
+"""What takes time to make, made and sent by one thread, while the event loop does other things."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
+from typing import Protocol
 
-__all__ = ["made_ahead"]
+__all__ = ["Target", "pour"]
 
 _AHEAD = 2
 
 
-async def made_ahead(make: Callable[[], bytes]) -> AsyncGenerator[bytes, None]:
-    """What ``make`` gives, called again and again in one thread until it gives nothing.
+class Target(Protocol):
+    """Who is sent something."""
 
-    A few are made before they are asked for, and no more. Close it (``contextlib.aclosing``): then
-    nothing more is made. Raises what ``make`` raises, after what it gave before.
+    def offer(self, data: bytes) -> bool:
+        """Send from any thread, without waiting; whether all of it was taken at once.
+
+        What was not is sent before anything else is, with the next ``write``.
+        """
+
+    def write(self, data: bytes) -> None:
+        """Send; what is not taken yet is kept."""
+
+    async def drain(self) -> None:
+        """Wait until enough was taken. Raises ConnectionError if nobody takes it any more."""
+
+
+async def pour(make: Callable[[], bytes], target: Target) -> None:
+    """Send what ``make`` gives, called again and again in one thread until it gives nothing.
+
+    The event loop has nothing to do with it as long as the target takes all at once: handing
+    pieces over would cost more than sending them. A few are made before they are taken, and no
+    more. Once this has ended, in whatever way, nothing more is sent. Raises what ``make`` raises,
+    after what it gave before was sent, and ConnectionError.
     """
     loop = asyncio.get_running_loop()
-    made: asyncio.Queue[bytes] = asyncio.Queue()
-    room = threading.Semaphore(_AHEAD)
-    is_over = threading.Event()
+    waiting: asyncio.Queue[bool] = asyncio.Queue()
+    room = threading.Semaphore(_AHEAD - 1)
+    sending = threading.Lock()
+    is_over = False
+
+    def send(made: bytes) -> bool:
+        with sending:
+            return is_over or target.offer(made)
 
     def work() -> None:
         try:
-            while not is_over.is_set() and (found := make()):
-                loop.call_soon_threadsafe(made.put_nowait, found)
-                room.acquire()
+            while not is_over and (made := make()):
+                if not send(made):
+                    loop.call_soon_threadsafe(waiting.put_nowait, True)
+                    room.acquire()
         finally:
-            loop.call_soon_threadsafe(made.put_nowait, b"")
+            loop.call_soon_threadsafe(waiting.put_nowait, False)
 
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
-        while found := await made.get():
-            yield found
+        while await waiting.get():
+            target.write(b"")
+            await target.drain()
             room.release()
         await working
     finally:
-        is_over.set()
+        with sending:  # which never waits for the target
+            is_over = True
         room.release()
+        target.write(b"")

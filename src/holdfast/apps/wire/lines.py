@@ -19,7 +19,7 @@ class TooLong:
 
 
 _HEAD_BYTES = 256
-_BYTES_AT_ONCE = 256 * 1024
+_BYTES_AT_ONCE = 128 * 1024
 
 
 def next_lines(lines: Iterator[bytes]) -> bytes:

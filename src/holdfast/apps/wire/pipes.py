@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from holdfast.errors import AgentError
 __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 
 _READ_BYTES = 256 * 1024
+_PIPE_BYTES = 256 * 1024
 _GRACE_S = 2.0
 _LOOK_S = 0.5
 # Some agents go on for ever when their input ends, and with them what they are doing. So a watch
@@ -34,10 +36,28 @@ class Writer:
 
     def __init__(self, stream: asyncio.StreamWriter | IO[bytes]) -> None:
         self._stream = stream
+        self._alone = threading.Lock()
+        self._offered: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        """Hand bytes over; what the reader does not take yet is kept."""
-        self._stream.write(data)
+        """Hand bytes over, after those that were offered; what is not taken yet is kept."""
+        with self._alone:
+            if self._offered:
+                data = b"".join((*self._offered, data))
+                self._offered.clear()
+            if data:
+                self._stream.write(data)
+
+    def offer(self, data: bytes) -> bool:
+        """Write from any thread, without waiting; whether the reader took all of it.
+
+        What it did not take comes before anything else, with the next ``write``.
+        """
+        with self._alone:
+            taken = 0 if self._offered else _write_now(self._stream, data)
+            if taken < len(data):
+                self._offered.append(data[taken:])
+            return taken == len(data)
 
     async def drain(self) -> None:
         """Wait until the reader has taken enough. Raises ConnectionError if it is gone."""
@@ -50,6 +70,19 @@ class Writer:
         """The reader sees the end."""
         with contextlib.suppress(OSError, RuntimeError):
             self._stream.close()
+
+
+def _write_now(stream: asyncio.StreamWriter | IO[bytes], data: bytes) -> int:
+    """Write past the event loop, if nothing waits there; how much was taken."""
+    if not isinstance(stream, asyncio.StreamWriter):
+        return 0
+    transport, pipe = stream.transport, stream.get_extra_info("pipe")
+    if pipe is None or transport.is_closing() or transport.get_write_buffer_size():
+        return 0
+    try:
+        return pipe.write(data) or 0
+    except (OSError, ValueError):  # the reader is gone: the event loop finds that out by itself
+        return 0
 
 
 class Pipe:
@@ -85,6 +118,13 @@ class Pipe:
         with contextlib.suppress(ConnectionError, RuntimeError):
             self._writer.write(data)
 
+    def offer(self, data: bytes) -> bool:
+        """Send whole lines from any thread, without waiting; whether all were taken at once.
+
+        The rest is sent before anything else is, with the next ``write``.
+        """
+        return self._writer.offer(data)
+
     async def drain(self) -> None:
         """Wait until the other side has taken enough. Raises ConnectionError if it is gone."""
         await self._writer.drain()
@@ -112,6 +152,7 @@ async def connect(
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     except ValueError:  # a regular file: there is nothing to wait for
         threading.Thread(target=_read_file, args=(source, loop, reader), daemon=True).start()
+    _widen(target)
     try:
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, target
@@ -120,6 +161,14 @@ async def connect(
     except ValueError:
         writer = Writer(target)
     return Pipe(reader, writer, line_bytes_max=line_bytes_max)
+
+
+def _widen(target: IO[bytes]) -> None:
+    """Make room in a pipe for all that is written at once, where the system can."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # no pipe, or this user has too many that are wide
+            if fcntl.fcntl(target, fcntl.F_GETPIPE_SZ) < _PIPE_BYTES:
+                fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _read_file(
