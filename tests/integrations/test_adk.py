@@ -226,6 +226,26 @@ async def test_sessions_are_listed_by_use(hf):
     assert not (await service.list_sessions(app_name="other")).sessions
 
 
+async def test_only_the_sessions_of_a_page_are_read(hf, monkeypatch):
+    """Of all others no more than the beginning, however long they are."""
+    service = HoldfastSessionService(hf)
+    for id in ("a", "b", "c"):
+        session = await service.create_session(**WHO, session_id=id, state={"of": id})
+        for text in "123":
+            await service.append_event(session, _said(text))
+        await asyncio.sleep(0.02)  # the clock of files is a coarse one
+    read, events = [], hf.events
+
+    def noted(id, *given, limit=None, **named):
+        read.extend([id] if limit is None else [])
+        return events(id, *given, limit=limit, **named)
+
+    monkeypatch.setattr(hf, "events", noted)
+    page = await HoldfastSessionService(hf).list_sessions(**WHO, newest_first=True, limit=1)
+    assert [(one.id, one.state) for one in page.sessions] == [("c", {"of": "c"})]
+    assert len(set(read)) == 1
+
+
 async def test_what_is_not_there_and_what_is_already(hf):
     """The kit's own errors, as its own services raise them."""
     service = HoldfastSessionService(hf)

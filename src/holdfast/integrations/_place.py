@@ -22,7 +22,7 @@ from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
 from holdfast.session import Session, Timers, resolve_blobs
 
-__all__ = ["Act", "Library", "Place", "library_of", "linked", "own_id"]
+__all__ = ["SESSIONS", "Act", "Library", "Place", "library_of", "linked", "own_id"]
 
 Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"
 """What an adapter takes as its ``hf``."""
@@ -34,7 +34,7 @@ _PATIENCE_S = 10.0
 _FIRST_WAIT_S = 0.005
 _LONGEST_WAIT_S = 0.1
 _IDLE_MS = 1_000
-_SESSIONS = "sessions/"
+SESSIONS = "sessions/"
 _LINK_WITHIN = 6  # a session that an adapter begins says whose it is right after its beginning
 
 _opened: dict[str | None, holdfast.Holdfast] = {}
@@ -68,8 +68,8 @@ def linked(library: holdfast.Holdfast, framework: str) -> Iterator[tuple[str, di
     A fork says of itself what its origin said; its name is its own id.
     """
     found: list[tuple[int, bool, str, dict[str, Any]]] = []
-    for entry in library.store.entries(_SESSIONS):
-        id = entry.key.removeprefix(_SESSIONS)
+    for entry in library.store.entries(SESSIONS):
+        id = entry.key.removeprefix(SESSIONS)
         event = _link_of(library, id, framework)
         if event is not None:
             link = event.data
@@ -168,7 +168,7 @@ class Place:
 
     def whole(self, events: Iterable[Event]) -> Iterator[Event]:
         """Events as they were given to be recorded: big payloads, which lie beside, in place."""
-        return resolve_blobs(events, self.library.store.documents(_SESSIONS + self.id))
+        return resolve_blobs(events, self.library.store.documents(SESSIONS + self.id))
 
     # -- writing -----------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from pydantic_core import to_jsonable_python
 
 from holdfast.integrations._adk_events import FORM, VARIABLE, by_owner, events_of
 from holdfast.integrations._adk_shared import Announced, Shared, Values
-from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._place import SESSIONS, Library, Place, library_of, linked
 from holdfast.integrations._units import Unit, Units, Words
 from holdfast.model import Event as Recorded
 from holdfast.session import Session as Written
@@ -132,13 +132,12 @@ class HoldfastSessionService(BaseSessionService):
     ) -> ListSessionsResponse:
         """Sessions without their events, the one used last at the end.
 
-        ``newest_first``, ``limit`` and ``offset`` are ours: pages of the sessions used last.
+        ``newest_first``, ``limit`` and ``offset`` are ours: pages of the sessions used last. Of
+        sessions that are not on the page only the beginning is read.
         """
-        found = await asyncio.to_thread(self._list, app_name, user_id)
-        if newest_first:
-            found.reverse()
-        end = None if limit is None else offset + limit
-        return ListSessionsResponse(sessions=found[offset:end])
+        page = slice(offset, None if limit is None else offset + limit)
+        found = await asyncio.to_thread(self._list, app_name, user_id, page, reverse=newest_first)
+        return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Move a session to the trash; ``hf.undelete`` brings it back."""
@@ -172,7 +171,7 @@ class HoldfastSessionService(BaseSessionService):
                 _check_not_stale(session, units)
                 recorded = written.extend([*FORM.record(item), *shared])
                 kept.take(recorded)
-                session._storage_update_marker = _marker(kept.newest(1))  # noqa: SLF001
+                session._storage_update_marker = _marker(kept.newest(1))  # noqa: SLF001 - the kit's
                 return recorded
 
         if not await self._write(kept, _owned(session.app_name, session.user_id, given), append):
@@ -198,18 +197,24 @@ class HoldfastSessionService(BaseSessionService):
     def _read(self, kept: _Kept, app_name: str, user_id: str, session_id: str) -> Session:
         with kept.lock:
             units = kept.read()
-            state, changed_at = copy.deepcopy(kept.variables), kept.changed_at / 1000
-        events = events_of(units, self._author)
-        session = Session(
+            session = self._without_events(kept, units[-1:], app_name, user_id, session_id)
+        session.events = events_of(units, self._author)
+        if session.events:
+            session.last_update_time = session.events[-1].timestamp
+        session._storage_update_marker = _marker(units)  # noqa: SLF001 - where the kit keeps it
+        return session
+
+    def _without_events(
+        self, kept: _Kept, newest: list[Unit], app_name: str, user_id: str, session_id: str
+    ) -> Session:
+        last = events_of(newest, self._author)
+        return Session(
             app_name=app_name,
             user_id=user_id,
             id=session_id,
-            state=state | self._scoped(app_name, user_id),
-            events=events,
-            last_update_time=events[-1].timestamp if events else changed_at,
+            state=copy.deepcopy(kept.variables) | self._scoped(app_name, user_id),
+            last_update_time=last[-1].timestamp if last else kept.changed_at / 1000,
         )
-        session._storage_update_marker = _marker(units)  # noqa: SLF001 - where the kit keeps it
-        return session
 
     def _delete(self, kept: _Kept, app_name: str, user_id: str) -> None:
         kept.place.close()
@@ -218,15 +223,27 @@ class HoldfastSessionService(BaseSessionService):
                 self._shared.settle(key)
             self._library.delete(kept.place.id)
 
-    def _list(self, app_name: str, user_id: str | None) -> list[Session]:
-        found: list[Session] = []
-        for _, link in linked(self._library, _TOOL):
+    def _list(
+        self, app_name: str, user_id: str | None, page: slice, *, reverse: bool
+    ) -> list[Session]:
+        """A page of the sessions by when they were written; on it, by what they say themselves."""
+        written = {entry.key: entry.modified for entry in self._library.store.entries(SESSIONS)}
+        chosen: list[tuple[int, str, str]] = []
+        for id, link in linked(self._library, _TOOL):
             app, user = json.loads(link.get("scope") or "[null, null]")
             if app == app_name and user_id in (None, user):
-                session = self._read(self._of(app, user, link["id"]), app, user, link["id"])
-                session.events = []
-                found.append(session)
-        return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
+                chosen.append((written.get(SESSIONS + id, 0), user, link["id"]))
+        chosen.sort(reverse=reverse)
+        found = [self._listed(app_name, user, id) for _, user, id in chosen[page]]
+        return sorted(
+            found, key=lambda one: (one.last_update_time, one.user_id, one.id), reverse=reverse
+        )
+
+    def _listed(self, app_name: str, user_id: str, session_id: str) -> Session:
+        kept = self._of(app_name, user_id, session_id)
+        with kept.lock:
+            newest = kept.newest(1)
+            return self._without_events(kept, newest, app_name, user_id, session_id)
 
     def _scoped(self, app_name: str, user_id: str) -> dict[str, Any]:
         app = self._shared.read(_app_key(app_name))
@@ -290,7 +307,7 @@ async def bring_over(
         # What several sessions share is as it is now, not as the last of their events left it.
         now = _owned(app_name, listed.user_id, by_owner(_plain(session.state)))
         for key, values in now.items():
-            target._shared.set(key, values)  # noqa: SLF001
+            target._shared.set(key, values)  # noqa: SLF001 - of this module
     return count
 
 
