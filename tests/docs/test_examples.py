@@ -1,9 +1,9 @@
 """The pages tell the truth: every example in them runs, every link between them leads somewhere.
 
 A page is one story: its blocks run in order, in one namespace, in one empty directory with its own
-store. `python` blocks are executed; in `console` blocks each `$ holdfast …` is run and what is
-printed below it is compared (`...` stands for anything). A block that cannot run has a comment
-before it with the reason: `<!-- no-run: needs a provider's key -->`.
+store. `python` blocks are executed, `sh` and `bash` blocks by that shell; in `console` blocks each
+`$ holdfast …` is run and what is printed below it is compared (`...` stands for anything). A block
+that cannot run has a comment before it with the reason: `<!-- no-run: needs a provider's key -->`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 TOP_PAGES = sorted(ROOT.glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
-    r"^(?P<skip><!-- no-run: [^\n]+ -->\n)?```(?P<kind>python|console)\n(?P<body>.*?)^```$",
+    r"^(?P<skip><!-- no-run: [^\n]+ -->\n)?```(?P<kind>python|console|bash|sh)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(?:#[^)\s]*)?\)")
@@ -77,6 +77,20 @@ def run_console(block):
         assert as_printed(expected, outcome.stdout), f"{command} printed:\n{outcome.stdout}"
 
 
+def run_shell(block):
+    """Let the shell run a block, which must not fail."""
+    place = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    outcome = subprocess.run(
+        [block.kind, "-euc", block.body],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": place},
+    )
+    assert outcome.returncode == 0, f"{block.body}{outcome.stderr}"
+    assert outcome.stdout
+
+
 def as_printed(expected, got):
     """Whether the output is the page's, up to `...` and white space; a page may show nothing."""
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -97,8 +111,10 @@ def test_examples_of_a_page_run(page, tmp_path, monkeypatch):
     for block in blocks_of(page.read_text(encoding="utf-8")):
         if block.kind == "python":
             run_python(block, page, namespace)
-        else:
+        elif block.kind == "console":
             run_console(block)
+        else:
+            run_shell(block)
 
 
 def test_readme_has_an_example():
