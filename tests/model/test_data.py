@@ -318,3 +318,28 @@ def test_the_memory_of_keys_is_bounded(monkeypatch):
     assert len(_data._plain_keys) == 5
     with pytest.raises(InvalidData):
         encode_data({"k\0": 1}, LIMITS)
+
+
+def test_there_is_an_end_to_what_references_bring():
+    """Each payload is asked for once; too many, too much or too deep, and a text stands there."""
+    asked = []
+
+    def load(reference):
+        asked.append(reference["bytes"])
+        return ["x", *([again] if reference["bytes"] == 1 else [])]
+
+    again = {"$blob": "0" * 64, "bytes": 1}
+    assert str(fill_references(again, load)).count("x") == 4
+    assert asked == [1]
+    big = {"$blob": "1" * 64, "bytes": 1 << 28}
+    assert fill_references([big] * 3, load) == [
+        ["x"],
+        ["x"],
+        f"[{1 << 28} bytes that are too many]",
+    ]
+    odd = {"$blob": "2" * 64, "bytes": "many"}
+    assert fill_references(odd, load) == ["x"]
+    deep = []
+    for _ in range(300):
+        deep = [deep]
+    assert "nested too deeply" in str(fill_references(deep, load))

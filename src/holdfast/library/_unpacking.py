@@ -9,7 +9,7 @@ from zlib import crc32
 from holdfast.errors import Damaged, InvalidData, KeyMissing
 from holdfast.library._ground import LEASE_MS, session_key
 from holdfast.library._import_report import Outcome
-from holdfast.model import Event, LineReader, Unseal, is_id
+from holdfast.model import Event, LineReader, Unseal, blob_name, is_id
 from holdfast.replay import Fold, check_format
 from holdfast.session import Snapshots, resolve_blobs, within
 from holdfast.storage import MemoryStore, Store
@@ -86,13 +86,16 @@ class _Checked:
         self.log = session.log()
         self.documents = {name: session.document(name) for name in session.documents}
         self.problems: list[str] = []
-        if unseal is not None:
+        self.sealed = unseal is not None
+        if self.sealed:
             # They are as true as whoever sealed them; the log is what counts.
             self.documents = {
                 name: data
                 for name, data in self.documents.items()
                 if not name.startswith(_SNAPSHOTS)
             }
+        else:
+            self._check_payloads()
         reader = LineReader(unseal=unseal)
         events = [*reader.feed(self.log), *reader.finish()]
         if not events:
@@ -108,6 +111,13 @@ class _Checked:
         fold = self._check_snapshots(events)
         permissions = fold.state.permissions
         self.approves = bool(permissions.approvals or permissions.allowlist)
+
+    def _check_payloads(self) -> None:
+        """Keep those that are what their names say: others would take the place of whole ones."""
+        for name in [name for name in self.documents if name.startswith(_BLOBS)]:
+            if blob_name(self.documents[name]) != name.removeprefix(_BLOBS):
+                del self.documents[name]
+                self.problems.append(f"{name[:80]} is not what its name says and was left out")
 
     def _redact(self, events: list[Event], redactor: Redactor) -> list[Event]:
         """Without secrets from the first byte on; what was derived from them is left out."""
@@ -214,7 +224,9 @@ def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
     try:
         late = [name for name in session.documents if name.startswith(_SNAPSHOTS)]
         for name in [name for name in session.documents if name not in late]:
-            if name.startswith(_BLOBS) or documents.get(name) is None:
+            # A payload mends one that is damaged here; what a sealed one is nobody can tell by it.
+            mends = name.startswith(_BLOBS) and not session.sealed
+            if mends or documents.get(name) is None:
                 documents.put(name, session.documents[name])
         rest = session.log[begun:]
         first = session.log.count(b"\n", 0, begun)

@@ -25,6 +25,12 @@ BLOB_KEY = "$blob"
 _NAME = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 _ESCAPABLE = re.compile(r"\$+blob\Z")
 _ESCAPED = re.compile(r"\$\$+blob\Z")
+# Payloads may hold references to payloads: a few small ones, each naming the next many times, would
+# fill any memory. So there is an end to what one event can hold, and each costs something.
+_FILLED_BYTES_MAX = 1 << 29
+_LOAD_BYTES_MIN = 1 << 14
+_LEVELS_MAX = 4  # we write two: a long text in a long list
+_DEPTH_MAX = 256  # of all levels together; as deep as an event can ever be, and Python can go
 
 
 def blob_name(payload: bytes) -> str:
@@ -70,13 +76,18 @@ def escape_keys(value: Any) -> Any:
     return value
 
 
-def restore_keys(value: Any) -> Any:
-    """The reverse of :func:`escape_keys`; references stay as they are and are still told apart."""
+def restore_keys(value: Any, depth: int = 0) -> Any:
+    """The reverse of :func:`escape_keys`; references stay as they are and are still told apart.
+
+    What is nested deeper than any event of ours stays as it is.
+    """
+    if depth == _DEPTH_MAX:
+        return value
     if isinstance(value, dict):
-        restored = {_restore_key(key): restore_keys(item) for key, item in value.items()}
+        restored = {_restore_key(key): restore_keys(item, depth + 1) for key, item in value.items()}
         return restored if restored.keys() == value.keys() else _UserMap(restored)
     if isinstance(value, list):
-        return [restore_keys(item) for item in value]
+        return [restore_keys(item, depth + 1) for item in value]
     return value
 
 
@@ -84,16 +95,31 @@ def fill_references(value: Any, load: Callable[[dict[str, Any]], Any]) -> Any:
     """Recorded data with what ``load`` gives in place of each reference, and its keys restored.
 
     ``value`` is as decoded, not the ``data`` of an event. A blob of JSON may hold further
-    references; they are filled too. ``load`` gets the reference and returns what
-    :func:`~holdfast.model.read_blob` gives for it.
+    references; they are filled too, as far as one event may reach. ``load`` gets the reference and
+    returns what :func:`~holdfast.model.read_blob` gives for it.
     """
-    if is_reference(value):
-        return fill_references(load(value), load)
-    if isinstance(value, dict):
-        return {_restore_key(key): fill_references(item, load) for key, item in value.items()}
-    if isinstance(value, list):
-        return [fill_references(item, load) for item in value]
-    return value
+    left = _FILLED_BYTES_MAX
+    loaded: dict[tuple[str, str], Any] = {}
+
+    def filled(value: Any, level: int, depth: int) -> Any:
+        nonlocal left
+        if is_reference(value):
+            size, name = value["bytes"], (value[BLOB_KEY], str(value.get("media")))
+            left -= max(size, _LOAD_BYTES_MIN) if isinstance(size, int) else _LOAD_BYTES_MIN
+            if left < 0 or level == _LEVELS_MAX:
+                return f"[{size} bytes that are too many]"
+            if name not in loaded:
+                loaded[name] = load(value)
+            return filled(loaded[name], level + 1, depth)
+        if not isinstance(value, (dict, list)):
+            return value
+        if depth == _DEPTH_MAX:
+            return "[what is nested too deeply]"
+        if isinstance(value, dict):
+            return {key: filled(item, level, depth + 1) for key, item in value.items()}
+        return [filled(item, level, depth + 1) for item in value]
+
+    return restore_keys(filled(value, 0, 0))
 
 
 def _restore_key(key: str) -> str:

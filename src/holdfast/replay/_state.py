@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model import decode_json, is_reference, restore_keys
+from holdfast.model import decode_json, fill_references, restore_keys
 
 __all__ = [
     "Approval",
@@ -344,17 +344,7 @@ def read_recorded(raw: msgspec.Raw, load: LoadBlob | None = None) -> Any:
     value = decode_json(raw)
     if b'$blob":' not in bytes(raw):
         return value
-    return restore_keys(value if load is None else _resolve(value, load))
-
-
-def _resolve(value: Any, load: LoadBlob) -> Any:
-    if is_reference(value):
-        return _resolve(load(value), load)  # a blob of JSON may hold further references
-    if isinstance(value, dict):
-        return {key: _resolve(item, load) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_resolve(item, load) for item in value]
-    return value
+    return restore_keys(value) if load is None else fill_references(value, load)
 
 
 def read_variable(raw: msgspec.Raw, load: LoadBlob | None, classes: tuple[type, ...]) -> Any:

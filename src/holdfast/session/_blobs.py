@@ -11,9 +11,9 @@ from holdfast.model import (
     Event,
     blob_name,
     decode_json,
+    fill_references,
     is_reference,
     read_blob,
-    restore_keys,
 )
 from holdfast.replay import LoadBlob
 from holdfast.storage import Documents
@@ -45,25 +45,17 @@ def blob_loader(documents: Documents) -> LoadBlob:
 def _resolve(event: Event, documents: Documents) -> Event:
     whole = Event(event.type, event.seq, event.timestamp, event.raw, event.run, event.key)
     # From the recorded bytes: only there a reference and user data that looks like one differ.
-    whole.__dict__["data"] = restore_keys(_fill(decode_json(event.raw), documents))
+    whole.__dict__["data"] = fill_references(decode_json(event.raw), blob_loader(documents))
     return whole
-
-
-def _fill(value: Any, documents: Documents) -> Any:
-    if is_reference(value):
-        return _fill(_payload(value, documents), documents)
-    if isinstance(value, dict):
-        return {key: _fill(item, documents) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_fill(item, documents) for item in value]
-    return value
 
 
 def _payload(reference: dict[str, Any], documents: Documents) -> Any:
     name = reference[BLOB_KEY]
     try:
         found = documents.get(f"blobs/{name}")
-        if found is None or blob_name(found[0]) != name:
+        # Its length is what was counted before it was asked for.
+        is_whole = found is not None and len(found[0]) == reference["bytes"]
+        if found is None or not is_whole or blob_name(found[0]) != name:
             return f"[{reference['bytes']} bytes that are missing or damaged]"
         return read_blob(found[0], str(reference.get("media")))
     except (HoldfastError, ValueError):
