@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import inspect
 import os
@@ -37,6 +38,9 @@ _MEASURED = 3
 _EACH_MEASURED = frozenset({"model", "replay"})
 _NONE_MEASURED = frozenset({"crash", "simulation"})
 _runs: Counter[str] = Counter()
+
+# Objects more than before, collections of these, collections of those.
+_COLLECT_AFTER = (10_000, 20, 50)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -85,6 +89,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError("tests without a docstring:\n  " + "\n  ".join(silent))
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow and item.path.parent.name not in _LONG)
+
+
+def pytest_collection_finish() -> None:
+    """What is there once all tests are found stays to the end: nobody looks through it for garbage.
+
+    For what they make it is looked more rarely than by default: a third of what tests of the
+    terminal app cost is that.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
 
 
 @pytest.hookimpl(wrapper=True)

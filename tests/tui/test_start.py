@@ -99,7 +99,6 @@ def collector():
     was_on = gc.isenabled()
     gc.enable()
     yield
-    gc.unfreeze()
     (gc.enable if was_on else gc.disable)()
 
 
