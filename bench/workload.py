@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["SIZES", "TIMESTAMP", "Step", "plain_bytes", "record", "step", "typed_event"]
+__all__ = [
+    "SIZES",
+    "TIMESTAMP",
+    "Step",
+    "plain_bytes",
+    "record",
+    "step",
+    "typed_event",
+    "verb_of",
+]
 
 TIMESTAMP = 1_701_234_568_456
 SIZES = {"user": 200, "assistant": 1_024, "tool_call": 300, "tool_result": 4_096}
@@ -102,16 +112,25 @@ def step(index: int) -> Step:
     return Step(type, _text[start : start + size], f"call_{index // len(_TYPES):031d}")
 
 
-def record(session: Any, event: Step, call: Any = None) -> Any:
-    """Record a step through the public surface; ``call`` is what the last tool call gave."""
+def verb_of(session: Any, event: Step, call: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The method of the public surface that records a step, and what it is given.
+
+    ``call`` is what the last tool call gave.
+    """
     type, text, _ = event
     if type == "user":
-        return session.user(text)
+        return session.user, (text,)
     if type == "assistant":
-        return session.assistant(text)
+        return session.assistant, (text,)
     if type == "tool_call":
-        return session.tool_call("Read", {"path": text})
-    return session.tool_result(call, {"content": text})
+        return session.tool_call, ("Read", {"path": text})
+    return session.tool_result, (call, {"content": text})
+
+
+def record(session: Any, event: Step, call: Any = None) -> Any:
+    """Record a step through the public surface; what the method gave."""
+    verb, given = verb_of(session, event, call)
+    return verb(*given)
 
 
 def typed_event(event: Step) -> Any:
