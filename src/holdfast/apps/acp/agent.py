@@ -79,6 +79,7 @@ class AgentServer:
             pipe,
             methods={name: _explained(method) for name, method in methods.items()},
             listeners={"session/cancel": self._cancel},
+            endless={"session/prompt"},
         )
 
     async def run(self) -> None:

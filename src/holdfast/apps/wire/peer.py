@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from holdfast.apps.wire.frames import (
@@ -29,6 +29,8 @@ from holdfast.errors import HoldfastError
 
 __all__ = ["Peer", "as_rpc_error"]
 
+_LAST_WORDS_S = 5.0
+
 Method = Callable[[dict[str, Any]], Awaitable[Any]]
 Listener = Callable[[dict[str, Any]], Awaitable[None] | None]
 
@@ -37,7 +39,8 @@ class Peer:
     """Serves the other side, and asks it.
 
     ``methods`` answer requests, each in a task of its own; ``listeners`` hear notifications, one
-    after the other in wire order; ``fallback`` answers what no method does.
+    after the other in wire order; ``fallback`` answers what no method does. What was asked before
+    the other side ended is still answered, but for ``endless`` methods: those are cancelled then.
     ``observer`` sees every frame, in wire order, before it is dispatched or after it is sent:
     its first argument is "in" or "out".
     """
@@ -50,12 +53,14 @@ class Peer:
         listeners: dict[str, Listener] | None = None,
         fallback: Callable[[str, dict[str, Any]], Awaitable[Any]] | None = None,
         observer: Callable[[str, Frame], None] | None = None,
+        endless: Collection[str] = (),
     ) -> None:
         self._pipe = pipe
         self._methods = methods or {}
         self._listeners = listeners or {}
         self._fallback = fallback
         self._observer = observer
+        self._endless = endless
         self._numbers = itertools.count(1)
         self._waiting: dict[Any, asyncio.Future[Any]] = {}
         self._serving: dict[Any, asyncio.Task[None]] = {}
@@ -144,7 +149,7 @@ class Peer:
         if id in self._serving:
             self._send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
             return
-        task = asyncio.ensure_future(self._serve(id, method, params))
+        task = asyncio.create_task(self._serve(id, method, params), name=method)
         self._serving[id] = task
         task.add_done_callback(lambda _: self._serving.pop(id, None))
 
@@ -189,6 +194,11 @@ class Peer:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(self._lost)
+        await asyncio.sleep(0)  # each has begun, so that it answers that it was cancelled
+        last = [one for one in self._serving.values() if one.get_name() not in self._endless]
+        if last:
+            # A program that sent all it had and reads on, as in a pipe of a shell, is answered.
+            await asyncio.wait(last, timeout=_LAST_WORDS_S)
         for task in list(self._serving.values()):
             task.cancel()
         await asyncio.gather(*self._serving.values(), return_exceptions=True)

@@ -1,0 +1,48 @@
+"""What an end of a JSON-RPC connection does when the other side has said everything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from holdfast.apps.wire.peer import Peer
+
+
+class Said:
+    """A pipe from which all requests come at once, and then the end."""
+
+    def __init__(self, *methods):
+        self._lines = [
+            json.dumps({"jsonrpc": "2.0", "id": id, "method": method}).encode()
+            for id, method in enumerate(methods)
+        ]
+        self.answers = {}
+
+    async def read(self):
+        lines, self._lines = self._lines, None
+        return lines
+
+    def write(self, line):
+        answer = json.loads(line)
+        self.answers[answer["id"]] = answer
+
+    async def drain(self):
+        await asyncio.sleep(0)
+
+
+async def quick(_):
+    await asyncio.sleep(0.01)
+    return "done"
+
+
+async def endless(_):
+    await asyncio.sleep(60)
+
+
+async def test_what_was_asked_before_the_end_is_answered():
+    """As in a pipe of a shell; what takes as long as a model does is cancelled, and says so."""
+    pipe = Said("quick", "no such", "endless", "quick")
+    methods = {"quick": quick, "endless": endless}
+    await asyncio.wait_for(Peer(pipe, methods=methods, endless={"endless"}).run(), 30)
+    assert [pipe.answers[id].get("result") for id in (0, 3)] == ["done", "done"]
+    assert [pipe.answers[id]["error"]["code"] for id in (1, 2)] == [-32601, -32800]
