@@ -14,7 +14,7 @@ import pytest
 from holdfast.apps.watched import watch
 from holdfast.errors import Forbidden, NotFound, UsageError
 from holdfast.library import Holdfast
-from holdfast.observe import log_to
+from holdfast.observe import Metrics, log_to
 
 APPS = Path(__file__).parents[2] / "src" / "holdfast" / "apps"
 
@@ -51,12 +51,20 @@ def test_on_standard_error(hf, capsys, monkeypatch, levels, is_told):
     assert told(capsys.readouterr().err) == ([("snapshot_created", "a")] if is_told else [])
 
 
-def test_spaces_are_told_of_too(hf, capsys):
-    """What watches a store watches the spaces in it."""
+def test_spaces_are_told_apart(hf, capsys):
+    """What watches a store watches the spaces in it, where other sessions have the same id."""
     watch(hf, level="info")
-    with hf.space("alice") as alice:
+    with hf.space("alice") as alice, hf.space("bob") as bob:
+        counted = Metrics()
+        alice.observe(counted)
         record(alice)
-    assert told(capsys.readouterr().err) == [("snapshot_created", "a")]
+        record(bob)
+    record(hf)
+    assert counted.figures.value("holdfast_snapshots_total", "ok") == 3
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line.get("space"), line["session_id"]) for line in lines] == [
+        ("alice", "a"), ("bob", "a"), (None, "a"),
+    ]  # fmt: skip
 
 
 def test_a_screen_stays_as_it_is(hf, capsys, monkeypatch):

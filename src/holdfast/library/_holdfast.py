@@ -146,7 +146,8 @@ class Holdfast(
             **self._given_keys(),
         )
         made._settings = msgspec.structs.replace(self._settings, store=inside)  # noqa: SLF001 - one of ours
-        made._observers = self._observers  # noqa: SLF001 - the same
+        if self._observers is not None:
+            made._observers = self._observers.within(name)  # noqa: SLF001 - the same
         return made
 
     def subscribe(self, listener: Subscriber) -> Callable[[], None]:

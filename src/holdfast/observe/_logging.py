@@ -20,6 +20,7 @@ __all__ = ["LEVELS", "JsonFormatter", "LogObserver", "TextFormatter", "log_to"]
 # Told louder than the rest, for those who read only what is wrong.
 _BAD = frozenset({"snapshot_failed", "flush_failed", "lease_lost", "subscriber_failed"})
 _ODD = frozenset({"torn_tail", "repaired", "recovered", "session_near_limit", "secrets_redacted"})
+_HEADING = ("event", "space", "session_id")
 _ROUTINE = frozenset({"lease_acquired", "lease_released"})
 # What of a notice may be words of a session, of a variable or of an exception.
 _WORDS = frozenset({"message", "error", "name", "lost", "reason"})
@@ -48,7 +49,8 @@ def log_to(place: TextIO | str, level: str, form: str = "json") -> LogObserver |
 class LogObserver(Observer):
     """Writes a record for each notice, each failure, and each event, to a logger.
 
-    Records have ``session_id`` and what belongs to it as attributes, in ``record.holdfast``.
+    Records have ``session_id``, ``space`` if it is in one, and what belongs to it as attributes, in
+    ``record.holdfast``.
     Events are told at DEBUG: their type, seq and size, never what was said, unless ``content``.
     """
 
@@ -77,7 +79,9 @@ class LogObserver(Observer):
 
     def _write(self, level: int, kind: str, session_id: str, detail: dict[str, Any]) -> None:
         if self._logger.isEnabledFor(level):
-            told = {"event": kind, "session_id": session_id, **detail}
+            space, _, id = session_id.rpartition("/")
+            place = {"space": space} if space else {}
+            told = {"event": kind, **place, "session_id": id, **detail}
             self._logger.log(level, "%s %s", kind, session_id, extra={"holdfast": told})
 
 
@@ -123,7 +127,7 @@ class TextFormatter(logging.Formatter):
         head = f"{self.formatTime(record)} {record.levelname} {record.getMessage()}"
         if told is None:
             return head
-        rest = {name: value for name, value in told.items() if name not in ("event", "session_id")}
+        rest = {name: value for name, value in told.items() if name not in _HEADING}
         pairs = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in rest.items()]
         return " ".join([head, *pairs])
 

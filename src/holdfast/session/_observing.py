@@ -43,6 +43,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 class Observer:
     """What wants to know how sessions do; a subclass overrides what it needs.
 
+    ``session_id`` is the id of a session; of one in a space of the store it is ``space/id``, since
+    others may have the same id.
     Called in the thread that does the work, and never under a session's lock but for ``begin`` and
     ``end`` of a sync. Must be quick and safe to call from any thread. What it raises is dropped.
     """
@@ -87,10 +89,35 @@ class Observers:
         """A block whose time is measured and told."""
         return Watch(self.all, operation, session_id)
 
+    def within(self, space: str) -> Observers:
+        """The same observers, for the sessions of a space."""
+        return _Within(self, space)
+
     @property
     def active(self) -> int:
         """How many of the sessions that were opened are not closed."""
         return sum(not session.closed for session in list(self.live))
+
+
+class _Within(Observers):
+    """Observers of a store, who are told which space a session is in."""
+
+    def __init__(self, outer: Observers, space: str) -> None:
+        self._outer = outer
+        self._space = space
+        self.live = outer.live
+
+    def add(self, observer: Observer) -> Callable[[], None]:
+        """Let one more watch, as those who watch already: the whole store."""
+        return self._outer.add(observer)
+
+    def tell(self, session_id: str, item: Event | Notice) -> None:
+        """Tell all of them."""
+        self._outer.tell(f"{self._space}/{session_id}", item)
+
+    def watch(self, operation: str, session_id: str) -> Watch:
+        """A block whose time is measured and told."""
+        return self._outer.watch(operation, f"{self._space}/{session_id}")
 
 
 class Watch:
@@ -149,7 +176,7 @@ class ObservedSession(Session):
         run: str | None = None,
         key: str | None = None,
         timestamp: int | None = None,
-        plain: bool = False,  # noqa: FBT001, FBT002
+        plain: bool = False,  # noqa: FBT001, FBT002 - the same
     ) -> Event:
         with self._observers.watch("append", self.id) as watch:
             recorded = super()._record(type, data, run, key, timestamp, plain)
