@@ -46,7 +46,7 @@ class Record:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and self.__reduce__() == other.__reduce__()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # as Python wants it told
 
     def __reduce__(self) -> tuple[type[Record], tuple[str, dict[str, Any]]]:
         return Record, (self._class_name, dict(self.__dict__))

@@ -114,15 +114,16 @@ def runs(events: Iterable[Event], *, incomplete: str = "drop") -> list[RunConver
         try:
             deliveries = top._router.route(event)  # noqa: SLF001 - of the same class
         except Exception as error:  # noqa: BLE001 - as in Conversation.feed
-            top._scribe.lament(number, error)  # noqa: SLF001
+            top._scribe.lament(number, error)  # noqa: SLF001 - the same
             continue
         for run, what in deliveries:
             if run is not EVERY and run not in found:
                 found[run] = Conversation(run=run, incomplete=incomplete)
             for one in list(found) if run is EVERY else (run,):
-                found[one]._scribe.take_safely(what, number)  # noqa: SLF001
+                found[one]._scribe.take_safely(what, number)  # noqa: SLF001 - the same
                 agents.setdefault(one, _agent_of(what))
-    agents |= {run.key: run.agent for run in top._router.runs.all if run.agent}  # noqa: SLF001
+    known = top._router.runs.all  # noqa: SLF001 - the same
+    agents |= {run.key: run.agent for run in known if run.agent}
     return [RunConversation(run, agents.get(run), found[run]) for run in found]
 
 

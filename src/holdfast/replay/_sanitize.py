@@ -174,7 +174,7 @@ class _Repair:
             same = isinstance(given, dict) and covers(given, message, self._dialect.name)
         except Exception:  # noqa: BLE001 - an object that fights back is not handed on
             same = False
-        return given if same else message  # type: ignore[return-value]
+        return given if same else message  # type: ignore[return-value]  # same: it is a dict
 
     def _with_system(self, messages: list[Message], *, originals: bool) -> list[Message]:
         if not self._dialect.has_system or not self._system:

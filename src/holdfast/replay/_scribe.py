@@ -175,7 +175,7 @@ class Scribe:
         if summary is None or is_blank(summary) or not _is_range(covers):
             self._note("invalid_structure", "a compaction without summary or range: ignored", None)
             return
-        first, last = covers  # type: ignore[misc]
+        first, last = covers  # type: ignore[misc]  # it is a range
         count = self.thread.compact(first, last, summary)
         detail = f"{count} blocks of events {first} to {last} are replaced by a summary"
         self.thread.issues.note("compacted", f"events {first} to {last}", detail)

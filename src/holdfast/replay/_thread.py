@@ -104,7 +104,7 @@ class Thread:
         if waiting:
             self._answer(waiting.pop(0), mark, seq)
             if not waiting:
-                del self._waiting[key]  # type: ignore[arg-type]
+                del self._waiting[key]  # type: ignore[arg-type]  # who has none waits for nothing
         elif key in self._known:
             mark.repeated = True
         elif key is not None:
