@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.errors import Locked
+from holdfast.errors import Locked, UsageError
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Place, library_of, own_id
 from holdfast.integrations._units import Form, Units, spoken
@@ -148,3 +148,11 @@ def test_one_library_is_opened_for_each_address(store_root):
     assert library_of(store_root) is library_of(str(store_root))
     library_of(store_root).close()
     assert not library_of(store_root).closed
+
+
+def test_what_an_adapter_cannot_use_is_refused_in_our_words():
+    """A library that is none, and an id that is no text."""
+    with pytest.raises(UsageError, match="not int"):
+        library_of(5)
+    with pytest.raises(UsageError, match="not int"):
+        own_id("openai-agents", 5)

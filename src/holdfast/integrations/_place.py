@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import holdfast
-from holdfast.errors import InvalidId, Locked, NotFound
+from holdfast.errors import InvalidId, Locked, NotFound, UsageError
 from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
 from holdfast.session import Session, Timers, resolve_blobs
@@ -46,6 +46,8 @@ def library_of(hf: Library) -> holdfast.Holdfast:
     """The sessions that an adapter was given: as they are, or opened once for this process."""
     if isinstance(hf, holdfast.Holdfast):
         return hf
+    if not isinstance(hf, (str, os.PathLike, type(None))):
+        raise UsageError(f"hf is a Holdfast, a store's address or None, not {type(hf).__name__}")
     where = None if hf is None else os.fspath(hf)
     with _opened_lock:
         known = _opened.get(where)
@@ -56,6 +58,8 @@ def library_of(hf: Library) -> holdfast.Holdfast:
 
 def own_id(framework: str, foreign_id: str, scope: str | None = None) -> str:
     """The session id for a framework's id: the same text where it can be one, else a stable one."""
+    if not isinstance(foreign_id, str):
+        raise UsageError(f"the id of a conversation is a text, not {type(foreign_id).__name__}")
     if scope is None:
         with contextlib.suppress(InvalidId):
             return check_id(foreign_id)
