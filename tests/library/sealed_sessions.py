@@ -75,3 +75,15 @@ def spoil(sealed):
     text = bytearray(base64.b64decode(members["sealed"]))
     text[-1] ^= 1
     return msgspec.json.encode({"sealed": base64.b64encode(text).decode()})
+
+
+ATTACKS = {
+    "swapped": lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
+    "doubled": lambda lines: [*lines[:4], lines[3], *lines[4:]],
+    "left out": lambda lines: [*lines[:3], *lines[4:]],
+    "plain": lambda lines: [*lines[:3], PLAIN, *lines[4:]],
+    "plain at the end": lambda lines: [*lines, PLAIN],
+    "all plain": lambda lines: [PLAIN] * 6,
+    "changed": lambda lines: [*lines[:3], spoil(lines[3]), *lines[4:]],
+}
+"""What somebody may do to the lines of a log."""

@@ -8,6 +8,7 @@ from zlib import crc32
 import msgspec
 import pytest
 from sealed_sessions import (
+    ATTACKS,
     KEY,
     PLAIN,
     QUICK,
@@ -37,17 +38,6 @@ def hf(folder):
     """A store in which everything new is sealed."""
     with holdfast.open(folder, seal=True, key=KEY) as library:
         yield library
-
-
-ATTACKS = {
-    "swapped": lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
-    "doubled": lambda lines: [*lines[:4], lines[3], *lines[4:]],
-    "left out": lambda lines: [*lines[:3], *lines[4:]],
-    "plain": lambda lines: [*lines[:3], PLAIN, *lines[4:]],
-    "plain at the end": lambda lines: [*lines, PLAIN],
-    "all plain": lambda lines: [PLAIN] * 6,
-    "changed": lambda lines: [*lines[:3], spoil(lines[3]), *lines[4:]],
-}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from base64 import b64encode
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sealed_sessions import KEY, OTHER, QUICK, told
+from sealed_sessions import ATTACKS, KEY, OTHER, QUICK, rewritten, told
 
 import holdfast
-from holdfast.errors import KeyMissing
+from holdfast.errors import Damaged, KeyMissing, Tampered
 from holdfast.security import fingerprint, read_key_document
 
 KINDS = ("file", "sqlite", "postgres", "bucket")
@@ -167,3 +168,54 @@ def test_a_key_that_was_removed_opens_no_copy_that_the_store_still_holds(url):
         assert bool(left) is url.startswith(("postgres", "s3"))
     with holdfast.open(url, key=KEY) as hf:
         assert told(hf, "a")
+
+
+@pytest.mark.req("C18")
+def test_whatever_is_done_to_the_rows_of_a_sealed_session_is_noticed(url):
+    """Lines of rows or objects swapped, doubled, left out, changed, plain, or another session's."""
+    with holdfast.open(url, key=KEY, seal=True) as hf:
+        for id in ("a", "b"):
+            with hf.session(id, **QUICK) as s:
+                s.user("one")
+                s.user("two")
+        inner = hf.store.inner
+        rows = {id: b"".join(inner.log(f"sessions/{id}").read()).splitlines() for id in ("a", "b")}
+        mixed = {"mixed": lambda lines: [*lines[:3], rows["b"][3], *lines[4:]]}
+        for name, attack in (ATTACKS | mixed).items():
+            lease, log = inner.lease("sessions/a"), inner.log("sessions/a")
+            epoch = lease.acquire("attacker", 60_000)
+            log.replace([rewritten(attack(rows["a"]))], epoch)
+            log.close()
+            lease.release()
+            with pytest.raises(Tampered):
+                list(hf.events("a"))
+            assert hf.verify("a").tampered, name
+            assert hf.verify("b").ok
+        documents = [inner.documents(f"sessions/{id}") for id in ("a", "b")]
+        documents[1].put("seal.json", documents[0].get("seal.json")[0])
+        with pytest.raises(Tampered):
+            list(hf.events("b"))
+        assert {row.session_id for row in hf.list()} == {"a", "b"}
+
+
+def test_a_row_that_is_no_row_of_ours_is_damage_and_stops_no_list(tmp_path):
+    """A text where bytes belong, a piece that says it is packed: typed, and only this session."""
+    tmp_path.chmod(0o700)
+    place = tmp_path / "store.db"
+    with holdfast.open(f"sqlite://{place}", key=KEY, seal=True) as hf:
+        for id in ("a", "b"):
+            with hf.session(id, **QUICK) as s:
+                s.user("hello")
+    for change in (
+        "UPDATE pieces SET packed = 1 WHERE number = (SELECT min(number) FROM pieces)",
+        "UPDATE pieces SET packed = 0, data = 'x' WHERE number = (SELECT min(number) FROM pieces)",
+        "UPDATE documents SET data = 'x' WHERE id = (SELECT id FROM keys WHERE key = 'sessions/a')",
+    ):
+        with sqlite3.connect(place) as database:
+            database.execute(change)
+        database.close()
+        with holdfast.open(f"sqlite://{place}", key=KEY) as hf:
+            with pytest.raises(Damaged):
+                list(hf.events("a"))
+            assert {row.session_id for row in hf.list()} == {"a", "b"}
+            assert told(hf, "b")

@@ -10,7 +10,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.errors import SecurityError
+from holdfast.errors import DataError, SecurityError
 
 if TYPE_CHECKING:
     from holdfast.catalog import Asked, Feeder, Filter, Hit, Order, Page
@@ -93,8 +93,8 @@ class SealedBooks:
         if known is None or known.etag != entry.etag:
             try:
                 row = look(self._store, entry, None, step_bytes=entry.size + 1).row
-            except SecurityError:
-                return None
+            except (SecurityError, DataError):
+                return None  # one that does not open, or is damaged, stops no list
             if _is_sealed(row.meta):
                 return None
             known = _Read(entry.etag, shown(row, os.uname().nodename))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from holdfast.errors import Damaged
 from holdfast.storage._zstd import unpacked
 from holdfast.storage.base import CHUNK_BYTES
 
@@ -29,6 +30,8 @@ def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) 
         full = sum(size for _, size, _, _ in rows) >= _READ_BYTES
         count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
         for offset, size, data, is_packed in rows:
+            if not isinstance(data, bytes):  # a column of SQLite takes anything
+                raise Damaged("a piece of the log is something else than bytes")
             plain = unpacked(data, size) if is_packed else data
             part = plain[max(0, start - offset) :]
             for at in range(0, len(part), CHUNK_BYTES):

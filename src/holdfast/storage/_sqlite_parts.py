@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Damaged
 from holdfast.storage._holders import Holder, RenewedLease, Renewer, stale, this_holder
 from holdfast.storage._names import etag_of
 from holdfast.storage._piece_rows import read_rows
@@ -213,7 +213,9 @@ class SQLiteDocuments(Documents):
             " WHERE k.key = ? AND d.name = ?",
             (self._key, check_document_name(name)),
         )
-        return (bytes(rows[0][0]), rows[0][1]) if rows else None
+        if rows and not isinstance(rows[0][0], bytes):  # a column takes anything
+            raise Damaged(f"{name} is something else than bytes", document=name)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def names(self, prefix: str = "") -> list[str]:
         """The names, sorted."""
