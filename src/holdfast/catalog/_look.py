@@ -11,7 +11,7 @@ import msgspec
 from holdfast.catalog._derived import tallied
 from holdfast.catalog._index import NEVER_READ, Kept, Row, Trace, Update
 from holdfast.catalog._tally import Tally
-from holdfast.errors import HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
+from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
 from holdfast.model import START, Event, LineReader, Position, SessionMetadata
 from holdfast.replay import (
     Fold,
@@ -62,7 +62,7 @@ def look(
         return reading.closed_book("too_new")
     except KeyMissing:
         return reading.closed_book("sealed")
-    except (StoreError, InvalidData):
+    except (StoreError, InvalidData, Damaged):
         return reading.closed_book("unreadable")
 
 
