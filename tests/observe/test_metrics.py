@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -214,6 +215,45 @@ def test_spaces_are_watched_with_their_store(hf, metrics):
         assert metrics.active == 1
     assert value(metrics, "events_total") == 1
     assert value(metrics, "notices_total", "lease_acquired") == 1
+
+
+def test_a_space_is_heard_once_whoever_opens_its_first_session(store_root):
+    """Two threads open the first sessions of a space at the same moment: nothing counts twice."""
+    together = threading.Barrier(2)
+
+    class Hesitant(Holdfast):
+        """Whether it is heard is asked by both before any of them goes on, if that can be."""
+
+        is_heard = False
+
+        @property
+        def _is_heard(self):
+            known = self.is_heard
+            with contextlib.suppress(threading.BrokenBarrierError):
+                together.wait(0.2)
+            return known
+
+        @_is_heard.setter
+        def _is_heard(self, value):
+            self.is_heard = value
+
+    metrics = Metrics()
+    with Hesitant(store_root, timers=False) as hf:
+        hf.observe(metrics)
+        together.reset()
+        with hf.space("alice") as alice:
+            threads = [threading.Thread(target=record, args=(alice, id)) for id in ("a", "b")]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    assert value(metrics, "notices_total", "lease_acquired") == 2
+
+
+def record(library, session_id):
+    """A session with one event."""
+    with library.session(session_id) as s:
+        s.user("x")
 
 
 def test_an_observer_can_leave(hf):

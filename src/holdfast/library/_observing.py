@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +16,7 @@ __all__ = ["Observing"]
 
 OpeningT = TypeVar("OpeningT", Opening, Opening | None)
 Open = Callable[[str, Options], tuple[Session, OpeningT]]
+_changing = threading.Lock()
 
 
 class Observing(Ground):
@@ -31,8 +33,9 @@ class Observing(Ground):
         """
         from holdfast.session import Observers
 
-        if self._observers is None:
-            self._observers = Observers()
+        with _changing:
+            if self._observers is None:
+                self._observers = Observers()
         self._hear()
         return self._observers.add(observer)
 
@@ -56,6 +59,8 @@ class Observing(Ground):
         )
 
     def _hear(self) -> None:
-        if self._observers is not None and not self._is_heard:
-            self._is_heard = True
-            self._hub.subscribe(self._observers.tell)
+        """From now on, and once: whoever heard it twice would count everything twice."""
+        with _changing:
+            if self._observers is not None and not self._is_heard:
+                self._hub.subscribe(self._observers.tell)
+                self._is_heard = True

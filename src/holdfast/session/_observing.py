@@ -68,14 +68,17 @@ class Observers:
     def __init__(self) -> None:
         self.all: tuple[Observer, ...] = ()
         self.live: WeakSet[ObservedSession] = WeakSet()
+        self._changing = threading.Lock()
 
     def add(self, observer: Observer) -> Callable[[], None]:
         """Let one more watch; what comes back ends it."""
         observer.join(self)
-        self.all = (*self.all, observer)
+        with self._changing:
+            self.all = (*self.all, observer)
 
         def end() -> None:
-            self.all = tuple(known for known in self.all if known is not observer)
+            with self._changing:
+                self.all = tuple(known for known in self.all if known is not observer)
 
         return end
 

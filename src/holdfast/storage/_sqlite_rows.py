@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Conflict, NotFound
+from holdfast.errors import Conflict, NotFound, StoreFull
 from holdfast.model import fold_id
 from holdfast.storage._holders import Holder, locked, stale
 from holdfast.storage._names import etag_of, folder_of, needs_log
@@ -224,6 +224,9 @@ def put_document(connection: Connection, id: int, name: str, data: bytes) -> Non
 def insert_piece(
     connection: Connection, id: int, start: int, data: bytes, *, pack: bool = False
 ) -> None:
+    if start + len(data) > _PLACES:
+        # One byte more would stand where another key's bytes are.
+        raise StoreFull("a log in SQLite has at most 64 GiB", remedy="Begin another session.")
     if pack or not _ROW_BYTES < len(data) <= _CUT_BYTES_MAX:
         kept = packed(data) if pack else bytes(data)
         connection.execute(_INSERT, (_number(id, start), len(data), kept, pack))
