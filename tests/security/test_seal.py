@@ -122,17 +122,17 @@ def crash_and_reopen(crashes: int, seals: int) -> int:
 def test_no_nonce_comes_twice_across_crashes():
     """The same seq sealed again and again, after crashes that forgot all: never the same nonce."""
     chance = random.Random(7)
-    wanted = sum(chance.randrange(1, 2 * 50_000 // 1000) for _ in range(1000))
-    assert crash_and_reopen(1000, 50_000) == wanted
+    wanted = sum(chance.randrange(1, 2 * 5_000 // 1000) for _ in range(1000))
+    assert crash_and_reopen(1000, 5_000) == wanted
 
 
 @pytest.mark.slow
 def test_a_million_seals_without_a_repeated_nonce():
     """A million seals across a thousand crashes and reopens."""
     chance = random.Random(7)
-    wanted = sum(chance.randrange(1, 2 * 1_000_000 // 1000) for _ in range(1000))
-    assert wanted > 950_000
-    assert crash_and_reopen(1000, 1_000_000) == wanted
+    wanted = sum(chance.randrange(1, 2 * 1_050_000 // 1000) for _ in range(1000))
+    assert wanted >= 1_000_000
+    assert crash_and_reopen(1000, 1_050_000) == wanted
 
 
 def test_a_seal_that_was_not_written_uses_up_its_nonce():
