@@ -483,12 +483,33 @@ def test_only_a_persistent_agent_can_be_saved(script):
         {"strategy": "window"},
         {"max_context_tokens": 0},
         {"max_iterations": 0},
+        {"max_iterations": "many"},
+        {"persistent_session": {"autosave": 0}},
+        {"features": {"magic": True}},
+        {"features": 5},
+        {"tools": 5},
+        {"plugins": "one"},
+        {"delegates": [5]},
+        {"hf": "memory:"},
     ],
 )
 def test_wrong_settings_are_refused(script, wrong):
     """A setting that makes no sense is a UsageError when the agent is made."""
     with pytest.raises(UsageError):
         Agent(script("x").model, **wrong)
+
+
+@pytest.mark.req("S0-53")
+def test_settings_may_be_given_as_dicts(hf, script):
+    """By the names that PersistentSession and Features have."""
+    keep = {"storage": hf, "autosave_ms": 0, "save_on_close": False}
+    agent = Agent(script("x").model, persistent_session=keep, features={"in_context_memory": True})
+    agent.run_sync("Hello")
+    assert agent.spec.features.in_context_memory
+    assert not hf.exists(agent.session_id)
+    agent.save()
+    assert hf.exists(agent.session_id)
+    agent.close()
 
 
 @pytest.mark.parametrize("wrong", [-1, "soon", True])

@@ -13,7 +13,13 @@ from holdfast.agent._engine import resolve_model
 from holdfast.agent._home import AgentHome
 from holdfast.agent._instructions import read_custom, write_custom
 from holdfast.agent._loop import make_bounds
-from holdfast.agent._options import Features, PersistentSession, settle_persistence
+from holdfast.agent._options import (
+    Features,
+    PersistentSession,
+    check_lists,
+    settle_features,
+    settle_persistence,
+)
 from holdfast.agent._permissions import PermissionRequest
 from holdfast.agent._plugins import SessionPlugins
 from holdfast.agent._result import RunResult, RunStream
@@ -32,6 +38,7 @@ from holdfast.storage import Documents
 __all__ = ["Agent"]
 
 DEFAULT_NAME = "agent"
+_OPEN_ONE = "Open one: holdfast.open(…)."
 
 
 class Agent:
@@ -49,11 +56,11 @@ class Agent:
         agent_id: str | None = None,
         name: str | None = None,
         description: str = "",
-        persistent_session: bool | PersistentSession = False,
+        persistent_session: bool | PersistentSession | Mapping[str, Any] = False,
         session_id: str | None = None,
         tools: Iterable[Any] = (),
         instructions: str | None = None,
-        features: Features | None = None,
+        features: Features | Mapping[str, bool] | None = None,
         agent_type: str = "agent",
         hf: Holdfast | None = None,
         delegates: Iterable[Agent] = (),
@@ -67,7 +74,8 @@ class Agent:
         model_settings: Mapping[str, Any] | None = None,
         deps: Any = None,
     ) -> None:
-        features = features or Features()
+        features = settle_features(features)
+        check_lists(tools=tools, delegates=delegates, plugins=plugins)
         self.agent_id = None if agent_id is None else fit_id(agent_id)
         self.agent_type = agent_type
         self.spec: Spec = Spec(
@@ -82,7 +90,7 @@ class Agent:
             permission=permission,
             tool_timeout_ms=tool_timeout_ms,
             model_settings=None if model_settings is None else dict(model_settings),
-            delegates=tuple(agent.spec for agent in delegates),
+            delegates=tuple(_spec_of(agent) for agent in delegates),
             deps=deps,
         )
         check_delegates(self.spec)
@@ -302,6 +310,8 @@ class Agent:
         )
 
     def _find_home(self, hf: Holdfast | None) -> AgentHome | None:
+        if not isinstance(hf, (Holdfast, type(None))):
+            raise UsageError(f"hf is a Holdfast, not {type(hf).__name__}", remedy=_OPEN_ONE)
         storage = None if self._persistence is None else self._persistence.storage
         if isinstance(storage, Holdfast):
             hf = storage
@@ -370,3 +380,9 @@ class Agent:
 
     def _documents(self) -> Documents | None:
         return None if self._home is None else self._home.documents
+
+
+def _spec_of(delegate: Agent) -> Spec:
+    if not isinstance(delegate, Agent):
+        raise UsageError(f"a delegate is an Agent, not {type(delegate).__name__}")
+    return delegate.spec

@@ -43,6 +43,9 @@ def make_bounds(
     """The bounds that the caller asked for. Raises UsageError for those that make no sense."""
     if strategy not in STRATEGIES:
         raise UsageError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
+    for number in (max_iterations, heartbeat_ms, max_context_tokens or 1):
+        if not isinstance(number, int):
+            raise UsageError(f"a bound is a whole number, not {number!r:.40}")
     if max_iterations < 1 or heartbeat_ms < 0:
         raise UsageError("max_iterations is at least 1, heartbeat_ms at least 0")
     if max_context_tokens is not None and max_context_tokens < 1:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -13,7 +14,16 @@ from holdfast.storage import Store
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
-__all__ = ["STRATEGIES", "Features", "PersistentSession", "settle_persistence"]
+__all__ = [
+    "STRATEGIES",
+    "Features",
+    "PersistentSession",
+    "check_lists",
+    "settle_features",
+    "settle_persistence",
+]
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 STRATEGIES = ("none", "window", "summarise")
 
@@ -56,14 +66,36 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
         return self.autosave_ms == 0
 
 
+def settle_features(given: Features | Mapping[str, bool] | None) -> Features:
+    """The features that the caller asked for, also by their names in a dict. Raises UsageError."""
+    return Features() if given is None else _made("features", Features, given)
+
+
 def settle_persistence(
-    given: bool | PersistentSession,  # noqa: FBT001 - the shorthand of the public surface
+    given: bool | PersistentSession | Mapping[str, Any],  # noqa: FBT001 - the shorthand of the public surface
     *,
     wanted: bool,
 ) -> PersistentSession | None:
     """The settings if the agent is persistent, as ``given`` says or something else; else None."""
-    if isinstance(given, PersistentSession):
-        return given
     if not isinstance(given, bool):
-        raise UsageError(f"persistent_session is True, False or a PersistentSession, not {given!r}")
+        return _made("persistent_session", PersistentSession, given)
     return PersistentSession() if given or wanted else None
+
+
+def check_lists(**given: Any) -> None:
+    """Raise UsageError for what is no list where several things are to be given."""
+    for name, value in given.items():
+        if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
+            raise UsageError(f"{name} are a list, not {type(value).__name__}")
+
+
+def _made(name: str, kind: type[T], given: T | Mapping[str, Any]) -> T:
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{name} is a {kind.__name__} or a dict, not {given!r:.60}")
+    fields = kind.__struct_fields__
+    if strange := [key for key in given if key not in fields]:
+        known = ", ".join(fields)
+        raise UsageError(f"{name} has no setting {strange[0]!r}", remedy=f"One of {known}.")
+    return kind(**given)
