@@ -205,6 +205,7 @@ async def test_a_merge_asks_where_both_changed_the_same(sit, hf, trip):
             await seat.sees("Both changed the variable budget", "the first: 700", "before: 900")
             await seat.press(answer)
             await seat.sees(told)
+        await seat.misses("2 marked")
     [made] = [row.session_id for row in hf.list() if row.session_id not in (trip, fork)]
     assert dict(hf.session(made, read_only=True).variables)["budget"] == 500
 

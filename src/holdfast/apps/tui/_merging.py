@@ -54,7 +54,13 @@ class Merging(Undoing):
         conflicts = len(report.conflicts) if report is not None else 0
         brought = report.merged_turns if report is not None else 0
         told = f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}"
+        hand_over(self, self._unmark)
         return self.made(made, told)
+
+    def _unmark(self) -> None:
+        """What was marked to be merged is merged."""
+        self.sessions.marked = []
+        self.sessions.refresh()
 
     def _policy(self, found: Comparison) -> str | None:
         """Whose values count; nobody is asked where nothing else than turns differs."""
