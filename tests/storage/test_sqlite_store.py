@@ -597,20 +597,3 @@ def test_a_line_of_some_kilobytes_takes_about_its_own_space(path):
         for _ in range(300):
             s.user("x" * 1700)
     assert os.path.getsize(path) < 300 * 1700 * 1.3
-
-
-def test_a_log_ends_where_the_next_key_begins(path):
-    """64 GiB of a log are all: StoreFull, and what another key has stays what it is."""
-    with contextlib.closing(SQLiteStore(path)) as store:
-        logs = {}
-        for key in ("sessions/a", "sessions/b"):
-            logs[key] = store.log(key), store.lease(key).acquire("me", 60_000)
-            logs[key][0].append(b"first\n", 0, 1, logs[key][1])
-        with contextlib.closing(sqlite3.connect(path)) as other, other:
-            other.execute(
-                "UPDATE keys SET size = ? WHERE key = 'sessions/a'", ((1 << 36) - len("first\n"),)
-            )
-        log, epoch = logs["sessions/a"]
-        with pytest.raises(StoreFull, match="64 GiB"):
-            log.append(b"second\n", 1, 1, epoch)
-        assert b"".join(logs["sessions/b"][0].read()) == b"first\n"

@@ -9,10 +9,10 @@ from zlib import crc32
 from holdfast.model import Event, LineReader, Position, one_by_one
 from holdfast.storage import Log
 
-__all__ = ["read_forwards"]
+__all__ = ["LINE_END_BYTES", "chunks_after", "crc_after", "read_forwards"]
 
 # The end of a line: eight digits, quote, brace, newline.
-_LINE_END_BYTES = 11
+LINE_END_BYTES = 11
 _DIGITS = 8
 
 
@@ -52,7 +52,7 @@ def _look_again(
 
     None if the damage is there still, or what is there follows another log's beginning.
     """
-    chunks = _chunks_after(log, before.position)
+    chunks = chunks_after(log, before.position)
     if chunks is None:
         return None
     reader = LineReader(before.position, log.unseal, chained=before.chained)
@@ -65,15 +65,25 @@ def _look_again(
     return reader, chunks, []
 
 
-def _chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
+def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
     """What the log has from a position on; None if what is before does not end as that says."""
     if position.offset == 0:
         return log.read()
-    chunks = log.read(position.offset - _LINE_END_BYTES)
+    start = position.offset - LINE_END_BYTES
+    if start < 0:
+        return None
+    chunks = log.read(start)
     first = next(chunks, b"")
-    end = first[:_LINE_END_BYTES]
     try:
-        crc = crc32(end, int(end[:_DIGITS], 16))
+        crc = crc_after(first[:LINE_END_BYTES])
     except ValueError:
         return None
-    return chain((first[_LINE_END_BYTES:],), chunks) if crc == position.crc else None
+    if crc != position.crc:
+        return None
+    rest = first[LINE_END_BYTES:]
+    return chain((rest,), chunks) if rest else chunks
+
+
+def crc_after(end: bytes) -> int:
+    """The running checksum after a line that ends so. Raises ValueError if that says none."""
+    return crc32(end, int(end[:_DIGITS], 16))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import Damaged
 from holdfast.model import START, Event, Limits, LineReader, Position
 from holdfast.replay import Fold, check_format
+from holdfast.session._forwards import chunks_after
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
 
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from holdfast.model import Gap
 
 __all__ = ["Loaded", "fits", "load", "load_state_at"]
-
-# The end of a line: eight digits, quote, brace, newline.
-_LINE_END_BYTES = 11
-_DIGITS = 8
 
 
 class Loaded(msgspec.Struct):
@@ -113,20 +109,7 @@ def fits(snapshot: Snapshot, log: Log) -> bool:
 
 def _tail_after(snapshot: Snapshot, log: Log) -> Iterator[bytes] | None:
     """What the log has after a snapshot; None if its bytes before do not end as that says."""
-    start = snapshot.offset - _LINE_END_BYTES
-    if start <= 0:
-        return None
-    chunks = log.read(start)
-    first = next(chunks, b"")
-    end = first[:_LINE_END_BYTES]
-    try:
-        value = int(end[:_DIGITS], 16)
-    except ValueError:
-        return None
-    if crc32(end, value) != snapshot.position.crc:
-        return None
-    rest = first[_LINE_END_BYTES:]
-    return chain((rest,), chunks) if rest else chunks
+    return chunks_after(log, snapshot.position) if snapshot.offset else None
 
 
 def _is_of_another(snapshot: Snapshot, log: Log) -> bool:

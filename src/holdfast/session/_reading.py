@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
-from zlib import crc32
 
 import msgspec
 
 from holdfast.model import START, Event, LineReader, Position, one_by_one
-from holdfast.session._forwards import read_forwards
+from holdfast.session._forwards import LINE_END_BYTES, crc_after, read_forwards
 from holdfast.storage import Log
 
 __all__ = ["read_range", "second_line"]
@@ -17,9 +16,6 @@ __all__ = ["read_range", "second_line"]
 _TAIL_BYTES = 1 << 16
 _PIECE_BYTES_MIN = 1 << 17
 _PIECE_GROWTH = 1.25
-# The end of a line: eight digits, quote, brace, newline.
-_LINE_END_BYTES = 11
-_DIGITS = 8
 
 
 def read_range(
@@ -120,8 +116,7 @@ def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
         line = data[begin:end]
         try:
             before = _decode_number(line)
-            digits = line[-_LINE_END_BYTES:]
-            crc = crc32(digits, int(digits[:_DIGITS], 16))
+            crc = crc_after(line[-LINE_END_BYTES:])
         except ValueError:
             return None
         if not before.more:

@@ -263,6 +263,11 @@ class Disk:
             _held_locks.discard(descriptor)
         os.close(descriptor)
 
+    def widen_pipe(self, descriptor: int, size: int) -> None:
+        """Give a pipe room for so many bytes, where the system can; OSError if it may not."""
+        if sys.platform == "linux" and fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < size:
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size)
+
     def network_name(self, descriptor: int) -> str | None:
         """The kind of network file system that a descriptor lies on; None for a local one."""
         device = os.fstat(descriptor).st_dev

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from typing import IO
 
 from holdfast.apps.wire.lines import Splitter, TooLong
 from holdfast.errors import AgentError
+from holdfast.storage.disk import Disk
 
 __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 
@@ -152,7 +152,8 @@ async def connect(
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     except ValueError:  # a regular file: there is nothing to wait for
         threading.Thread(target=_read_file, args=(source, loop, reader), daemon=True).start()
-    _widen(target)
+    with contextlib.suppress(OSError):  # no pipe, or this user has too many that are wide
+        Disk().widen_pipe(target.fileno(), _PIPE_BYTES)
     try:
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, target
@@ -161,14 +162,6 @@ async def connect(
     except ValueError:
         writer = Writer(target)
     return Pipe(reader, writer, line_bytes_max=line_bytes_max)
-
-
-def _widen(target: IO[bytes]) -> None:
-    """Make room in a pipe for all that is written at once, where the system can."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # no pipe, or this user has too many that are wide
-            if fcntl.fcntl(target, fcntl.F_GETPIPE_SZ) < _PIPE_BYTES:
-                fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _read_file(
