@@ -97,6 +97,8 @@ def called(*arguments, terminal, store):
     err = Stream(terminal=terminal, errors="backslashreplace")
     settings = {"HOLDFAST_STORE": str(store), "TERM": "xterm-256color"}
     with pytest.MonkeyPatch.context() as patch:
+        # However slow the machine is: what tells how far work is moves the cursor itself.
+        patch.setattr("holdfast.apps.cli._progress._QUIET_SECONDS", 1e9)
         for name, value in settings.items():
             patch.setenv(name, value)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

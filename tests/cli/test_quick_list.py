@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import pty
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import msgspec
@@ -123,6 +127,71 @@ def test_the_same_bytes(capsys, monkeypatch, varied, words, variables):
     assert found[0] == 0
     assert found[1]
     assert found == whole(capsys, *words)
+
+
+class Tty(io.StringIO):
+    """A stream that is a terminal."""
+
+    encoding = "utf-8"
+
+    def __init__(self, descriptor):
+        super().__init__()
+        self.fileno = lambda: descriptor
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of so many rows and columns; gives what is on it afterwards, and what is told."""
+    ours, theirs = pty.openpty()
+
+    def terminal(show, rows=40, columns=100):
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        monkeypatch.setenv("COLUMNS", str(columns))
+        out, err = Tty(theirs), Tty(theirs)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = show()
+        return code, out.getvalue(), err.getvalue()
+
+    yield terminal
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        (["list"], {}),
+        (["list"], {"NO_COLOR": "1"}),
+        (["list"], {"TERM": "dumb"}),
+        (["list", "--limit", "3"], {}),
+        (["list", "--limit", "3", "--color", "never"], {"PAGER": "cat"}),
+        (["list", "--limit", "1", "--json"], {}),
+        (["list", "--no-pager"], {}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("columns", [30, 60, 150])
+def test_the_same_on_a_terminal(terminal, monkeypatch, words, variables, columns):
+    """Colours, what is cut, what is left out, and that there are more."""
+    for name, value in {"TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    found = terminal(lambda: _quick_list.quick_list(words), columns=columns)
+    assert found[0] == 0
+    assert found == terminal(lambda: cli.main(words, standalone_mode=False), columns=columns)
+    assert ("older session" in found[2]) == ("3" in words and "dumb" not in variables.values())
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(5, 100), (0, 0)])
+def test_a_screen_without_room(terminal, monkeypatch, varied, rows, columns):
+    """What needs a pager, or a size that nobody knows, is for the whole command."""
+    monkeypatch.setenv("TERM", "xterm")
+    found = terminal(lambda: _quick_list.quick_list(["list"]), rows, columns)
+    assert found == (None, "", "")
 
 
 def test_a_session_that_is_open(capsys, changing):
@@ -360,7 +429,7 @@ def test_a_row_of_the_index_is_what_the_whole_command_reads(row):
     listed = _newest.Listed(_newest._decoder()(stored(row).decode()))
     assert session_cells(listed, NOW) == session_cells(row, NOW)
     document = msgspec.json.format(msgspec.json.encode({"sessions": [row], "next": None}), indent=2)
-    assert _list_json.document_of(_newest.Newest([listed], 1)) == document.decode()
+    assert _list_json.document_of(_newest.Newest([listed], 1, 1)) == document.decode()
 
 
 def test_the_fields_of_a_row():

@@ -80,11 +80,13 @@ FIELDS = tuple(Listed.__annotations__)
 class Newest:
     """The newest sessions, and where the others begin if there are more."""
 
-    __slots__ = ("has_more", "rows")
+    __slots__ = ("has_more", "rows", "total")
 
-    def __init__(self, rows: list[Listed], limit: int) -> None:
+    def __init__(self, rows: list[Listed], limit: int, total: int) -> None:
         self.rows = rows[:limit]
         self.has_more = len(rows) > limit
+        self.total = total
+        """How many sessions there are."""
 
     @property
     def next(self) -> str | None:
@@ -138,7 +140,7 @@ def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest |
     found = [_listed(connection, decode, row) for row in rows]
     if sorted((row[0] for row in rows), reverse=True) != [row[0] for row in rows]:
         raise IndexDamaged("the order of sessions")
-    return Newest(found, limit)
+    return Newest(found, limit, decode(read_fact(connection, "sum").decode())[0])
 
 
 def _listed(connection: Connection, decode: Callable[[str], Any], found: Any) -> Listed:

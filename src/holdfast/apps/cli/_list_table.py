@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.apps.shown.page import Column, Span
-from holdfast.apps.shown.words import ago, price, short
+from holdfast.apps.shown.words import ago, counted, price, short
 
 TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._newest import Listed
     from holdfast.model import SessionMetadata
 
-__all__ = ["COLUMNS", "session_cells"]
+__all__ = ["COLUMNS", "older", "session_cells"]
 
 COLUMNS = (
     Column("ID"),
@@ -52,3 +52,8 @@ def session_cells(row: SessionMetadata | Listed, now: int, mark: str = "") -> li
         Span(", ".join(row.auto_tags), "faint"),
         Span("" if state == "idle" else state.replace("_", " "), _STYLES.get(state, "")),
     ]
+
+
+def older(count: int) -> Span:
+    """That there are so many more than a list shows."""
+    return Span(f"and {counted(count, 'older session')}; all with --all", "faint")

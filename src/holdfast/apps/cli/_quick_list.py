@@ -1,23 +1,25 @@
 """``holdfast list`` as most people and programs ask for it, without loading the whole command.
 
-It shows the same bytes: the table, the screen and the index are read by the same functions. What it
-does not know for sure, such as another option, settings, a store that has changed or a terminal, is
-for the whole command, and nothing has been written then.
+It shows the same bytes: the table and the screen are the same, and the index is read by the same
+functions. What it does not know for sure, such as another option, settings, a store that changed,
+or a screen that has no room, is for the whole command, and nothing has been written then.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from io import StringIO
 from time import time_ns
 
 from holdfast._config import store_without_settings
+from holdfast.apps.cli._screen import standard_error, standard_output
 from holdfast.storage._addresses import is_path
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import TextIO
 
     from holdfast.catalog._newest import Newest
 
@@ -39,24 +41,37 @@ class _Words:
         self.colour: str | None = None
         self.limit = LIMIT
         self.as_json = False
+        self.may_page = True
 
 
 def quick_list(arguments: list[str]) -> int | None:
     """Show the list that a command line asks for; the exit code, or None if this is not the way."""
     words = _understood(arguments)
-    if words is None or not _is_plain(sys.stdout):
+    if words is None or not (_is_plain(sys.stdout) and _is_plain(sys.stderr)):
         return None
     try:
-        found = _found(words)
-        if found is None or not found.rows:
+        made = _made(words)
+        if made is None:
             return None
-        _show(words, found)
+        _show(words, *made)
     except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
         from holdfast.apps.cli._app import App, fail
         from holdfast.apps.cli._asked import asked
 
         return fail(App(None, asked(arguments)), error)
     return 0
+
+
+def _made(words: _Words) -> tuple[Newest, str] | None:
+    """The sessions and what to show of them; None where the whole command has to look."""
+    try:
+        found = _found(words)
+        if found is None or not found.rows:
+            return None
+        text = _text(words, found)
+    except Exception:  # noqa: BLE001 - even a defect of this: the whole command does without it
+        return None
+    return None if text is None else (found, text)
 
 
 def _understood(arguments: list[str]) -> _Words | None:
@@ -73,7 +88,9 @@ def _understood(arguments: list[str]) -> _Words | None:
             words.limit = int(value or 0)
         elif name == "--json" and is_list:
             words.as_json = True
-        elif name != "--no-pager":
+        elif name == "--no-pager":
+            words.may_page = False
+        else:
             return None
     return words if is_list else None
 
@@ -98,30 +115,27 @@ def _is_limit(value: str | None) -> bool:
     return 0 < int(value) <= _LIMIT_MAX
 
 
-def _is_plain(stream: Any) -> bool:
-    """Whether this is a pipe or a file that takes every character."""
-    return stream is not None and stream.encoding.lower() == "utf-8" and not stream.isatty()
+def _is_plain(stream: TextIO | None) -> bool:
+    """Whether this takes every character."""
+    return stream is not None and stream.encoding.lower() == "utf-8"
 
 
 def _found(words: _Words) -> Newest | None:
-    """The sessions; None where the whole command has to look, whatever the reason."""
+    place = store_without_settings()
+    if place is not None and words.store is not None:
+        place = words.store
+    if place is None or not is_path(place):
+        return None
     from holdfast.catalog._newest import newest
 
-    try:
-        place = store_without_settings()
-        if place is not None and words.store is not None:
-            place = words.store
-        if place is None or not is_path(place):
-            return None
-        return newest(os.path.abspath(os.path.expanduser(place)), words.limit)
-    except Exception:  # noqa: BLE001 - even a defect of this: the whole command does without it
-        return None
+    return newest(os.path.abspath(os.path.expanduser(place)), words.limit)
 
 
-def _show(words: _Words, found: Newest) -> None:
-    from holdfast.apps.cli._screen import standard_output
-
+def _text(words: _Words, found: Newest) -> str | None:
+    """What is shown on standard output; None if a pager has to show it."""
+    held = StringIO()
     out = standard_output(words.colour)
+    out.pass_through(held)
     if words.as_json:
         from holdfast.apps.cli._list_json import document_of
 
@@ -131,4 +145,31 @@ def _show(words: _Words, found: Newest) -> None:
 
         now = time_ns() // _NS_PER_MS
         out.table(COLUMNS, [session_cells(row, now) for row in found.rows])
-    out.flush()
+    text = held.getvalue()
+    return text if not (out.is_terminal and words.may_page) or _has_room(text) else None
+
+
+def _has_room(text: str) -> bool:
+    """Whether the screen holds it, so that no pager is needed."""
+    columns, lines = os.get_terminal_size(sys.stdout.fileno())
+    if not columns:
+        return False
+    return sum(max(1, -(-_length(line) // columns)) for line in text.split("\n")[:-1]) < lines
+
+
+def _length(line: str) -> int:
+    """How many characters a line has, without those that only colour it."""
+    first, *others = line.split("\x1b[")
+    return len(first) + sum(len(other.partition("m")[2]) for other in others)
+
+
+def _show(words: _Words, found: Newest, text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    out = standard_output(words.colour)
+    if found.has_more and out.is_terminal and not words.as_json:
+        from holdfast.apps.cli._list_table import older
+
+        err = standard_error(words.colour)
+        err.line(older(found.total - len(found.rows)))
+        err.flush()

@@ -117,7 +117,7 @@ class Screen(Page):
             Screen._meters.remove(meter)
             meter.clear()
 
-    def pass_through(self, stream: Paged | After) -> None:
+    def pass_through(self, stream: Paged | After | TextIO) -> None:
         """Write to that one from now on, which passes it on to the stream of this screen."""
         self._stream = stream  # type: ignore[assignment]  # as much of a stream as is used here
         self._chosen = None

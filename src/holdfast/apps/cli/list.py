@@ -11,7 +11,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import tell_none
-from holdfast.apps.cli._list_table import COLUMNS, session_cells
+from holdfast.apps.cli._list_table import COLUMNS, older, session_cells
 from holdfast.apps.cli._options import (
     complete_agent,
     complete_folder,
@@ -25,7 +25,6 @@ from holdfast.apps.cli._quick_list import LIMIT
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._when import When
 from holdfast.apps.shown.tree import forest
-from holdfast.apps.shown.words import counted
 from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
 
@@ -175,5 +174,4 @@ def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> 
         app.err.line(Span('  holdfast.open().session("my-session").user("Hello")', "faint"))
         return
     if rows.has_more and app.out.is_terminal:
-        more = app.library.catalog_health().sessions - len(rows)
-        app.err.line(Span(f"and {counted(more, 'older session')}; all with --all", "faint"))
+        app.err.line(older(app.library.catalog_health().sessions - len(rows)))

@@ -1,18 +1,23 @@
-"""How clean text is laid out: with rich on a terminal, as plain lines anywhere else.
+"""How clean text is laid out: for the width of a terminal, as plain lines anywhere else.
 
-What comes here was neutralised by the screen. Rich is loaded only for a terminal, since it takes
-longer to load than most commands to run.
+What comes here was neutralised by the screen. Rich breaks paragraphs and long lines on a terminal,
+and is loaded only for them, since it takes longer to load than most commands to run.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 from holdfast.apps.shown.page import Column, Span
+from holdfast.security import neutralise_line
 
 TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
 if TYPE_CHECKING:
     from typing import TextIO
+
+    from rich.console import Console
 
 __all__ = ["Colour", "Ink", "Plain", "cells"]
 
@@ -20,6 +25,7 @@ _GAP = 2  # spaces between columns
 _NOTHING = "-"
 _FLEXIBLE_MIN = 18
 _FLEXIBLE_FLOOR = 6
+_USUAL_WIDTH = 80
 
 # A style's name says what it is for; only here does it become a look.
 STYLES = {
@@ -79,12 +85,12 @@ class Plain(Ink):
 
     def line(self, spans: list[Span], hang: int) -> None:
         """The text alone, on one line however long."""
-        self._stream.write("".join(map(self._painted, _without_end(spans))) + "\n")
+        self._stream.write(_painted_line(spans, colour=self._colour))
 
     def text(self, span: Span, indent: int) -> None:
         """Each line with its indentation; none of them is broken."""
         for line in span.text.split("\n"):
-            shown = self._painted(span._replace(text=line.rstrip()))
+            shown = _painted(span._replace(text=line.rstrip()), colour=self._colour)
             self._stream.write((" " * indent + shown if shown else "") + "\n")
 
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
@@ -99,14 +105,19 @@ class Plain(Ink):
         parts = []
         for column, width, span in zip(columns, widths, row, strict=True):
             space = " " * (width - cells(span.text))
-            painted = self._painted(span)
+            painted = _painted(span, colour=self._colour)
             parts.append(space + painted if column.right else painted + space)
         return (" " * _GAP).join(parts).rstrip()
 
-    def _painted(self, span: Span) -> str:
-        if not self._colour or not span.style or not span.text:
-            return span.text
-        return f"\x1b[{SGR[span.style]}m{span.text}\x1b[0m"
+
+def _painted(span: Span, *, colour: bool) -> str:
+    if not colour or not span.style or not span.text:
+        return span.text
+    return f"\x1b[{SGR[span.style]}m{span.text}\x1b[0m"
+
+
+def _painted_line(spans: list[Span], *, colour: bool) -> str:
+    return "".join(_painted(span, colour=colour) for span in _without_end(spans)) + "\n"
 
 
 def _without_end(spans: list[Span]) -> list[Span]:
@@ -124,29 +135,52 @@ class Colour(Ink):
     """For a terminal: colours, wrapped at its width, tables that fit."""
 
     def __init__(self, stream: TextIO, *, colour: bool = True) -> None:
+        self._stream = stream
+        self._colour = colour
+
+    @cached_property
+    def _console(self) -> Console:
         from rich.console import Console
 
-        self._console = Console(
-            file=stream,
+        return Console(
+            file=self._stream,
             force_terminal=True,
             # The sixteen colours that every terminal has, in the shades that its user chose.
-            color_system="standard" if colour else None,
-            no_color=not colour,
+            color_system="standard" if self._colour else None,
+            no_color=not self._colour,
             highlight=False,
             markup=False,
             emoji=False,
             legacy_windows=False,
         )
 
+    @property
+    def _width(self) -> int:
+        """As rich has it: what the user says, else what any standard stream's terminal says."""
+        columns = os.environ.get("COLUMNS", "")
+        if os.environ.get("TERM", "").lower() == "unknown":
+            return self._console.width
+        if columns.isdigit():
+            return int(columns)
+        for descriptor in range(3):
+            try:
+                return os.get_terminal_size(descriptor).columns or _USUAL_WIDTH
+            except OSError:
+                continue
+        return _USUAL_WIDTH
+
     def line(self, spans: list[Span], hang: int) -> None:
         """Words are kept whole where a line is broken."""
+        width = max(self._width - hang, _FLEXIBLE_MIN)
+        if sum(cells(span.text) for span in spans) <= width:
+            self._write(spans)
+            return
         from rich.text import Text
 
         text = Text()
         for span in spans:
             text.append(span.text, STYLES[span.style])
-        width = max(self._console.width - hang, _FLEXIBLE_MIN)
-        lines = text.wrap(self._console, width, overflow="fold") if text else [text]
+        lines = text.wrap(self._console, width, overflow="fold")
         for number, line in enumerate(lines):
             line.rstrip()
             self._console.print(
@@ -163,24 +197,34 @@ class Colour(Ink):
 
     def table(self, columns: list[Column], rows: list[list[Span]]) -> None:
         """No wider than the terminal, as far as there is something to cut."""
-        kept, widths = fit(columns, rows, self._console.width)
+        kept, widths = fit(columns, rows, self._width)
         self._row([columns[index] for index in kept], widths, [_heading(columns[i]) for i in kept])
         for row in rows:
             self._row([columns[index] for index in kept], widths, [row[index] for index in kept])
 
     def _row(self, columns: list[Column], widths: list[int], row: list[Span]) -> None:
-        from rich.text import Text
-
-        line = Text()
+        line: list[Span] = []
         for column, width, span in zip(columns, widths, row, strict=True):
-            cell = Text(span.text, STYLES[span.style])
-            cell.truncate(width, overflow="ellipsis")
-            space = " " * (width - cell.cell_len)
-            line.append(" " * _GAP if line else "")
-            line.append(space if column.right else "").append_text(cell)
-            line.append("" if column.right else space)
-        line.rstrip()
-        self._console.print(line, soft_wrap=True)
+            cell = span._replace(text=_cut(span.text, width))
+            space = Span(" " * (width - cells(cell.text)))
+            gap = [Span(" " * _GAP)] if any(before.text for before in line) else []
+            line += [*gap, space, cell] if column.right else [*gap, cell, space]
+        self._write(line)
+
+    def _write(self, spans: list[Span]) -> None:
+        self._stream.write(_painted_line(spans, colour=self._colour))
+        self._stream.flush()
+
+
+def _cut(text: str, width: int) -> str:
+    """A text that takes no more columns, with an ellipsis for what is missing."""
+    if cells(text) <= width:
+        return text
+    if is_narrow(text):
+        return text[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1) + "…"
 
 
 def fit(columns: list[Column], rows: list[list[Span]], width: int) -> tuple[list[int], list[int]]:
@@ -221,7 +265,7 @@ def _lack(columns: list[Column], natural: list[int], kept: list[int], width: int
 
 
 def _heading(column: Column) -> Span:
-    return Span(column.name, "faint")
+    return Span(neutralise_line(column.name), "faint")
 
 
 def cells(text: str) -> int:
