@@ -92,7 +92,7 @@ async def test_whoever_stops_waiting_holds_up_nobody(client, agent, library):
     """An answer that nobody waits for any more is recorded, and the next prompt is answered."""
     async with await client(agent("--flood", "5000")) as session:
         asking = asyncio.ensure_future(session.ask("hello"))
-        while not text_of(library):  # noqa: ASYNC110
+        while not text_of(library):  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         asking.cancel()
         answer = await asyncio.wait_for(session.ask("and now?"), 60)

@@ -247,7 +247,7 @@ async def test_nobody_speaks_to_an_agent_before_it_was_greeted(agent_command):
     link = _link(agent_command())
     greeting = asyncio.ensure_future(link.greet({"protocolVersion": 1}))
     try:
-        while link._process is None:  # noqa: ASYNC110
+        while link._process is None:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
         assert not link.alive
         await link.ready()
@@ -261,7 +261,7 @@ async def test_an_agent_whose_start_was_given_up_does_not_stay(agent_command):
     """Whoever starts an agent and is cancelled leaves none behind that was never greeted."""
     link = _link(agent_command())
     greeting = asyncio.ensure_future(link.greet({"protocolVersion": 1}))
-    while link._process is None:  # noqa: ASYNC110
+    while link._process is None:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0)
     process = link._process
     greeting.cancel()

@@ -15,6 +15,7 @@ from holdfast.apps.acp._replaying_pieces import put_together
 from holdfast.model import Event, encode_line, line_body
 
 COUNT = 40
+BLOCKS = [{"type": "text", "text": "one"}]
 
 
 def update(**members):
@@ -233,7 +234,8 @@ def test_a_name_that_comes_twice_is_not_joined():
         ({"kind": "thinking"}, {}, ["one", "one"]),
         ({}, {"covers_from": 1}, ["one", "one"]),
         ({}, {"content": "one and more"}, ["one and more"]),
-        ({}, {"content": [{"type": "text", "text": "one"}]}, ["one"]),
+        ({}, {"content": BLOCKS}, ["one"]),
+        ({"content": BLOCKS}, {"content": BLOCKS}, ["one"]),
         ({"content": ""}, {"content": ""}, []),
         ({"content": "é" * 9_000}, {"content": "é" * 9_000}, ["é" * 9_000]),
         ({"content": "x" * 70_000}, {"content": "x" * 70_000}, ["x" * 16_384] * 4 + ["x" * 4_464]),

@@ -29,7 +29,7 @@ async def test_a_load_in_mid_turn_tells_everything_once_and_in_order(serve, tmp_
     await editor.call("session/list")
     go_on.set()
     live = editor.server._live[id]
-    while live.session.live_state.open_turns:  # noqa: ASYNC110
+    while live.session.live_state.open_turns:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.01)
     await editor.call("session/list")  # what is to be shown has been
     assert not editor.of("agent_message_chunk")

@@ -118,7 +118,7 @@ async def _first_of_replay(replayed: Callable[[], int], before: int, waits: Wait
         await asyncio.sleep(waits.quiet_s / 10)
 
 
-async def be_quiet(heard_at: Callable[[], float], waits: Waits = Waits()) -> None:  # noqa: B008
+async def be_quiet(heard_at: Callable[[], float], waits: Waits = Waits()) -> None:  # noqa: B008 - immutable
     """Return once an agent has been silent for a while; not for ever, if it never is."""
     patience = time.monotonic() + waits.quiet_max_s
     while (now := time.monotonic()) < patience:

@@ -236,7 +236,7 @@ class AgentLink:
         """One line that nobody was prepared for must not make us deaf for the others."""
         try:
             self._take(line)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next line is read
             self._on_noise(f"{type(error).__name__}: {error}".encode())
 
     def _take(self, line: bytes | TooLong) -> None:

@@ -332,11 +332,11 @@ class Notes:
 
 _UPDATES: dict[str, Callable[[Notes, Any, Any], Taken]] = {
     "agent_message_chunk": Notes._message_chunk,  # noqa: SLF001 - its own methods
-    "agent_thought_chunk": Notes._thought_chunk,  # noqa: SLF001
-    "tool_call": Notes._tool,  # noqa: SLF001
-    "tool_call_update": Notes._tool,  # noqa: SLF001
-    "plan": Notes._plan,  # noqa: SLF001
-    "session_info_update": Notes._info,  # noqa: SLF001
+    "agent_thought_chunk": Notes._thought_chunk,  # noqa: SLF001 - as above
+    "tool_call": Notes._tool,  # noqa: SLF001 - as above
+    "tool_call_update": Notes._tool,  # noqa: SLF001 - as above
+    "plan": Notes._plan,  # noqa: SLF001 - as above
+    "session_info_update": Notes._info,  # noqa: SLF001 - as above
 }
 
 

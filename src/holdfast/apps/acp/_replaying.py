@@ -113,13 +113,12 @@ class _Teller:
             if before > told:
                 self._tell_all(some, found.updates[told:before], whole)
                 told = before
-            kind = line.__class__
-            if kind is DeltaLine:
-                pieces.append(line)  # type: ignore[arg-type]
+            if isinstance(line, DeltaLine):
+                pieces.append(line)
                 if len(pieces) == PIECES_AT_ONCE:
                     self._take_pieces(some)
-            elif kind is FinalLine:
-                self._take_final(some, line)  # type: ignore[arg-type]
+            elif isinstance(line, FinalLine):
+                self._take_final(some, line)
             else:
                 self._calls.follow(found.calls[followed:calls])
                 followed = calls
@@ -246,10 +245,10 @@ class _Teller:
         since: Since | None = None,
     ) -> None:
         """Words that came with some events."""
-        kind = "thinking" if kind == "thinking" else "text"
         if text:
+            kind = "thinking" if kind == "thinking" else "text"
             self.out.say(text, kind, message_id, last)
-        self._spoken.add(text, kind, first, last, since)
+            self._spoken.add(text, kind, first, last, since)
 
     def _on_frame(self, event: Event) -> None:
         self._tell_frame(self._find.in_frame(event), event.seq)
@@ -374,12 +373,12 @@ class _Teller:
 
 _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
     "delta": _Teller._on_delta,  # noqa: SLF001 - its own methods
-    "frame": _Teller._on_frame,  # noqa: SLF001
-    "user": _Teller._on_user,  # noqa: SLF001
-    "assistant": _Teller._on_assistant,  # noqa: SLF001
-    "thinking": _Teller._on_thinking,  # noqa: SLF001
-    "tool_call": _Teller._on_call,  # noqa: SLF001
-    "tool_result": _Teller._on_result,  # noqa: SLF001
-    "todo_update": _Teller._on_todos,  # noqa: SLF001
-    "title": _Teller._on_title,  # noqa: SLF001
+    "frame": _Teller._on_frame,  # noqa: SLF001 - as above
+    "user": _Teller._on_user,  # noqa: SLF001 - as above
+    "assistant": _Teller._on_assistant,  # noqa: SLF001 - as above
+    "thinking": _Teller._on_thinking,  # noqa: SLF001 - as above
+    "tool_call": _Teller._on_call,  # noqa: SLF001 - as above
+    "tool_result": _Teller._on_result,  # noqa: SLF001 - as above
+    "todo_update": _Teller._on_todos,  # noqa: SLF001 - as above
+    "title": _Teller._on_title,  # noqa: SLF001 - as above
 }

@@ -18,6 +18,7 @@ PIECE_CHARS = _CHUNK_BYTES_MAX // 4
 """A text of so many characters, whichever they are, is not longer than a chunk."""
 _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
+_TEXT_PIECE = b'{"content":"'
 _END = b"}}\n"
 _encode = msgspec.json.Encoder().encode
 
@@ -30,7 +31,8 @@ def whole_update(piece: DeltaLine, final: FinalLine) -> bytes:
     about = final.data
     content, message_id, first = about.content, about.messageId, about.covers_from
     rest = b"}" if message_id is None else b',"messageId":%b}' % _encode(message_id)
-    if bytes(piece.data) != b'{"content":%b%b' % (content, rest):
+    data = bytes(piece.data)
+    if data != b'{"content":%b%b' % (content, rest) or not data.startswith(_TEXT_PIECE):
         return b""
     if first is None or first > piece.seq or about.agent is not None or about.raw:
         return b""
