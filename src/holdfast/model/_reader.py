@@ -362,7 +362,7 @@ def open_line(line: AnyLine, unseal: Unseal | None, before: bytes | None) -> Eve
             raise Tampered(f"event {line.seq} is not sealed, in a sealed log", seq=line.seq)
         return line.event()
     if unseal is None:
-        raise KeyMissing(seq=line.seq)
+        raise KeyMissing("the session is sealed and its key is not here", seq=line.seq)
     event = _decode_body(line.seq, unseal(line.seq, line.sealed, before))
     _set_seq(event, "seq", line.seq)
     return event
