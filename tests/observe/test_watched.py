@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast._config import configuration
 from holdfast.apps.watched import watch
 from holdfast.errors import Forbidden, NotFound, UsageError
 from holdfast.library import Holdfast
@@ -117,6 +118,12 @@ def test_a_file_that_cannot_be_is_told_at_once(hf, tmp_path):
 
 def test_a_strangers_project_names_no_file_of_mine(tmp_path, monkeypatch):
     """``log.file`` counts from the user's own places only; there a relative one is beside it."""
+    own = tmp_path / "config" / "holdfast" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('log.file = "told.log"\n')
+    own.chmod(0o600)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert configuration().get("log.file") == str(own.with_name("told.log"))
     (tmp_path / "holdfast.toml").write_text('log.file = "told.log"\n')
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Forbidden, match=r"log\.file may not come from a project"):
