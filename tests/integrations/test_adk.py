@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 
 import pytest
 from google.adk.errors._stale_session_error import StaleSessionError
@@ -342,22 +337,10 @@ _PROGRAM = """
 """
 
 
-def _run(store_root, mode):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root), mode],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-
-
-def test_a_run_that_was_killed_goes_on(store_root):
+def test_a_run_that_was_killed_goes_on(programs, store_root):
     """A kill -9 in a real run; the next one is given what was done before."""
-    with _run(store_root, "hang") as first:
-        assert first.stdout.readline() == "waiting\n"
-        os.kill(first.pid, signal.SIGKILL)
-    with _run(store_root, "answer") as second:
-        assert second.stdout.read() == "4 contents seen\n"
+    programs.killed(_PROGRAM)
+    assert programs.finished(_PROGRAM) == "4 contents seen\n"
     with holdfast.open(store_root) as hf:
         (about,) = hf.list()
         assert hf.verify(about.session_id).ok

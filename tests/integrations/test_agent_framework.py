@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 
 import pytest
 from agent_framework import (
@@ -213,22 +208,10 @@ _PROGRAM = """
 """
 
 
-def _run(store_root, mode):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root), mode],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_workflow_that_was_killed_goes_on_where_it_was(store_root):
+def test_a_workflow_that_was_killed_goes_on_where_it_was(programs):
     """A kill -9 in the second step; the next process runs that step, and not the first again."""
-    with _run(store_root, "hang") as first:
-        assert first.stdout.readline() == "xa\n"
-        assert first.stdout.readline() == "waiting\n"
-        os.kill(first.pid, signal.SIGKILL)
-    with _run(store_root, "go on") as second:
-        assert second.stdout.read() == "xab\n"
+    assert programs.killed(_PROGRAM) == "xa\n"
+    assert programs.finished(_PROGRAM, "go on") == "xab\n"
 
 
 class _Mine(Message):

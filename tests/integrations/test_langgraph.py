@@ -5,11 +5,6 @@ from __future__ import annotations
 import json
 import math
 import operator
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from typing import Annotated, TypedDict
 
@@ -276,21 +271,10 @@ _PROGRAM = """
 """
 
 
-def _run(store_root, mode):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root), mode],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_run_that_was_killed_goes_on_where_it_was(store_root):
+def test_a_run_that_was_killed_goes_on_where_it_was(programs, store_root):
     """A kill -9 in the second node; the next process runs that node, and not the first again."""
-    with _run(store_root, "hang") as first:
-        assert first.stdout.readline() == "waiting\n"
-        os.kill(first.pid, signal.SIGKILL)
-    with _run(store_root, "go on") as second:
-        assert second.stdout.readline() == "['go', 'first', 'second']\n"
+    programs.killed(_PROGRAM)
+    assert programs.finished(_PROGRAM, "go on") == "['go', 'first', 'second']\n"
     assert (store_root / "../ran").read_text() == "first\n"
     with holdfast.open(store_root) as hf:
         assert hf.verify("trip").ok

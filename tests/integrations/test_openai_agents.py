@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 
 import pytest
 from agents import SessionSettings
@@ -243,24 +238,12 @@ _PROGRAM = """
 """
 
 
-def _run(store_root, mode):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root), mode],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_run_that_was_killed_goes_on(store_root):
+def test_a_run_that_was_killed_goes_on(programs, store_root):
     """A kill -9 in the middle of a real run; the next run of the framework sees what was done."""
-    with _run(store_root, "hang") as first:
-        assert first.stdout.readline() == "waiting\n"
-        os.kill(first.pid, signal.SIGKILL)
+    programs.killed(_PROGRAM)
     with holdfast.open(store_root) as hf:
         assert hf.recover("trip", "openai-responses").messages[0]["content"] == "Look around"
-    with _run(store_root, "answer") as second:
-        said = json.loads(second.stdout.readline())
-    assert second.returncode == 0
+    said = json.loads(programs.finished(_PROGRAM))
     assert said.endswith("items seen")
     with holdfast.open(store_root) as hf:
         assert hf.verify("trip").ok

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
@@ -159,21 +153,10 @@ _PROGRAM = """
 """
 
 
-def _run(store_root, mode):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root), mode],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_run_that_was_killed_goes_on(store_root):
+def test_a_run_that_was_killed_goes_on(programs, store_root):
     """A kill -9 in a real run; the next one is given what was done before."""
-    with _run(store_root, "hang") as first:
-        assert first.stdout.readline() == "waiting\n"
-        os.kill(first.pid, signal.SIGKILL)
-    with _run(store_root, "answer") as second:
-        assert second.stdout.read() == "3 seen\n"  # a result and a prompt are sent as one
+    programs.killed(_PROGRAM)
+    assert programs.finished(_PROGRAM) == "3 seen\n"  # a result and a prompt are sent as one
     with holdfast.open(store_root) as hf:
         prompts = [event.data["content"] for event in hf.events("trip", types={"user"})]
         assert prompts == ["Look", "Go on"]

@@ -288,7 +288,7 @@ _PROGRAM = """
 async def test_a_run_that_was_killed_can_be_continued(store_root):
     """After a kill -9 in a tool its effect is unresolved, and the run goes on before it."""
     program = [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root)]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as first:  # noqa: ASYNC220
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as first:  # noqa: ASYNC220 - waited for
         assert first.stdout.readline() == "waiting\n"
         os.kill(first.pid, signal.SIGKILL)
     with holdfast.open(store_root) as hf:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-
 import pytest
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
@@ -205,27 +199,16 @@ _PROGRAM = """
 """
 
 
-def _run(store_root, mode):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_PROGRAM), str(store_root), mode],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def test_a_run_that_was_killed_goes_on(store_root):
+def test_a_run_that_was_killed_goes_on(programs, store_root):
     """A kill -9 in a real run; the next one is given what was done before."""
-    with _run(store_root, "hang") as first:
-        assert first.stdout.readline() == "waiting\n"
-        os.kill(first.pid, signal.SIGKILL)
-    with _run(store_root, "answer") as second:
-        assert second.stdout.read() == "4 seen\n"
+    programs.killed(_PROGRAM)
+    assert programs.finished(_PROGRAM) == "4 seen\n"
     with holdfast.open(store_root) as hf:
         assert hf.verify("trip").ok
         assert not hf.recover("trip").issues
 
 
-def test_a_session_of_others_goes_on(store_root):
+def test_a_session_of_others_goes_on(programs, store_root):
     """What another framework recorded is given to the agent, and not recorded again."""
     with holdfast.open(store_root) as hf:
         with hf.session("trip") as s:
@@ -233,7 +216,6 @@ def test_a_session_of_others_goes_on(store_root):
             call = s.tool_call("look", {"n": 1})
             s.tool_result(call, "text")
             s.assistant("Done")
-        with _run(store_root, "answer") as run:
-            assert run.stdout.read() == "5 seen\n"
+        assert programs.finished(_PROGRAM) == "5 seen\n"
         texts = [event.data["content"] for event in hf.events("trip", types={"user", "assistant"})]
     assert texts == ["Hello", "Done", "Look around", "5 seen"]

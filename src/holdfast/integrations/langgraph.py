@@ -33,14 +33,10 @@ from holdfast.integrations._units import Units, voices
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import (
-        ChannelVersions,
-        Checkpoint,
-        CheckpointMetadata,
-        CheckpointTuple,
-        DeltaChannelHistory,
-    )
+    from langchain_core.runnables import RunnableConfig as Config
+    from langgraph.checkpoint.base import ChannelVersions as Versions
+    from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, DeltaChannelHistory
+    from langgraph.checkpoint.base import CheckpointMetadata as Metadata
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
     from holdfast.integrations._langgraph_values import Typed
@@ -63,17 +59,17 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     # -- reading -----------------------------------------------------------------------------
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    def get_tuple(self, config: Config) -> CheckpointTuple | None:
         """The checkpoint that a config names, or else the newest of its thread."""
         id = self._threads.chosen(config)
         return self._show(named_in(config)._replace(id=id)) if id is not None else None
 
     def list(
         self,
-        config: RunnableConfig | None,
+        config: Config | None,
         *,
         filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
+        before: Config | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first, of one thread or of all."""
@@ -83,7 +79,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         return (one for one in shown if one is not None)
 
     def get_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
+        self, *, config: Config, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Of each channel the nearest value before a checkpoint, and what was written since."""
         return self._threads.history(named_in(config), channels, self._typed)
@@ -100,46 +96,30 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     # -- writing -----------------------------------------------------------------------------
 
     def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
+        self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
+    ) -> Config:
         """Record a checkpoint. Raises Fenced if another run went on from the same one."""
         place, act = self._put(config, checkpoint, metadata, new_versions)
         place.write(act)
         return self._gone_on(config, checkpoint)
 
     async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
+        self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
+    ) -> Config:
         """As ``put``."""
         place, act = self._put(config, checkpoint, metadata, new_versions)
         await place.awrite(act)
         return self._gone_on(config, checkpoint)
 
     def put_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Record what a task wrote. The second time nothing is written, but errors and the like."""
         place, act = self._put_writes(config, writes, task_id, task_path)
         place.write(act)
 
     async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
+        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """As ``put_writes``."""
         place, act = self._put_writes(config, writes, task_id, task_path)
@@ -198,16 +178,16 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
 
     # -- the same without blocking the event loop -----------------------------------------------
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+    async def aget_tuple(self, config: Config) -> CheckpointTuple | None:
         """As ``get_tuple``."""
         return await asyncio.to_thread(self.get_tuple, config)
 
     async def alist(
         self,
-        config: RunnableConfig | None,
+        config: Config | None,
         *,
         filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
+        before: Config | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """As ``list``."""
@@ -216,7 +196,7 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             yield one
 
     async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
+        self, *, config: Config, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """As ``get_delta_channel_history``."""
         return await asyncio.to_thread(
@@ -249,23 +229,19 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         return self._threads.show(named, self._typed)
 
     def _put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
+        self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
     ) -> tuple[Place, Act]:
         named, threads, serde = named_in(config), self._threads, self._typed
         given = (checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
         place = threads.of(named.thread_id).place
         return place, lambda session: threads.record(session, named, given, serde)
 
-    def _gone_on(self, config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
+    def _gone_on(self, config: Config, checkpoint: Checkpoint) -> Config:
         named = named_in(config)
         self._threads.gone_on(named)
         return config_of(named.thread_id, named.ns, checkpoint["id"])
 
-    def _put_writes(self, config: RunnableConfig, *given: Any) -> tuple[Place, Act]:
+    def _put_writes(self, config: Config, *given: Any) -> tuple[Place, Act]:
         named, threads, serde = named_in(config), self._threads, self._typed
         written = cast("tuple[Any, str, str]", given)
         place = threads.of(named.thread_id).place
@@ -279,7 +255,7 @@ def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:
     """
     target, count = HoldfastSaver(hf), 0
     found = sorted(source.list(None), key=lambda one: str(one.checkpoint["id"]))
-    versions: dict[Named, ChannelVersions] = {}
+    versions: dict[Named, Versions] = {}
     for one in found:
         named = named_in(one.config)
         parent = named_in(one.parent_config).id if one.parent_config else None

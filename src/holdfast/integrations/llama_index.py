@@ -16,7 +16,7 @@ from typing import Any, cast
 from llama_index.core.llms import ChatMessage
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from holdfast.integrations._history import Change, History, missing
 from holdfast.integrations._llama_index_messages import FORM, as_item, message_of
@@ -84,12 +84,8 @@ class _Chats:
         return [message_of(unit) for unit in gone]
 
 
-class HoldfastChatStore(BaseChatStore):
-    """Chats of LlamaIndex, in a Holdfast.
-
-    ``hf`` is a Holdfast, a store URL or path, or None for the default place. Messages are on the
-    medium when a call returns; what is deleted leaves the conversation, and stays in the log.
-    """
+class _OnChats(BaseModel):
+    """What both stores have in common."""
 
     _chats: _Chats = PrivateAttr()
 
@@ -100,7 +96,15 @@ class HoldfastChatStore(BaseChatStore):
     @classmethod
     def class_name(cls) -> str:
         """The name of the class, as LlamaIndex asks for it."""
-        return "HoldfastChatStore"
+        return cls.__name__
+
+
+class HoldfastChatStore(_OnChats, BaseChatStore):
+    """Chats of LlamaIndex, in a Holdfast.
+
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place. Messages are on the
+    medium when a call returns; what is deleted leaves the conversation, and stays in the log.
+    """
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Make these the messages of a key; those that it begins with stay as they are."""
@@ -140,22 +144,11 @@ class HoldfastChatStore(BaseChatStore):
         return self._chats.keys()
 
 
-class HoldfastAsyncChatStore(AsyncDBChatStore):
+class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
     """The same for ``Memory``: what it puts away is archived, and stays in the conversation.
 
     No call blocks the event loop. Places of messages are counted among all of a key.
     """
-
-    _chats: _Chats = PrivateAttr()
-
-    def __init__(self, hf: Library = None) -> None:
-        super().__init__()
-        self._chats = _Chats(hf)
-
-    @classmethod
-    def class_name(cls) -> str:
-        """The name of the class, as LlamaIndex asks for it."""
-        return "HoldfastAsyncChatStore"
 
     async def get_messages(
         self,

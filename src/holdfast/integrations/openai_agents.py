@@ -11,7 +11,6 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from holdfast.integrations._history import missing
@@ -126,12 +125,7 @@ class HoldfastSession:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
 

@@ -190,6 +190,6 @@ class Steps:
         self._early = (await self._append([request]))[0]
 
     async def _append(self, messages: Sequence[ModelMessage]) -> list[int]:
-        seqs = await self._history._append(messages, self._at)  # noqa: SLF001
+        seqs = await self._history._append(messages, self._at)  # noqa: SLF001 - as above
         self._at = seqs[-1] if seqs else self._at
         return seqs
