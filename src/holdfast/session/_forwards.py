@@ -9,7 +9,7 @@ from zlib import crc32
 from holdfast.model import Event, LineReader, Position, one_by_one
 from holdfast.storage import Log
 
-__all__ = ["LINE_END_BYTES", "chunks_after", "crc_after", "read_forwards"]
+__all__ = ["LINE_END_BYTES", "chunks_after", "crc_after", "read_forwards", "reader_at"]
 
 # The end of a line: eight digits, quote, brace, newline.
 LINE_END_BYTES = 11
@@ -55,7 +55,7 @@ def _look_again(
     chunks = chunks_after(log, before.position)
     if chunks is None:
         return None
-    reader = LineReader(before.position, log.unseal, chained=before.chained)
+    reader = reader_at(log, before.position, chained=before.chained)
     for chunk in chunks:
         events = reader.feed(chunk)
         if reader.damaged:
@@ -63,6 +63,16 @@ def _look_again(
         if events:
             return reader, chunks, events
     return reader, chunks, []
+
+
+def reader_at(log: Log, position: Position, *, chained: bool | None = None) -> LineReader:
+    """A reader of what comes after a position, which knows what the line before it ends with."""
+    if log.unseal is None or not position.offset:
+        return LineReader(position, log.unseal, chained=chained)
+    from holdfast.session._sealing import end_before
+
+    before = end_before(log, position.offset)
+    return LineReader(position, log.unseal, chained=chained, before=before)
 
 
 def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.errors import Damaged
 from holdfast.model import START, Event, Limits, LineReader, Position
 from holdfast.replay import Fold, check_format
-from holdfast.session._forwards import chunks_after
+from holdfast.session._forwards import chunks_after, reader_at
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
 
@@ -67,10 +67,10 @@ def load(
         tail = _tail_after(snapshot, log)
         if tail is not None:
             loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
-            _read_into(loaded, _reader(log, snapshot.position), tail)
+            _read_into(loaded, reader_at(log, snapshot.position), tail)
             if not loaded.gaps:
                 return loaded
-    return _read_into(Loaded(Fold()), _reader(log, START), log.read())
+    return _read_into(Loaded(Fold()), reader_at(log, START), log.read())
 
 
 def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
@@ -79,19 +79,11 @@ def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
     snapshot = Snapshots(documents).newest(at)
     if snapshot is not None and snapshot.offset <= log.size() and fits(snapshot, log):
         fold, position = Fold(snapshot.state), snapshot.position
-    for event in _events_from(_reader(log, position), log.read(position.offset)):
+    for event in _events_from(reader_at(log, position), log.read(position.offset)):
         if event.seq > at:
             break
         _apply(fold, [event])
     return fold
-
-
-def _reader(log: Log, position: Position) -> LineReader:
-    if log.unseal is None or not position.offset:
-        return LineReader(position, log.unseal)
-    from holdfast.session._sealing import end_before
-
-    return LineReader(position, log.unseal, before=end_before(log, position.offset))
 
 
 def _candidates(snapshots: Snapshots) -> Iterator[Snapshot]:
@@ -115,7 +107,7 @@ def _tail_after(snapshot: Snapshot, log: Log) -> Iterator[bytes] | None:
 def _is_of_another(snapshot: Snapshot, log: Log) -> bool:
     """Whether it was left by a writer that was overtaken while its session was made anew."""
     fold = Fold()
-    _apply(fold, list(islice(_events_from(_reader(log, START), log.read()), 1)))
+    _apply(fold, list(islice(_events_from(reader_at(log, START), log.read()), 1)))
     return None not in (fold.state.log, snapshot.state.log) and fold.state.log != snapshot.state.log
 
 
