@@ -294,6 +294,8 @@ def test_a_newer_format_is_refused_untouched(hf):
         hf.session("a")
     with pytest.raises(TooNew):
         hf.session("a", repair="auto")
+    with pytest.raises(TooNew):
+        hf.archive("a")
     assert read(log_path(hf, "a")) == before
     assert hf.list()[0].state == "too_new"
 

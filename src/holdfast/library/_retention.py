@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import HoldfastError, Locked, UsageError
+from holdfast.errors import HoldfastError, Locked, SecurityError, UsageError
 from holdfast.library._ground import session_key
+from holdfast.library._reading import of_known_format
 from holdfast.library._trash import Trash, Trashed
 from holdfast.model import Notice, SessionMetadata
 from holdfast.session import Snapshots, now_ms
@@ -54,9 +55,14 @@ class Retention(Trash):
     def archive(self, id: str) -> None:
         """Compress a session's log; every reader goes on as before, a writer restores it first.
 
-        Raises Locked while anyone has it open. Harmless if it is archived already.
+        Raises Locked while anyone has it open, TooNew for what a newer version wrote. Harmless if
+        it is archived already.
         """
-        self._store.archive(self._stored(id))
+        key = self._stored(id)
+        with contextlib.suppress(SecurityError):  # what is sealed needs no key for this
+            for _ in of_known_format(self.events(id, types=("session_start", "opened"))):
+                pass
+        self._store.archive(key)
         self._hub.publish(id, Notice("archived", id))
 
     def unarchive(self, id: str) -> None:
