@@ -46,7 +46,7 @@ def _sequence(tree: Any, rng: random.Random, groups: dict[int, str]) -> str:
     return "".join(_one(op, given, rng, groups) for op, given in tree)
 
 
-def _one(op: Any, given: Any, rng: random.Random, groups: dict[int, str]) -> str:  # noqa: PLR0911
+def _one(op: Any, given: Any, rng: random.Random, groups: dict[int, str]) -> str:  # noqa: PLR0911 - one for each kind
     if op is signs.LITERAL:
         return chr(given)
     if op is signs.NOT_LITERAL:

@@ -461,7 +461,7 @@ def test_redact_on_other_stores(tmp_path, kind):
 
 def test_redact_a_sealed_session(store_root):
     """A sealed session stays sealed when it is redacted."""
-    pytest.importorskip("cryptography")
+    pytest.importorskip("cryptography", reason="sealing is an extra")
     with holdfast.open(store_root, seal=True, key=b"k" * 32) as hf:
         with hf.session("a") as session:
             session.user(f"use {TOKEN}")

@@ -68,7 +68,7 @@ def _has_stopword(rule: Rule, secret: str) -> bool:
 
 
 @cache
-def _stopwords(words: tuple[str, ...], only_long: bool) -> re.Pattern[str]:  # noqa: FBT001
+def _stopwords(words: tuple[str, ...], only_long: bool) -> re.Pattern[str]:  # noqa: FBT001 - a cache asks by place
     return re.compile(as_trie(word for word in words if len(word) >= _SHORT_WORD or not only_long))
 
 
