@@ -345,8 +345,9 @@ def test_a_deleted_session_is_in_the_trash_and_comes_back(hf):
     assert hf.session("a").history[0]["content"] == "second"
     with pytest.raises(Exception, match="taken"):
         hf.undelete("a")
-    with pytest.raises(NotFound, match="trash"):
+    with pytest.raises(NotFound, match="trash") as caught:
         hf.undelete("b")
+    assert "undelete -" in caught.value.remedy  # a list of what is in use would be of no help
 
 
 def test_the_longest_id_comes_back_from_the_trash(hf):

@@ -65,7 +65,11 @@ class Trash(Finding):
             default=None,
         )
         if newest is None:
-            raise NotFound(f"there is no session {id} in the trash", session_id=check_id(id))
+            raise NotFound(
+                f"there is no session {id} in the trash",
+                remedy="hf.trash() tells what is; `holdfast undelete -` takes the last one.",
+                session_id=check_id(id),
+            )
         self._store.move(newest.key, session_key(id))
         self._store.documents(session_key(id)).delete(_NOTE)
         self._hub.publish(id, Notice("undeleted", id))
