@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import holdfast
-from holdfast.apps.cli import _list_json, _quick_list, cli
+from holdfast.apps.cli import _list_json, _quick_list, cli, main
 from holdfast.apps.cli._list_table import session_cells
 from holdfast.apps.shown.ink import cells, is_narrow
 from holdfast.catalog import _newest
@@ -106,14 +106,14 @@ def whole(capsys, *words):
 @pytest.mark.parametrize(
     "words",
     [
+        ["--color", "auto", "--store", "nowhere", "list", "--store", "STORE"],
+        ["list", "--limit=3", "--json", "--no-pager"],
         ["list"],
         ["list", "--json"],
         ["list", "--limit", "3"],
-        ["list", "--limit=3", "--json"],
         ["list", "--limit", "1000", "--limit", "1", "--json", "--no-pager"],
         ["--no-pager", "--color=never", "list"],
         ["list", "--color", "always"],
-        ["--color", "auto", "--store", "nowhere", "list", "--store", "STORE"],
     ],
     ids=" ".join,
 )
@@ -165,10 +165,10 @@ def terminal(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "variables"),
     [
+        (["list", "--limit", "3"], {}),
         (["list"], {}),
         (["list"], {"NO_COLOR": "1"}),
         (["list"], {"TERM": "dumb"}),
-        (["list", "--limit", "3"], {}),
         (["list", "--limit", "3", "--color", "never"], {"PAGER": "cat"}),
         (["list", "--limit", "1", "--json"], {}),
         (["list", "--no-pager"], {}),
@@ -230,8 +230,10 @@ def test_the_usual_places(capsys, monkeypatch, changing, tmp_path, place):
 @pytest.mark.parametrize(
     "words",
     [
-        [],
+        ["list", "--limit", "many"],
+        ["list", "--limit", "0"],
         ["list", "--tag", "x"],
+        [],
         ["list", "word"],
         ["list", "list"],
         ["list", "--", "x"],
@@ -242,9 +244,7 @@ def test_the_usual_places(capsys, monkeypatch, changing, tmp_path, place):
         ["list", "--nonsense"],
         ["list", "--json=1"],
         ["list", "--limit"],
-        ["list", "--limit", "0"],
         ["list", "--limit", "-1"],
-        ["list", "--limit", "many"],
         ["list", "--limit", "٣"],
         ["list", "--limit", "1001"],
         ["list", "--color", "pink"],
@@ -317,13 +317,13 @@ def execute(root, *statements):
 
 CHANGES = {
     "a session more": add,
+    "another version": lambda root: execute(root, "PRAGMA user_version = 1"),
+    "a row that changed": lambda root: execute(root, "UPDATE sessions SET crc = crc + 1"),
     "one by hand": lambda root: (root / "sessions" / "strange").mkdir(),
     "no index": lambda root: (root / "catalog.db").unlink(),
     "an index that is none": lambda root: (root / "catalog.db").write_bytes(b"x" * 5000),
-    "another version": lambda root: execute(root, "PRAGMA user_version = 1"),
     "another store": lambda root: execute(root, "DELETE FROM facts WHERE name = 'store'"),
     "other prices": lambda root: execute(root, "DELETE FROM facts WHERE name = 'mark'"),
-    "a row that changed": lambda root: execute(root, "UPDATE sessions SET crc = crc + 1"),
     "a row that is text": lambda root: execute(root, "UPDATE sessions SET data = 'x'"),
     "a trace that changed": lambda root: execute(root, "UPDATE sessions SET trace_crc = 1"),
     "a row too few": lambda root: execute(root, "DELETE FROM sessions WHERE id = 'kept'"),
@@ -388,6 +388,16 @@ def test_a_defect_is_no_failure(capsys, monkeypatch, varied):
     """If the quick way itself is broken, the whole command still lists."""
     monkeypatch.setattr(_newest, "newest", lambda *_: 1 / 0)
     assert quick(capsys, "list") == (None, "", "")
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "--sort", "created"]], ids=" ".join)
+def test_the_entry_point(capsys, monkeypatch, words):
+    """Both ways end the process with their exit code, and list."""
+    monkeypatch.setattr(sys, "argv", ["holdfast", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 0
+    assert "hostile" in capsys.readouterr().out
 
 
 def test_what_a_list_loads(library, store_root, tmp_path):

@@ -135,7 +135,7 @@ class Term(msgspec.Struct, frozen=True):
             if bounded and at and _is_word_char(text, at - 1):
                 end = None
             elif rest:
-                end = _end_of_rest(text, at + len(first), rest, self.literal is None)
+                end = _end_of_rest(text, at + len(first), rest, are_words=self.literal is None)
             if end is not None and _is_word_char(text, end - 1):
                 end = self._end_of_word(text, end)
             if end is not None:
@@ -303,7 +303,7 @@ def _has_signs(folded: str) -> bool:
     return any(not _is_word_char(char) for char in _SPACED.sub("", folded))
 
 
-def _end_of_rest(text: str, at: int, rest: list[str], are_words: bool) -> int | None:  # noqa: FBT001
+def _end_of_rest(text: str, at: int, rest: list[str], *, are_words: bool) -> int | None:
     """Where the last of these parts ends, if each follows the one before it; else None."""
     gap = _gap_of_words if are_words else _gap_of_space
     for part in rest:

@@ -256,7 +256,7 @@ class SqliteIndex(Index):
         key_in = SORTS[order.name]
         expected = [key_in(meta) for meta in found]
         if order.name == "title":
-            expected = [key_of(str(key)) for key in expected]  # type: ignore[misc]
+            expected = [key_of(str(key)) for key in expected]  # type: ignore[misc]  # kept as bytes
         if expected != [*keys]:
             raise IndexDamaged("the order of sessions")
 
