@@ -470,3 +470,16 @@ def test_redact_a_sealed_session(store_root):
         assert hf.verify("a").ok
         assert "[secret:github_pat:" in str([event.data for event in hf.events("a")])
     assert b"[secret:" not in _bytes_of(store_root)
+
+
+def test_a_streamed_piece_that_is_a_payload_is_redacted_too(store_root):
+    """A piece too long for the log is looked at as any other, and so is what goes on after it."""
+    with holdfast.open(store_root, limits=holdfast.Limits(blob_bytes_min=500)) as hf:
+        with hf.session("a") as session:
+            session.append("delta", {"content": "word " * 200 + TOKEN[:9]})
+            session.append("delta", {"content": TOKEN[9:] + " and so on"})
+        assert list(store_root.rglob("blobs/*"))
+        hf.redact("a")
+        assert TOKEN[9:] not in str([event.data for event in hf.events("a")])
+        assert not [path for path in store_root.rglob("blobs/*") if TOKEN[:9] in path.read_text()]
+        assert hf.verify("a").ok

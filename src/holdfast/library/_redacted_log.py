@@ -33,6 +33,7 @@ _BLOB_MARK = b'"$blob":'
 # What a log may have; what is in it is not measured again.
 _LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
 _Stream = tuple[str | None, str]
+_Piece = tuple[int, dict[str, Any]]  # where it is in the log, and all it says
 
 
 class RedactedLog(msgspec.Struct):
@@ -75,11 +76,12 @@ def without_secrets(
     pieces is found across them.
     """
     done = RedactedLog([], {}, Counter(), [])
-    streams: dict[_Stream, list[int]] = {}
+    streams: dict[_Stream, list[_Piece]] = {}
     for event, full in zip(events, whole, strict=True):
         content = full.data.get("content") if event.type == "delta" else None
         if isinstance(content, str):
-            streams.setdefault((event.run, str(full.data.get("kind"))), []).append(len(done.events))
+            piece = len(done.events), full.data
+            streams.setdefault((event.run, str(full.data.get("kind"))), []).append(piece)
             done.events.append(event)
             continue
         _redact_streams(done, streams, redactor)
@@ -109,15 +111,14 @@ def _with_data(done: RedactedLog, event: Event, data: dict[str, Any]) -> Event:
 
 
 def _redact_streams(
-    done: RedactedLog, streams: dict[_Stream, list[int]], redactor: Redactor
+    done: RedactedLog, streams: dict[_Stream, list[_Piece]], redactor: Redactor
 ) -> None:
     """Look at the pieces of each stream as the one text that they are."""
-    for places in streams.values():
-        pieces = [done.events[place].data for place in places]
-        texts = [piece["content"] for piece in pieces]
-        spans = redactor.spans("".join(texts))
+    for pieces in streams.values():
+        spans = redactor.spans("".join(piece["content"] for _, piece in pieces))
         at = 0
-        for place, piece, text in zip(places, pieces, texts, strict=True):
+        for place, piece in pieces:
+            text = piece["content"]
             said, found = _piece(redactor, text, at, spans)
             rest = {name: item for name, item in piece.items() if name != "content"}
             others = redactor.data("delta", rest)
