@@ -185,6 +185,20 @@ def test_more_keys_may_open_the_same(hf, folder):
         list(hf.events("a"))
 
 
+def test_keys_that_were_spoilt_hide_no_others(hf, folder):
+    """They are named, and what else is sealed is told, rewrapped and opened as before."""
+    for id in ("a", "b"):
+        brief(hf, id, "hello")
+    log_of(folder).with_name("seal.json").write_bytes(b"[]")
+    [only] = hf.keys()
+    assert only.sealed == 1
+    assert set(hf.check_keys()) == {"sessions/a"}
+    found = hf.rotate(OTHER)
+    assert (found.changed, set(found.failed)) == (["sessions/b"], {"sessions/a"})
+    with holdfast.open(folder, key=OTHER) as again:
+        assert told(again, "b")
+
+
 def test_without_any_key_there_is_nothing_to_check(folder):
     """KeyMissing says so; keys can still be told."""
     with holdfast.open(folder) as hf:
