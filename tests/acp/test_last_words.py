@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 from holdfast.apps.wire.peer import Peer
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 
 
 class Said:
@@ -46,3 +51,28 @@ async def test_what_was_asked_before_the_end_is_answered():
     await asyncio.wait_for(Peer(pipe, methods=methods, endless={"endless"}).run(), 30)
     assert [pipe.answers[id].get("result") for id in (0, 3)] == ["done", "done"]
     assert [pipe.answers[id]["error"]["code"] for id in (1, 2)] == [-32601, -32800]
+
+
+def test_the_proxy_answers_what_was_asked_before_the_end(agent_command, store_place, tmp_path):
+    """All that a program put into a pipe, though it ended long before the agent was up."""
+    asked = [
+        ("initialize", {"protocolVersion": 1, "clientCapabilities": {}}),
+        ("session/new", {"cwd": str(tmp_path), "mcpServers": []}),
+        ("session/list", {}),
+    ]
+    frames = [
+        json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        for id, (method, params) in enumerate(asked)
+    ]
+    command = [HOLDFAST, "--store", str(store_place), "acp", "proxy", "--", *agent_command()]
+    done = subprocess.run(
+        command,
+        input="".join(f"{frame}\n" for frame in frames),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert sorted(answers) == [0, 1, 2]
+    assert answers[1]["result"]["sessionId"]

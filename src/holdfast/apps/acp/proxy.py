@@ -47,6 +47,8 @@ from holdfast.library import Holdfast
 __all__ = ["Proxy"]
 
 _STOP_S = 2.0
+_LAST_WORDS_S = 5.0
+_LOOK_S = 0.02
 
 
 class Proxy(AgentSide):
@@ -88,6 +90,8 @@ class Proxy(AgentSide):
         )
         # What the editor asked and the agent was not yet.
         self._queued: dict[Any, Frame] = {}
+        # What it asked and what can be answered at once: everything but prompts.
+        self._short: set[Any] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = asyncio.Event()
         self._methods = methods_of(hf, self._agent, self._sessions, self._stop)
@@ -111,6 +115,15 @@ class Proxy(AgentSide):
                 self._from_editor(line)
             await self._agent.drain()
             await self._editor.drain()
+        # A program that sent all it had and reads on, as in a pipe of a shell, is answered; only
+        # prompts take as long as they like.
+        until = time.monotonic() + _LAST_WORDS_S
+        while self._is_asked() and time.monotonic() < until:  # noqa: ASYNC110 - answers come from many places
+            await asyncio.sleep(_LOOK_S)
+        await self._outbox.shown()
+
+    def _is_asked(self) -> bool:
+        return any(id in self._serving for id in self._short)
 
     # -- the editor's frames ---------------------------------------------------------------------
 
@@ -160,6 +173,9 @@ class Proxy(AgentSide):
             self.send(error_frame(id, RpcError(INVALID_REQUEST, f"the id {id!r} is in use")))
             return
         self._serving[id] = None
+        self._short = {one for one in self._short if one in self._serving}
+        if method != "session/prompt":
+            self._short.add(id)
         handler = self._methods.get(method)
         if handler is not None:
             self._spawn(self._serve(id, handler(params)))
