@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import Damaged, InvalidId, Locked, NotFound, TooNew, UsageError
+from holdfast.errors import Conflict, Damaged, InvalidId, Locked, NotFound, TooNew, UsageError
 from holdfast.library import Holdfast
 from holdfast.replay import PROVIDERS, recover, validate
 from holdfast.session import (
@@ -227,6 +227,25 @@ def test_a_failed_beginning_leaves_nothing():
     with pytest.raises(Exception, match="type"):
         fork(store, more=[Draft("no type!", {})])
     assert not store.exists("sessions/f")
+
+
+@pytest.mark.parametrize("said", ["longer than before", "before", "b", None])
+def test_a_parent_that_is_made_anew_meanwhile_is_not_forked(said):
+    """What is taken of another session under the same id is given up, and nothing stays."""
+    with Holdfast(MemoryStore()) as hf:
+
+        def record(text):
+            with hf.session("a") as session:
+                session.user(text)
+
+        record("before")
+        place = hf._branches.find("a")
+        hf.erase("a")
+        if said is not None:
+            record(said)
+        with pytest.raises((Conflict, NotFound)):
+            hf._branches.make("a", "b", place)
+        assert not hf.exists("b")
 
 
 def test_an_id_that_is_taken_is_refused():

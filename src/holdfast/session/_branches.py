@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import Conflict, HoldfastError, InvalidId, NotFound, UsageError
 from holdfast.model import Event, Limits, check_id, read_line
 from holdfast.session._clock import Clock, now_ms, random_hex
-from holdfast.session._places import Place, find_place, line_at
+from holdfast.session._places import Place, find_place, has_place, line_at
 from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
@@ -66,7 +66,8 @@ class Branches:
         """Make a session of a parent's events up to a place, and what comes after ``forked``.
 
         All of it is written as one batch, and durable when it returns. If that fails nothing of
-        the new session stays, except after a crash in between: then it is a mere copy.
+        the new session stays, except after a crash in between: then it is a mere copy. Raises
+        Conflict if the parent was deleted and made anew, or rewritten, since the place was found.
         """
         key, to = f"sessions/{parent_id}", f"sessions/{new_id}"
         data = {
@@ -87,8 +88,11 @@ class Branches:
                 documents=_keys_for(self._store, key, place.position.seq),
             )
         except Conflict as error:
-            raise _taken(new_id) from error
+            taken = self._store.exists(to)
+            raise (_taken(new_id) if taken else _replaced(parent_id)) from error
         try:
+            if not has_place(self._store.log(to), place):
+                raise _replaced(parent_id)
             self._write(key, to, place, drafts)
         except BaseException:
             self._store.drop(to)
@@ -210,6 +214,14 @@ def _taken(new_id: str) -> UsageError:
         f"there is a session {new_id} already",
         remedy="Choose another id, or leave it out to get a new one.",
         session_id=new_id,
+    )
+
+
+def _replaced(session_id: str) -> Conflict:
+    return Conflict(
+        f"session {session_id} was replaced by another while it was being forked",
+        remedy="Fork it again.",
+        session_id=session_id,
     )
 
 

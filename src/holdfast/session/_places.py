@@ -15,7 +15,7 @@ from holdfast.session._reading import second_line
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
 
-__all__ = ["Place", "find_place", "line_at"]
+__all__ = ["Place", "find_place", "has_place", "line_at"]
 
 # A part as short as this is simply read; a longer one is halved until it is.
 _NEAR_BYTES = 1 << 15
@@ -43,10 +43,27 @@ def find_place(log: Log, documents: Documents, at: int | None) -> Place:
     (as far as they are looked at: all since the newest snapshot, unless that is more than 512 KiB),
     TooNew for a format that is not known here. The time does not grow with the log.
     """
+    snapshot = _newest_snapshot(log, documents, at)
+    return _find(log, snapshot, at)._replace(snapshot=snapshot)
+
+
+def has_place(log: Log, place: Place) -> bool:
+    """Whether a log has the same events up to a place that was found in another one.
+
+    As far as they are looked at, as in ``find_place``.
+    """
+    if place.snapshot is not None and not fits(place.snapshot, log):
+        return False
+    try:
+        return _find(log, place.snapshot, place.position.seq - 1).position == place.position
+    except (NotFound, Damaged):
+        return False
+
+
+def _find(log: Log, snapshot: Snapshot | None, at: int | None) -> Place:
     first = read_line(line_at(log, 0), log.unseal)
     if first is not None:
         check_format(first)
-    snapshot = _newest_snapshot(log, documents, at)
     start = START if snapshot is None else snapshot.position
     wanted = sys.maxsize if at is None else at
     near = _approach(log, start, wanted) if first is not None and first.seq == 0 else start
@@ -62,7 +79,7 @@ def find_place(log: Log, documents: Documents, at: int | None) -> Place:
             seq=at,
         )
     _check_bytes(log, start, near)
-    return place._replace(snapshot=snapshot)
+    return place
 
 
 def line_at(log: Log, offset: int) -> bytes:
