@@ -311,7 +311,7 @@ def test_what_is_said_is_told_once_and_has_the_id_that_the_graph_gave_it(hf):
     """A message that comes without an id is one event; another saver reads the one with it."""
     graph = _graph(hf)
     for word in ("harbour", "lighthouse"):
-        state = graph.invoke({"messages": [HumanMessage(word)]}, THREAD)
+        state = graph.invoke({"messages": [HumanMessage(word)]}, THREAD, durability="sync")
     assert _texts(hf.events("trip", types={"user", "frame"}), "lighthouse") == 1
     assert _said(hf) == ["harbour", "echo of harbour", "lighthouse", "echo of lighthouse"]
     saver = HoldfastSaver(hf)
@@ -351,12 +351,12 @@ def test_what_a_task_said_for_nothing_leaves_the_conversation(hf):
         return {}
 
     graph = _parallel(hf, ("a", answer), ("b", fail))
-    graph.invoke({"messages": [HumanMessage("one")]}, THREAD)
+    graph.invoke({"messages": [HumanMessage("one")]}, THREAD, durability="sync")
     with pytest.raises(RuntimeError):
-        graph.invoke({"messages": [HumanMessage("two")]}, THREAD)
+        graph.invoke({"messages": [HumanMessage("two")]}, THREAD, durability="sync")
     assert _said(hf)[-1] == "answer to two"
     fails[1] = False
-    state = graph.invoke({"messages": [HumanMessage("three")]}, THREAD)
+    state = graph.invoke({"messages": [HumanMessage("three")]}, THREAD, durability="sync")
     contents = [message.content for message in state["messages"]]
     assert contents == ["one", "answer to one", "two", "three", "answer to three"]
     assert [one.content for one in HoldfastSaver(hf).messages("trip")] == contents
@@ -370,6 +370,19 @@ def test_a_message_that_was_removed_is_still_in_the_states_that_had_it(hf):
     for one in (graph, _graph(hf)):
         states = [state.values.get("messages") for state in one.get_state_history(THREAD)]
         assert before["messages"] in states
+
+
+def test_what_is_written_ahead_of_its_checkpoint_waits_for_it(hf):
+    """A graph need not wait for its checkpoints; nothing is told before what was said earlier."""
+    _graph(hf).invoke({"messages": [HumanMessage("one")]}, THREAD)
+    saver = HoldfastSaver(hf)
+    newest = saver.get_tuple(THREAD)
+    ahead = {"configurable": newest.config["configurable"] | {"checkpoint_id": "f" * 36}}
+    saver.put_writes(ahead, [("messages", [AIMessage("later")])], "task")
+    assert [one.content for one in saver.messages("trip")] == ["one", "echo of one"]
+    made = newest.checkpoint | {"id": "f" * 36}
+    saver.put(newest.config, made, {"source": "loop"}, {})
+    assert saver.get_tuple(ahead).pending_writes[0][2][0].content == "later"
 
 
 class _Delta(TypedDict):
@@ -386,7 +399,8 @@ def test_a_channel_of_changes_is_a_conversation_too(hf):
     """It is read, searched and gone on with like any other; its snapshots only name messages."""
     for word in ("harbour", "lighthouse", "buoy"):  # each with a saver that knows nothing yet
         graph = _parallel(hf, ("say", _echo), state=_Delta)
-        state = graph.invoke({"messages": [HumanMessage(word, id=word)]}, THREAD)
+        given = {"messages": [HumanMessage(word, id=word)]}
+        state = graph.invoke(given, THREAD, durability="sync")
     contents = [message.content for message in state["messages"]]
     assert contents == [
         said for word in ("harbour", "lighthouse", "buoy") for said in (word, f"echo of {word}")

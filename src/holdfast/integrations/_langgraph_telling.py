@@ -163,7 +163,9 @@ def writes_words(
 ) -> Words:
     """The events of what a task wrote at a checkpoint."""
     new: Items = {}
-    spoken = thread.speaking if ns == ROOT else ()
+    # A graph that does not wait for its checkpoints may be ahead of them: what it says is told with
+    # the checkpoint then, or it would stand before what was said earlier.
+    spoken = thread.speaking if ns == ROOT and id == thread.newest(ns) else ()
     values = [
         [channel, place, thread.values.encode(value, serde, new if channel in spoken else None)]
         for channel, place, value in writes
