@@ -83,7 +83,7 @@ def test_payloads_that_name_each_other_without_end(tmp_path):
         b'"type":"tool_result","timestamp":1,"data":%b' % told,
         b'"type":"variable_set","timestamp":1,"data":%b' % known,
     )
-    with holdfast.open(tmp_path / "store", config={"redaction": {"mode": "mark"}}) as hf:
+    with holdfast.open("memory:", config={"redaction": {"mode": "mark"}}) as hf:
         [id] = bring(hf, tmp_path, packed("bomb", log, documents))
         assert 0 < len(hf.export(id, format="markdown")) < 4 << 20
         with hf.session(id, **QUICK) as session:
@@ -146,9 +146,9 @@ def test_lines_put_into_a_sealed_bundle(shop, tmp_path):
 
 
 def _chained(depth):
-    """Payloads each of which holds the next, six hundred of them or each deep in itself."""
+    """Payloads each of which holds the next, four hundred of them or each deep in itself."""
     blob, documents = b'"a"', {}
-    for _ in range(600 if not depth else 5):
+    for _ in range(400 if not depth else 5):
         documents["blobs/" + hashlib.sha256(blob).hexdigest()] = blob
         blob = b"[" * depth + json.dumps([reference(blob)]).encode() + b"]" * depth
     documents["blobs/" + hashlib.sha256(blob).hexdigest()] = blob
@@ -174,7 +174,7 @@ def test_what_is_nested_without_end_stops_nobody(tmp_path, made):
         b'"type":"tool_result","timestamp":1,"data":%b'
         % json.dumps({"toolCallId": "c", "result": value}).encode(),
     )
-    with holdfast.open(tmp_path / "store", config={"redaction": {"mode": "off"}}) as hf:
+    with holdfast.open("memory:", config={"redaction": {"mode": "off"}}) as hf:
         with hf.session("mine", **QUICK) as session:
             session.user("hello")
         [id] = bring(hf, tmp_path, packed("deep", log, documents))
