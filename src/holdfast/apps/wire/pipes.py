@@ -209,7 +209,7 @@ class AgentProcess:
         except (OSError, ValueError) as error:
             os.close(lifeline)
             raise AgentError(
-                f"the agent could not be started: {error}",
+                f"the agent could not be started: {getattr(error, 'strerror', None) or error}",
                 remedy=f"Check the command: {' '.join(command)}",
             ) from error
         finally:
