@@ -6,9 +6,10 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
+from rich.text import Text
 
-from holdfast.apps.shown.ink import Colour
-from holdfast.apps.shown.page import Page
+from holdfast.apps.shown.ink import STYLES, Colour
+from holdfast.apps.shown.page import Page, Span
 from holdfast.apps.tui._safe import lay_out
 
 if TYPE_CHECKING:
@@ -54,6 +55,20 @@ class _Collector(Console):
 
 
 class _Ink(Colour):
+    """Keeps what is laid out, for a width of its own, in the place of writing it."""
+
     def __init__(self, width: int) -> None:
+        super().__init__(io.StringIO())
         self._console = console = _Collector(width)
         self.pieces = console.pieces
+
+    @property
+    def _width(self) -> int:
+        return self._console.width
+
+    def _write(self, spans: list[Span]) -> None:
+        line = Text()
+        for span in spans:
+            line.append(span.text, STYLES[span.style])
+        line.rstrip()
+        self.pieces.append(line)
