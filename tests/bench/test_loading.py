@@ -17,10 +17,10 @@ def _loaded(run_python, code, *arguments):
     return set(json.loads(run_python(code + probe, *arguments)))
 
 
-def test_importing_loads_the_model_only(run_python):
-    """``import holdfast`` loads errors and the model; the rest comes with its first use."""
+def test_importing_loads_nothing_yet(run_python):
+    """``import holdfast`` loads no room; each comes with the first use of something in it."""
     own = {name for name in _loaded(run_python, "import holdfast") if name.startswith("holdfast.")}
-    assert {name.split(".")[1] for name in own} == {"errors", "model"}
+    assert own == set()
 
 
 def test_recording_loads_no_more_than_it_needs(run_python, tmp_path):
@@ -67,12 +67,12 @@ def test_the_users_directories_are_those_of_platformdirs(monkeypatch, value):
     """The short way on Linux gives what the library gives."""
     import platformdirs
 
-    from holdfast._config import _sources
+    from holdfast._config import _places
 
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
     config = platformdirs.user_config_dir("holdfast", appauthor=False)
-    assert _sources._user_file().startswith(config + "/")
-    assert _sources._user_folder() == platformdirs.user_data_dir("holdfast", appauthor=False)
+    assert _places.user_file().startswith(config + "/")
+    assert _places.user_folder() == platformdirs.user_data_dir("holdfast", appauthor=False)
