@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Disk", "Node", "forks", "is_running"]
+__all__ = ["Disk", "Node", "forks", "is_running", "widen_pipe"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A directory that is only passed through needs no right to list it: /home is often 0711.
@@ -263,11 +263,6 @@ class Disk:
             _held_locks.discard(descriptor)
         os.close(descriptor)
 
-    def widen_pipe(self, descriptor: int, size: int) -> None:
-        """Give a pipe room for so many bytes, where the system can; OSError if it may not."""
-        if sys.platform == "linux" and fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < size:
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size)
-
     def network_name(self, descriptor: int) -> str | None:
         """The kind of network file system that a descriptor lies on; None for a local one."""
         device = os.fstat(descriptor).st_dev
@@ -277,6 +272,12 @@ class Disk:
                 kind = fields[fields.index("-") + 1]
                 return kind if _is_network(kind) else None
         return None
+
+
+def widen_pipe(descriptor: int, size: int) -> None:
+    """Give a pipe room for so many bytes, where the system can; OSError if it may not."""
+    if sys.platform == "linux" and fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < size:
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size)
 
 
 def _open_private(name: str, flags: int, parent: int) -> int:

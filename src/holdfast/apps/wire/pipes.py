@@ -13,7 +13,7 @@ from typing import IO
 
 from holdfast.apps.wire.lines import Splitter, TooLong
 from holdfast.errors import AgentError
-from holdfast.storage.disk import Disk
+from holdfast.storage.disk import widen_pipe
 
 __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 
@@ -153,7 +153,7 @@ async def connect(
     except ValueError:  # a regular file: there is nothing to wait for
         threading.Thread(target=_read_file, args=(source, loop, reader), daemon=True).start()
     with contextlib.suppress(OSError):  # no pipe, or this user has too many that are wide
-        Disk().widen_pipe(target.fileno(), _PIPE_BYTES)
+        widen_pipe(target.fileno(), _PIPE_BYTES)
     try:
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, target
