@@ -229,6 +229,25 @@ def test_a_failed_beginning_leaves_nothing():
     assert not store.exists("sessions/f")
 
 
+def test_a_parent_that_is_replaced_while_it_is_read_is_looked_at_again(monkeypatch):
+    """Half of one session and half of another are no damage; damage would be there again."""
+    looks = []
+
+    def find_place(log, documents, at):
+        looks.append(at)
+        if len(looks) == 1:
+            raise Damaged("what was read is of two sessions")
+        return places.find_place(log, documents, at)
+
+    monkeypatch.setattr(branches_module, "find_place", find_place)
+    with Holdfast(MemoryStore()) as hf:
+        with hf.session("a") as session:
+            session.user("hello")
+        hf.fork("a", new_id="b")
+        assert hf.verify("b").ok
+    assert looks == [None, None]
+
+
 @pytest.mark.parametrize("said", ["longer than before", "before", "b", None])
 def test_a_parent_that_is_made_anew_meanwhile_is_not_forked(said):
     """What is taken of another session under the same id is given up, and nothing stays."""

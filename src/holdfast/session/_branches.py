@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Conflict, HoldfastError, InvalidId, NotFound, UsageError
+from holdfast.errors import Conflict, Damaged, HoldfastError, InvalidId, NotFound, UsageError
 from holdfast.model import Event, Limits, check_id, read_line
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._places import Place, find_place, has_place, line_at
@@ -46,6 +46,13 @@ class Branches:
         """Where a fork at this event would begin. Raises as ``find_place`` does, and UsageError."""
         if at is not None and (type(at) is not int or at < 0):
             raise UsageError(f"an event is named by its number from 0 on, not {at!r}")
+        try:
+            return self._find(session_id, at)
+        except Damaged:
+            # A session that was replaced by another while it was read looks like this, once.
+            return self._find(session_id, at)
+
+    def _find(self, session_id: str, at: int | None) -> Place:
         key = f"sessions/{session_id}"
         try:
             return find_place(self._store.log(key), self._store.documents(key), at)
