@@ -149,10 +149,10 @@ def test_a_drop_that_waited_for_a_move_removes_nothing(store, postgres_url):
     thread = threading.Thread(target=drop)
 
     async def slowly(connection):
-        from holdfast.storage import postgres
+        from holdfast.storage._postgres_keys import move_key
 
         async with connection.transaction():
-            await postgres._move(connection, KEY, "trash/a")
+            await move_key(connection, KEY, "trash/a")
             thread.start()
             await asyncio.sleep(0.7)
 
