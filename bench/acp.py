@@ -100,10 +100,14 @@ class Proxied:
         ]
 
 
+# What a turn sets off, a snapshot and the index, is done by then; both are measured elsewhere.
+_SETTLED_S = 3.0
+
+
 class Loaded:
     """``session/load`` of a long session against a process that writes the same frames."""
 
-    ROUNDS = 3
+    ROUNDS = 5
     MARK = 2.0
     COUNT = 10_000
 
@@ -120,6 +124,7 @@ class Loaded:
             agent = _agent(kind, self.COUNT)
             proxy, bare = Connection(_proxy(folder, agent)), Connection(agent)
             proxy.spend("session/prompt", **_TURN)
+            time.sleep(_SETTLED_S)
             spent: tuple[list[int], list[int]] = ([], [])
             for _ in range(self._loads):
                 spent[0].append(proxy.spend("session/load", cwd="/", mcpServers=[]))
