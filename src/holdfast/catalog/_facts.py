@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from zlib import crc32
 
 from holdfast.catalog._faults import IndexDamaged
@@ -10,7 +11,7 @@ TYPE_CHECKING = False  # the command's quick start loads this, and loading `typi
 if TYPE_CHECKING:
     from holdfast.storage._sqlite import Connection
 
-__all__ = ["read_fact", "write_fact"]
+__all__ = ["mark_of_store", "read_fact", "write_fact"]
 
 
 def read_fact(connection: Connection, name: str) -> bytes:
@@ -28,6 +29,11 @@ def write_fact(connection: Connection, name: str, value: bytes) -> None:
         "INSERT OR REPLACE INTO facts (name, value, crc) VALUES (?, ?, ?)",
         (name, value, _crc(name, value)),
     )
+
+
+def mark_of_store(identity: str, folder: str) -> str:
+    """Of which store an index in a folder is: one that came with a copied folder is another's."""
+    return f"{identity}#{os.stat(folder).st_ino}"
 
 
 def _crc(name: str, data: bytes) -> int:

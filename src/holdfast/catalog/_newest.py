@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
-from holdfast.catalog._facts import read_fact
+from holdfast.catalog._facts import mark_of_store, read_fact
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._placing import check_place
 from holdfast.catalog._price_list import price_mark
@@ -129,7 +129,7 @@ def _troubles() -> tuple[type[Exception], ...]:
 def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest | None:
     if not has_schema(connection):
         return None
-    if read_fact(connection, "store") != f"{path}#{os.stat(path).st_ino}".encode():
+    if read_fact(connection, "store") != mark_of_store(path, path).encode():
         return None
     prices, _, mark = read_fact(connection, "mark").decode().partition("\n")
     if prices != price_mark() or not Touched(tree).is_quiet(mark, "sessions"):

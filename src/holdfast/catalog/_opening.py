@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from holdfast.catalog._facts import mark_of_store
 from holdfast.catalog._index import Index
 from holdfast.errors import Unavailable
 from holdfast.storage import Store
@@ -26,7 +27,7 @@ def open_index(store: Store, place: str) -> Index:
 
     connection = connect(place)
     try:
-        return SqliteIndex(connection, _identity(store, place))
+        return SqliteIndex(connection, mark_of_store(store.identity, os.path.dirname(place)))
     except BaseException:
         connection.close()
         raise
@@ -53,9 +54,3 @@ def open_in_memory(store: Store) -> Index:
         return SqliteIndex(connect(None), store.identity)
     except troubles:
         return PlainIndex()
-
-
-def _identity(store: Store, place: str) -> str:
-    """Of which store an index is: one that came with a copied directory is another's."""
-    found = os.stat(os.path.dirname(place))
-    return f"{store.identity}#{found.st_ino}"
