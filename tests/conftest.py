@@ -129,7 +129,7 @@ def _unmeasured() -> Iterator[None]:
     """No coverage is measured meanwhile, in this thread and in those that it starts."""
     trace, trace_of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
-    threading.settrace(None)  # type: ignore[arg-type]
+    threading.settrace(None)
     try:
         yield
     finally:

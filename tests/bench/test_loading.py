@@ -51,7 +51,7 @@ def test_a_name_that_does_not_exist_is_refused_as_usual(room):
     """A typo gives AttributeError with the name of the room."""
     module = importlib.import_module(room)
     with pytest.raises(AttributeError, match=f"{room}.* has no attribute 'no_such_name'"):
-        module.no_such_name  # noqa: B018
+        module.no_such_name  # noqa: B018 - asking for it is the test
 
 
 def test_rooms_are_reached_without_an_import_of_their_own(run_python):

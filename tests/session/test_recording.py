@@ -37,7 +37,7 @@ def test_append_returns_a_frozen_event_with_dense_seqs(hf):
         first, second = s.user("1"), s.assistant("2")
         assert second.seq == first.seq + 1 == s.seq
         with pytest.raises(AttributeError):
-            first.seq = 5  # type: ignore[misc]
+            first.seq = 5
 
 
 def test_changing_the_callers_data_after_append_changes_nothing(hf):
@@ -288,7 +288,7 @@ def test_tags_and_titles_are_events(hf):
         with pytest.raises(UsageError):
             s.tag("")
         with pytest.raises(UsageError):
-            s.title = 5  # type: ignore[assignment]
+            s.title = 5
     with hf.session("a") as s:
         assert (s.title, s.tags) == ("Trip", ["y"])
 
