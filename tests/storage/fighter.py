@@ -1,6 +1,6 @@
 """One of many processes that want the same session, and write down what was acknowledged.
 
-Run as a program: fighter.py URL NAME SECONDS OUT.
+Run as a program: fighter.py URL NAME STOP OUT. It goes on until there is a file STOP.
 """
 
 from __future__ import annotations
@@ -8,19 +8,21 @@ from __future__ import annotations
 import random
 import sys
 import time
+from pathlib import Path
 
 import holdfast
 from holdfast.errors import HoldfastError
 
 LEASE_MS = 1500
+SECONDS_MAX = 300.0  # nobody is left to fight for ever when the test itself was killed
 
 
-def main(url: str, name: str, seconds: float, out: str) -> None:
+def main(url: str, name: str, stop: str, out: str) -> None:
     random.seed(name)
-    until = time.monotonic() + seconds
+    until = time.monotonic() + SECONDS_MAX
     number = 0
     with open(out, "w", buffering=1, encoding="utf-8") as notes, holdfast.open(url) as hf:
-        while time.monotonic() < until:
+        while not Path(stop).exists() and time.monotonic() < until:
             try:
                 with hf.session("prize", lease_ms=LEASE_MS, autosave_ms=0, snapshot_ms=0) as s:
                     for _ in range(random.randint(1, 6)):
@@ -36,4 +38,4 @@ def main(url: str, name: str, seconds: float, out: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4])
