@@ -7,16 +7,25 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
+from textual._wait import SLEEP_GRANULARITY, wait_for_idle
+from textual.pilot import Pilot
 
 import holdfast
 from holdfast.apps.tui import SessionsApp
 from holdfast.testing.model_server import Say, ScriptedModel
 
-WAIT_S = 20  # a loaded machine takes its time
+WAIT_S = 120  # a loaded machine takes its time
 _KEYS = (
     "ANTHROPIC_API_KEY OPENAI_API_KEY OPENAI_BASE_URL GEMINI_API_KEY GOOGLE_API_KEY"
     " OLLAMA_BASE_URL OLLAMA_HOST"
 )
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Textual's own waiting, for what a loaded machine takes: until all is dealt with and drawn."""
+    monkeypatch.setattr(Pilot._wait_for_screen, "__defaults__", (WAIT_S,))
+    monkeypatch.setattr(wait_for_idle, "__defaults__", (SLEEP_GRANULARITY, 10))
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +117,11 @@ class Seat:
     async def misses(self, text):
         """Wait until a text is gone."""
         return await self.until(lambda: text not in self.shown, f"without {text!r}")
+
+    async def rests(self):
+        """Wait until no thread works, and what they found is drawn."""
+        await self.until(lambda: all(one.is_finished for one in self.app.workers), "rest")
+        await self.pilot.pause()
 
 
 _NAMES = {" ": "space", ":": "colon", "-": "minus", "/": "slash", ".": "full_stop"}

@@ -183,7 +183,7 @@ async def test_a_slow_store_is_told(sit, hf, trip, monkeypatch):
     gate, events = threading.Event(), hf.events
 
     def slow(*arguments, **options):
-        gate.wait(20)
+        gate.wait(120)
         return events(*arguments, **options)
 
     async with sit() as seat:

@@ -226,7 +226,8 @@ async def test_conversation_time_travel_and_comparison(sit, hf, written):
         await seat.press("escape", "escape", "space", "down", "equals_sign")
         await seat.sees("Turns")
         await seat.press("o")
-        await seat.pilot.pause(0.3)
+        await seat.until(lambda: seat.app.screen._full)
+        await seat.rests()
         await leaf_through(seat, seat.app.screen.page)
         written.check(COUNT // 2)
 
@@ -305,7 +306,7 @@ async def test_analytics(sit, hf, written, monkeypatch):
             await seat.until(lambda: seat.app.screen.page._lines)
             await seat.press("p")
             await seat.until(lambda left=left: len(pages) < left)
-        await seat.pilot.pause(0.2)
+            await seat.rests()
         written.check(COUNT // 2)
 
 

@@ -22,8 +22,8 @@ from holdfast.testing.model_server import Say
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux as a terminal")
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
-WAIT_S = 60
-LONG = Say("begin " + "word " * 2_000, pause_s=0.05)
+WAIT_S = 120
+LONG = Say("begin " + "word " * 4_000, pause_s=0.05)
 
 
 class Terminal:
@@ -168,7 +168,7 @@ def test_killed_and_back(terminal, hf, trip, model):
     at.press("Enter")
     at.wait("begin word word word", "answering")
     os.kill(at.app_pid(), signal.SIGKILL)
-    time.sleep(0.3)
+    at.wait("ended-137")
     at.press("Enter")
     at.type("reset; clear; echo shell-''again")
     at.press("Enter")

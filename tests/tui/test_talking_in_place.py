@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.testing.model_server import Call, Say
 
-LONG = Say("begin " + "word " * 400, pause_s=0.05)
+LONG = Say("begin " + "word " * 4_000, pause_s=0.05)
 
 
 async def say(seat, text):
@@ -70,7 +70,7 @@ async def test_switching_leaves_the_answer_running(sit, hf, trip, fill, model):
     gate = threading.Event()
 
     def slow(request):
-        gate.wait(20)
+        gate.wait(120)
         return Say("at last")
 
     model.follow(slow)

@@ -110,21 +110,26 @@ class Talks:
         self._tasks[session_id] = task
 
     async def _answer(self, session_id: str, text: str | None, *, new: bool) -> None:
+        what: tuple[str, Any]
         try:
-            agent = await self._agent(session_id, new=new)
-            self._tell(session_id, "began", agent)
-            async with agent.run_stream(text) as stream:
-                async for piece in stream:
-                    self._tell(session_id, "piece", piece)
-            ended = "waits for someone" if stream.result.suspended is not None else ""
-            self._tell(session_id, "ended", ended)
+            what = "ended", await self._streamed(session_id, text, new=new)
         except asyncio.CancelledError:
-            self._tell(session_id, "ended", "stopped; what was said is kept")
+            what = "ended", "stopped; what was said is kept"
         except Exception as error:  # noqa: BLE001 - told to the user, whatever a provider raises
-            self._tell(session_id, "failed", error)
-        finally:
-            self._tasks.pop(session_id, None)
-            self._tidy()
+            what = "failed", error
+        # Whoever is told asks at once whether it still runs.
+        self._tasks.pop(session_id, None)
+        self._tell(session_id, *what)
+        self._tidy()
+
+    async def _streamed(self, session_id: str, text: str | None, *, new: bool) -> str:
+        """Tell an answer piece by piece; what there is to say of its end."""
+        agent = await self._agent(session_id, new=new)
+        self._tell(session_id, "began", agent)
+        async with agent.run_stream(text) as stream:
+            async for piece in stream:
+                self._tell(session_id, "piece", piece)
+        return "waits for someone" if stream.result.suspended is not None else ""
 
     async def _agent(self, session_id: str, *, new: bool) -> Agent:
         agent = self._agents.get(session_id)
