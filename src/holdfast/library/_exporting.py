@@ -11,8 +11,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.library._finding import Finding
-from holdfast.library._given import whole
-from holdfast.library._reading import of_known_format
+from holdfast.library._reading import of_known_format, reached
 from holdfast.library._signed_files import write_signed
 from holdfast.model import Event
 from holdfast.session import read_range, resolve_blobs
@@ -20,6 +19,7 @@ from holdfast.session import read_range, resolve_blobs
 if TYPE_CHECKING:
     from holdfast.formats import ExportOptions, Format, Recorded
     from holdfast.replay import Recovery
+    from holdfast.storage import Log
 
 __all__ = ["Exporting", "Installed"]
 
@@ -127,8 +127,8 @@ class Exporting(Finding):
 
         key = self._stored(id)
         log, documents = self._store.log(key), self._store.documents(key)
-        last = next(read_range(log, reverse=True, limit=1), None)
-        end = whole("at", at) if at is not None else (last.seq if last is not None else -1)
+        end = _newest_seq(log) if at is None else reached(log, id, at)
+        until = None if end < 0 else end
         size = log.size()
 
         def events() -> Iterator[Event]:
@@ -136,17 +136,22 @@ class Exporting(Finding):
             return _told(resolve_blobs(found, documents), end + 1, progress)
 
         def recover(provider: str, incomplete: str) -> Recovery:
-            return self.recover(id, provider, incomplete, at=end)
+            return self.recover(id, provider, incomplete, at=until)
 
         return Recorded(
             metadata=self.info(id) if at is None else describe(self.state(id, at=at), id, size),
-            state=lambda: self.state(id, at=end),
+            state=lambda: self.state(id, at=until),
             events=events,
             lines=lambda: _told(log_lines(log, size, at), size, progress, len),
             recover=recover,
             # As they lie in the store: what is sealed goes out sealed, with its wrapped keys.
             documents=own_documents(log, self._inner.documents(key), end, at, size),
         )
+
+
+def _newest_seq(log: Log) -> int:
+    newest = next(read_range(log, reverse=True, limit=1), None)
+    return -1 if newest is None else newest.seq
 
 
 def _told(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library._given import limit_of, one_of_each, whole
 from holdfast.library._ground import Ground, session_key
 from holdfast.model import Event, Notice
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from holdfast.replay import Recovery
     from holdfast.session import Follower
+    from holdfast.storage import Log
 
-__all__ = ["Reading", "SnapshotInfo", "of_known_format"]
+__all__ = ["Reading", "SnapshotInfo", "of_known_format", "reached"]
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True):
@@ -86,12 +87,15 @@ class Reading(Ground):
         )
 
     def state(self, id: str, at: int | None = None) -> State:
-        """The state after the newest event, or after event ``at``."""
+        """The state after the newest event, or after event ``at``.
+
+        Raises NotFound, also for an event that is not there yet, and UsageError.
+        """
         key = self._stored(id)
         log, documents = self._store.log(key), self._store.documents(key)
         if at is None:
             return load(log, documents, tolerant=True).fold.state
-        return load_state_at(log, documents, whole("at", at)).state
+        return load_state_at(log, documents, reached(log, id, at)).state
 
     def recover(
         self,
@@ -101,15 +105,19 @@ class Reading(Ground):
         window_tokens: int | None = None,
         at: int | None = None,
     ) -> Recovery:
-        """A valid conversation from whatever the log holds; about content it never raises."""
+        """A valid conversation from whatever the log holds; about content it never raises.
+
+        ``at`` stops after that event; NotFound if it is not there yet.
+        """
         from holdfast._tokens import token_counter
         from holdfast.replay import recover
 
         key = self._stored(id)
         if window_tokens is not None:
             window_tokens = whole("window_tokens", window_tokens)
-        stop = None if at is None else whole("at", at) + 1
-        events = read_range(self._store.log(key), stop=stop)
+        log = self._store.log(key)
+        stop = None if at is None else reached(log, id, at) + 1
+        events = read_range(log, stop=stop)
         found = recover(
             resolve_blobs(of_known_format(events), self._store.documents(key)),
             provider=provider,
@@ -141,6 +149,29 @@ def of_known_format(events: Iterator[Event]) -> Iterator[Event]:
     for event in events:
         check_format(event)
         yield event
+
+
+def reached(log: Log, id: str, at: Any) -> int:
+    """The number of an event of the log. Raises NotFound if there is none of it, UsageError."""
+    asked = whole("at", at)
+    if asked < 0:
+        raise UsageError(f"an event is named by its number from 0 on, not {asked}")
+    newest = next(read_range(log, reverse=True, limit=1), None)
+    if newest is None:
+        raise NotFound(
+            f"session {id} has no events",
+            remedy="Record something in it first.",
+            session_id=id,
+            seq=asked,
+        )
+    if asked > newest.seq:
+        raise NotFound(
+            f"there is no event {asked} in {id}; the last is {newest.seq}",
+            remedy="Choose an earlier one.",
+            session_id=id,
+            seq=asked,
+        )
+    return asked
 
 
 def _snapshot_info(seq: int, found: Any) -> SnapshotInfo:

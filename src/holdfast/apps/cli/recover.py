@@ -94,6 +94,12 @@ def _recover_file(app: App, path: str, at: int | None, options: Any) -> Recovery
         raise NotFound(f"there is no event in {path}", remedy="Is it a log of events at all?")
     for event in events:
         check_format(event)
+    if at is not None and at > events[-1].seq:
+        raise NotFound(
+            f"there is no event {at} in {path}; the last is {events[-1].seq}",
+            remedy="Choose an earlier one.",
+            seq=at,
+        )
     if reader.gaps:
         lost = sum(gap.last_seq - gap.first_seq + 1 for gap in reader.gaps)
         _warn_lost(app, path, lost)

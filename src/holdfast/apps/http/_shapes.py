@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from holdfast.catalog import Hit
-from holdfast.model import Event, SessionMetadata
+from holdfast.model import Event, SessionMetadata, check_id
 
 __all__ = [
     "Answered",
@@ -68,6 +68,15 @@ _Seconds = Annotated[
 
 class _Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a client gives: a name that nobody knows is a mistake, and said to be one."""
+
+
+class _Naming(_Given, frozen=True, kw_only=True):
+    """A body with ids in it: all are checked with the rest, and wrong ones refused alike."""
+
+    def __post_init__(self) -> None:
+        for name in ("id", "agent_id", "other", "new_id"):
+            if (given := getattr(self, name, None)) is not None:
+                check_id(given)
 
 
 class Nothing(_Given, frozen=True, kw_only=True):
@@ -167,7 +176,7 @@ class Comparing(_Given, frozen=True, kw_only=True):
     other: Id
 
 
-class NewSession(_Given, frozen=True, kw_only=True):
+class NewSession(_Naming, frozen=True, kw_only=True):
     """A session to be made."""
 
     id: Id | None = None
@@ -191,7 +200,7 @@ class AppendMany(_Given, frozen=True, kw_only=True):
     events: Annotated[list[Append], msgspec.Meta(min_length=1, max_length=1000)]
 
 
-class Forking(_Given, frozen=True, kw_only=True):
+class Forking(_Naming, frozen=True, kw_only=True):
     """A fork: after which event, and what it is called."""
 
     at: Seq | None = None
@@ -199,14 +208,14 @@ class Forking(_Given, frozen=True, kw_only=True):
     title: _Text | None = None
 
 
-class Resuming(_Given, frozen=True, kw_only=True):
+class Resuming(_Naming, frozen=True, kw_only=True):
     """Going back to the moment after an event."""
 
     at: Seq
     new_id: Id | None = None
 
 
-class Merge(_Given, frozen=True, kw_only=True):
+class Merge(_Naming, frozen=True, kw_only=True):
     """What of another session comes in."""
 
     other: Id

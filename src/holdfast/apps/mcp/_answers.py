@@ -156,7 +156,6 @@ def read_document(hf: Holdfast, id: str) -> str:
 
 def recall_messages(hf: Holdfast, id: str, *, at: int | None, max_tokens: int) -> Answer:
     """A valid conversation up to a point: what a model would go on with."""
-    _check_reached(hf, id, at)
     found = hf.recover(id, window_tokens=max_tokens, at=at)
     told: Answer = {
         "session_id": id,
@@ -174,7 +173,6 @@ def recall_messages(hf: Holdfast, id: str, *, at: int | None, max_tokens: int) -
 
 def recall_state(hf: Holdfast, id: str, *, at: int | None) -> Answer:
     """Variables, memory, todos, instructions and figures at a point."""
-    _check_reached(hf, id, at)
     found: Answer = msgspec.json.decode(hf.state(id, at=at).to_json())
     found.pop("shape", None)
     return _checked(
@@ -209,15 +207,6 @@ def _last_words(hf: Holdfast, id: str) -> str:
     events = hf.events(id, types=["assistant"], reverse=True, limit=1)
     found = list(transcript(resolve_blobs(events, hf.store.documents(f"sessions/{id}"))))
     return found[-1].text if found else ""
-
-
-def _check_reached(hf: Holdfast, id: str, at: int | None) -> None:
-    if at is None:
-        return
-    newest = next(hf.events(id, reverse=True, limit=1), None)
-    last = -1 if newest is None else newest.seq
-    if not 0 <= at <= last:
-        raise NotFound(f"there is no event {at} in {id}; the last is {last}")
 
 
 # -- bounds ------------------------------------------------------------------------------------
