@@ -25,8 +25,10 @@ from holdfast.library import Holdfast
 
 AGENT = Path(__file__).parent / "agents" / "scripted.py"
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
-PATIENCE_S = 60
-QUICK = Waits(resume_s=2, load_s=5, quiet_s=0.1, quiet_max_s=3)
+PATIENCE_S = 120
+QUICK = Waits(resume_s=PATIENCE_S, load_s=PATIENCE_S, quiet_s=0.1, quiet_max_s=30)
+LATE = QUICK._replace(quiet_s=3)
+"""For an agent that replays after its answer: a busy machine makes it pause in between."""
 
 
 class Editor:
@@ -262,8 +264,9 @@ def proxy_process(start, store_place, agent_command):
 def proxy(start, store_place, agent_command):
     """The same in this process, which is quicker."""
 
-    def begin(*arguments, store=True, greet=True, place=None, waits=QUICK, **options):
+    def begin(*arguments, store=True, greet=True, place=None, waits=None, **options):
         command = agent_command(*arguments, store=store)
+        waits = waits or (LATE if "late" in arguments else QUICK)
         said = []
 
         async def serve(pipe):

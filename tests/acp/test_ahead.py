@@ -92,7 +92,7 @@ async def test_nothing_is_sent_once_it_was_cancelled():
 
     def make():
         made.set()
-        assert goes_on.wait(30)
+        assert goes_on.wait(120)
         return b"late"
 
     reader = Slow(takes=9)

@@ -433,22 +433,22 @@ def test_automatic_snapshots_start_replace_and_stop(library, snapshotter):
     first, second, other = Gate("s"), Gate("s"), Gate("other")
     snapshotter.start_auto_snapshot(first, 0.001)
     for _ in range(3):
-        assert first.taken.acquire(timeout=30)
+        assert first.taken.acquire(timeout=120)
     snapshotter.start_auto_snapshot(second, 0.001)
-    assert second.taken.acquire(timeout=30)
+    assert second.taken.acquire(timeout=120)
     while first.taken.acquire(blocking=False):
         pass
     for _ in range(3):
-        assert second.taken.acquire(timeout=30)
+        assert second.taken.acquire(timeout=120)
     assert not first.taken.acquire(blocking=False)
     snapshotter.stop_auto_snapshot("s")
     snapshotter.stop_auto_snapshot("s")
     snapshotter.start_auto_snapshot(other, 0.001)
-    assert other.taken.acquire(timeout=30)
+    assert other.taken.acquire(timeout=120)
     while second.taken.acquire(blocking=False):
         pass
     for _ in range(3):
-        assert other.taken.acquire(timeout=30)
+        assert other.taken.acquire(timeout=120)
     assert not second.taken.acquire(blocking=False)
     with pytest.raises(UsageError):
         snapshotter.start_auto_snapshot(other, 0)

@@ -9,9 +9,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from holdfast.apps.acp import _doctor
 from holdfast.apps.cli import cli
+from holdfast.apps.wire.pipes import AgentProcess
 
 SCRIPT = Path(__file__).with_name("agents") / "scripted.py"
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """A busy machine makes an agent pause in its late replay, and takes a while to end it."""
+    monkeypatch.setitem(_doctor.examine.__kwdefaults__, "quiet_s", 3)
+    monkeypatch.setattr(_doctor, "_ENDS_S", 59)
+    monkeypatch.setattr(AgentProcess.end, "__defaults__", (60,))
 
 
 @pytest.fixture
@@ -35,6 +45,7 @@ def findings(outcome):
 
 
 @pytest.mark.req("S4-54", "S4-41")
+@pytest.mark.usefixtures("patient")
 def test_an_agent_that_can_do_everything(doctor):
     """All works, and it is said by what earlier sessions go on."""
     wishes = [
@@ -51,12 +62,13 @@ def test_an_agent_that_can_do_everything(doctor):
 
 
 @pytest.mark.req("S4-54")
+@pytest.mark.usefixtures("patient")
 def test_what_an_agent_says_is_compared_with_what_it_does(doctor):
     """Announced and refused, done and not announced, silent, failing, late: each is told."""
     outcome = doctor(
         *("--load", "late", "--resume", "missing", "--list", "hidden", "--fork", "fails"),
         *("--close", "hangs", "--delay", "0.1", "--noise"),
-        options=["--json", "--prompt", "hello", "--timeout", "2"],
+        options=["--json", "--prompt", "hello", "--timeout", "10"],
     )
     found, verdicts = findings(outcome)
     assert {name: one["real"] for name, one in found.items()} == {
@@ -78,6 +90,7 @@ def test_what_an_agent_says_is_compared_with_what_it_does(doctor):
     assert verdicts[-1] == "It goes on with earlier sessions by load."
 
 
+@pytest.mark.usefixtures("patient")
 def test_without_a_prompt_the_model_is_not_called(doctor, tmp_path):
     """The agent is sent no prompt, and the last line says what is therefore not known."""
     journal = tmp_path / "journal"
@@ -89,6 +102,7 @@ def test_without_a_prompt_the_model_is_not_called(doctor, tmp_path):
     assert outcome.stdout.startswith("scripted 1.0, protocol 1, ready after")
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_agent_that_cannot_go_on(doctor):
     """The proxy is named as the way out."""
     outcome = doctor("--nameless", options=["--prompt", "hello"])
@@ -96,11 +110,12 @@ def test_an_agent_that_cannot_go_on(doctor):
     assert "`holdfast acp proxy` does that for it" in outcome.stdout
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_agent_that_loads_nothing_has_lost_it(doctor, tmp_path):
     """A load that brings back nothing of an answered prompt is a failure."""
     forgetful = tmp_path / "forgetful.py"
     forgetful.write_text(SCRIPT.read_text().replace('turns.append(["', 'len(["'))
-    options = ["--json", "--prompt", "hi", "--timeout", "5"]
+    options = ["--json", "--prompt", "hi", "--timeout", "60"]
     outcome = doctor("--load", "yes", options=options, script=forgetful)
     found, verdicts = findings(outcome)
     assert found["load"]["real"] == "fails"
@@ -108,6 +123,7 @@ def test_an_agent_that_loads_nothing_has_lost_it(doctor, tmp_path):
     assert "holdfast acp proxy" in verdicts[-1]
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("phase", ["new", "load", "resume"])
 def test_an_agent_that_dies_is_told_of(doctor, phase):
     """A death is a finding, not a failure of the doctor."""

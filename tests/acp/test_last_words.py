@@ -48,7 +48,7 @@ async def test_what_was_asked_before_the_end_is_answered():
     """As in a pipe of a shell; what takes as long as a model does is cancelled, and says so."""
     pipe = Said("quick", "no such", "endless", "quick")
     methods = {"quick": quick, "endless": endless}
-    await asyncio.wait_for(Peer(pipe, methods=methods, endless={"endless"}).run(), 30)
+    await asyncio.wait_for(Peer(pipe, methods=methods, endless={"endless"}).run(), 120)
     assert [pipe.answers[id].get("result") for id in (0, 3)] == ["done", "done"]
     assert [pipe.answers[id]["error"]["code"] for id in (1, 2)] == [-32601, -32800]
 
@@ -70,7 +70,7 @@ def test_the_proxy_answers_what_was_asked_before_the_end(agent_command, store_pl
         input="".join(f"{frame}\n" for frame in frames),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}

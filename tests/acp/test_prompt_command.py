@@ -163,7 +163,7 @@ def test_an_interrupt_cancels_the_turn(agent, store_root, tmp_path):
     with start(store_root, tmp_path, "--agent", agent(), "wait") as process:
         assert process.stdout.read(8) == b"Waiting."
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert b"Traceback" not in err
     with holdfast.open(store_root) as library:
@@ -185,7 +185,7 @@ def test_a_person_is_asked_at_a_terminal(agent, store_root, tmp_path):
         while b"[y/N]" not in err and (line := process.stderr.readline()):
             err += line
         os.write(master, b"y\n")
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 0
     assert b"The agent wants to use a tool: List files" in err
     with holdfast.open(store_root) as library:

@@ -11,7 +11,7 @@ import pytest
 from holdfast.apps.acp._missing import Heard, missing_end
 from holdfast.apps.acp._recording import Notes
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 
 
 def ends(pid):

@@ -42,7 +42,7 @@ def test_an_interrupt_from_the_keyboard_is_on_record(store_root):
     )
     assert child.stdout.readline() == "begun\n"
     child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=30)[0] == "stopped\n"
+    assert child.communicate(timeout=120)[0] == "stopped\n"
     assert child.returncode == 0
     with holdfast.open(store_root) as hf:
         [row] = hf.list()

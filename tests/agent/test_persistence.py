@@ -177,7 +177,7 @@ async def test_autosave_flushes_while_the_agent_lives_and_stops_with_it(
     await agent.run("first")
     flushed.clear()
     agent.session.variables["x"] = 1
-    for _ in range(500):
+    for _ in range(12000):
         if flushed:
             break
         await asyncio.sleep(0.01)
@@ -380,7 +380,7 @@ def test_a_second_writer_is_told_who_has_the_session(script, store_root):
         with pytest.raises(Locked):
             Agent(script("x").model, agent_id="bot", persistent_session=kept)
     finally:
-        held.communicate(b"\n", timeout=30)
+        held.communicate(b"\n", timeout=120)
 
 
 def test_explicit_instructions_win_over_stored_ones(hf, script):

@@ -258,7 +258,7 @@ async def test_a_turn_inside_itself_is_refused(hf, script):
 
     agent = Agent(script([("nested", {})], "done").model, tools=[nested])
     with hf.session("s") as session:
-        await asyncio.wait_for(agent.run("go", session=session), 10)
+        await asyncio.wait_for(agent.run("go", session=session), 120)
     assert len(refused) == 1
     assert refused[0].session_id == "s"
 

@@ -215,7 +215,7 @@ async def test_a_long_run_gives_signs_of_life(hf, script):
 
     async def slow() -> str:
         """Take a while."""
-        for _ in range(1000):
+        for _ in range(12000):
             if sum(bool(e.data.get("heartbeat")) for e in session.events()) >= 2:
                 break
             await asyncio.sleep(0.01)

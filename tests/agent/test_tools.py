@@ -192,7 +192,7 @@ async def test_a_tool_that_never_returns_is_given_up(hf, script):
 
 async def test_parallel_calls_run_at_the_same_time(hf, script):
     """Calls of one answer run concurrently, and their intents are recorded before any of them."""
-    barrier = threading.Barrier(3, timeout=60)
+    barrier = threading.Barrier(3, timeout=120)
 
     def meet(name: str) -> str:
         """Wait for the others."""

@@ -19,7 +19,7 @@ def store(store_root):
     return FileStore(store_root)
 
 
-def eventually(condition, seconds=20):
+def eventually(condition, seconds=120):
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not condition():

@@ -19,7 +19,7 @@ from holdfast.apps.cli import cli
 from holdfast.testing.model_server import Say, ScriptedModel
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
-WAIT_S = 60  # a loaded machine takes its time to start
+WAIT_S = 120  # a loaded machine takes its time to start
 _KEYS = (
     "ANTHROPIC_API_KEY OPENAI_API_KEY OPENAI_BASE_URL GEMINI_API_KEY GOOGLE_API_KEY"
     " OLLAMA_BASE_URL OLLAMA_HOST"
@@ -111,7 +111,7 @@ class Terminal:
             capture_output=True,
             text=True,
             check=True,
-            timeout=20,
+            timeout=120,
         )
         return done.stdout
 
@@ -162,7 +162,7 @@ class Terminal:
             ["tmux", "-L", self._socket, "kill-server"],
             check=False,
             capture_output=True,
-            timeout=20,
+            timeout=120,
         )
 
 

@@ -19,7 +19,7 @@ COMMAND = "from holdfast.apps.cli import cli; cli.main({0!r}, standalone_mode=Fa
 def loaded(code):
     """The top-level modules that a program has loaded when it is done."""
     done = subprocess.run(
-        [sys.executable, "-c", code + LOOK], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code + LOOK], capture_output=True, text=True, check=True, timeout=120
     )
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 

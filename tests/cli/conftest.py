@@ -62,7 +62,7 @@ def shell(store_root, tmp_path):
             env={**settings, **(env or {})},
             **{"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
             check=False,
-            timeout=60,
+            timeout=120,
         )
         out, err = result.stdout or b"", result.stderr or b""
         return Outcome(result.returncode, out.decode(), err.decode())
@@ -92,7 +92,7 @@ def tty(store_root, tmp_path):
         ) as process:
             os.close(theirs)
             out = _watch(ours, keys)
-            code = process.wait(60)
+            code = process.wait(120)
         os.close(ours)
         return Outcome(code, out.decode(errors="replace").replace("\r\n", "\n"), "")
 

@@ -194,7 +194,7 @@ def test_merge_asks_at_a_terminal(two, library, store_root):
     while b"[b]oth" not in shown:
         shown += os.read(main, 1000)
     os.write(main, b"t\n")
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     os.close(main)
     assert b"800" in shown
     assert library.state("asked").variables == {"budget": 1200}

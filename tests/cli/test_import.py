@@ -201,7 +201,7 @@ def test_a_watch(store_root, talk, tmp_path):
         [third] = _wait(process, 1)
         assert third["foreign_id"] == "new"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 def test_a_watch_for_people(run, talk, monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux as a terminal")
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
-WAIT_SECONDS = 20
+WAIT_SECONDS = 120
 
 
 class Terminal:

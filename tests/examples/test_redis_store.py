@@ -39,11 +39,11 @@ def redis_url():
             yield f"unix://{socket}"
         finally:
             server.terminate()
-            server.wait(20)
+            server.wait(120)
 
 
 def _wait(redis, url):
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     client = redis.Redis.from_url(url)
     while True:
         try:

@@ -18,7 +18,7 @@ from holdfast.apps.http._service import Service
 from holdfast.apps.http.server import http_app
 from holdfast.library import Holdfast
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 class Server:

@@ -63,7 +63,7 @@ def test_no_request_makes_a_mistake(server, known, row):
             case.path_parameters["id"] = id
         headers = {"authorization": f"Bearer {known}"}
         case.call_and_validate(
-            base_url=server.url, headers=headers, checks=CHECKS, timeout=30, stream=False
+            base_url=server.url, headers=headers, checks=CHECKS, timeout=120, stream=False
         )
 
     ask()

@@ -26,7 +26,7 @@ from holdfast.apps.gate.leaving import SafeHeaders
 from holdfast.apps.gate.serving import _Heads, _Server, listen
 from holdfast.errors import Unavailable
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 OWN = "127.0.0.1:8000"
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def closing_code(socket):

@@ -20,7 +20,7 @@ from holdfast.storage import open_store
 from holdfast.testing.model_server import Say, ScriptedModel
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
-PATIENCE_S = 60
+PATIENCE_S = 120
 LONG = "one two three four five six seven eight nine ten"
 
 

@@ -206,7 +206,7 @@ def test_a_revoked_token_ends_what_it_opened(server, space, talk):
         for each in (socket, silent):  # also those that say nothing
             assert talk.hear(each, "error")["code"] == "token"
             with pytest.raises(ConnectionClosed) as closed:
-                each.recv(timeout=30)
+                each.recv(timeout=120)
             assert closed.value.rcvd.code == 1008
 
 
@@ -238,7 +238,7 @@ def test_a_revoked_token_hears_no_more_of_a_turn(serving, space, talk):
             gate.set()
             [last] = events
         assert (last[0], last[1]["code"]) == ("error", "token")
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while other.get(path).json()["status"] != "idle" and time.monotonic() < until:
             time.sleep(0.02)
         assert "so far all" in other.get(f"{path}/messages").text

@@ -16,7 +16,7 @@ from holdfast.apps.ipc._current import Current
 from holdfast.apps.wire.pipes import Pipe, Writer
 from holdfast.library import Holdfast
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def as_line(message):

@@ -25,7 +25,7 @@ from holdfast.storage import PrivateSocket
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
 CLIENT = Path(__file__).with_name("client.js")
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def test_a_session_that_another_process_has_open_can_be_forked(on_files, store_r
         with pytest.raises(Locked):
             on_files.restore("p", at=1)
         other.stdin.close()
-        other.wait(30)
+        other.wait(120)
     assert "there" in str(on_files.recover(made).messages)
 
 

@@ -148,7 +148,7 @@ def test_a_session_whose_process_died_in_mid_turn_is_listed_as_interrupted(hf, s
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout.readline() == b"ready\n"
         assert hf.list()[0].status == "running"
-        child.communicate(b"\n", timeout=30)
+        child.communicate(b"\n", timeout=120)
     assert hf.list()[0].status == "interrupted"
 
 

@@ -25,7 +25,7 @@ from holdfast.apps.mcp import serving
 from holdfast.apps.mcp.serving import http_app
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

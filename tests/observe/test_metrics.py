@@ -463,4 +463,4 @@ def test_a_lost_lease_is_told_without_being_asked(store_root):
         with hf.session("a") as s:
             s.user("x")
             s._writer.failed(Fenced(session_id="a"))
-            assert told.wait(30)
+            assert told.wait(120)

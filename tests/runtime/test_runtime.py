@@ -209,7 +209,7 @@ async def test_idle_sessions_go_by_themselves(hf):
     with Runtime(print, hf, idle_ms=20) as runtime:
         session = runtime.session("a")
         session.user("hi")
-        for _ in range(200):
+        for _ in range(6000):
             if session.closed:
                 break
             await asyncio.sleep(0.02)

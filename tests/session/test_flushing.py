@@ -338,7 +338,7 @@ def test_timers_never_keep_a_process_alive(store_root):
         [sys.executable, "-c", source, str(store_root)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     assert done.stdout.strip() == "end"

@@ -44,7 +44,7 @@ def test_following_across_processes(hf, store_root):
         found.append(event)
         if event.type == "closed":
             break
-    assert child.wait(timeout=30) == 0
+    assert child.wait(timeout=120) == 0
     assert [e.data["content"] for e in found if e.type == "user"] == [str(n) for n in range(20)]
     assert [e.seq for e in found] == list(range(4, 4 + len(found)))
 

@@ -49,7 +49,7 @@ def in_child(source, *arguments):
         [sys.executable, "-c", textwrap.dedent(source), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -208,7 +208,7 @@ def test_a_lock_ends_with_its_holder_however_it_dies(store_root):
         os.kill(os.getpid(), signal.SIGKILL)
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source), str(store_root)], check=False, timeout=60
+        [sys.executable, "-c", textwrap.dedent(source), str(store_root)], check=False, timeout=120
     )
     assert done.returncode == -signal.SIGKILL
     with Holdfast(store_root, timers=False) as hf, hf.session("a") as s:

@@ -42,7 +42,7 @@ class CuttingProxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(("127.0.0.1", self._target), timeout=10)
+                server = socket.create_connection(("127.0.0.1", self._target), timeout=120)
             except OSError:
                 client.close()
                 continue

@@ -218,7 +218,7 @@ def test_two_at_once(store):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert results.count("made") == 1
     assert len(results) == 6
     assert content(store, C) == b"1\n2\n"

@@ -39,7 +39,7 @@ class Writers:
     def __exit__(self, *_):
         self._stop.set()
         for thread in self._threads:
-            thread.join(90)
+            thread.join(120)
             assert not thread.is_alive()
 
     def count(self):
@@ -47,7 +47,7 @@ class Writers:
 
     def wait_for(self, more):
         """Until so many more were acknowledged, of every session together."""
-        goal, until = self.count() + more, time.monotonic() + 60
+        goal, until = self.count() + more, time.monotonic() + 120
         while self.count() < goal and not self.errors:
             assert time.monotonic() < until, "work does not go on"
             time.sleep(0.02)

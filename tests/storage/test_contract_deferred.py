@@ -49,7 +49,7 @@ def test_sync_future_has_the_error():
     """The store's own sync gives the error through its future."""
     store, log, epoch = opened(0)
     log.append(b"0\n", 0, 1, epoch)
-    assert isinstance(store.sync({KEY: log}).exception(timeout=5), Unavailable)
+    assert isinstance(store.sync({KEY: log}).exception(timeout=120), Unavailable)
 
 
 def test_failed_log_stays_dead():

@@ -332,7 +332,7 @@ def test_real_short_writes(store_root):
         log.sync()
     """
     subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(store_root)], check=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(script), str(store_root)], check=True, timeout=120
     )
     assert content(FileStore(store_root)) == b"first\nsmall\n" + b"x" * 2000 + b"\n"
 

@@ -132,7 +132,7 @@ def test_forked_child_outlives_the_holder(store_root, children):
         [sys.executable, "-c", textwrap.dedent(script), str(store_root)],
         stdout=subprocess.PIPE,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     child = int(done.stdout)
     try:

@@ -105,7 +105,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def sync_all(self):
-        self.store.sync(dict(self.logs)).result(timeout=60)
+        self.store.sync(dict(self.logs)).result(timeout=120)
 
     @rule(key=keys, part=st.floats(0, 1))
     def cut(self, key, part):

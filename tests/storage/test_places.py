@@ -326,6 +326,6 @@ def test_way_that_may_only_be_passed(request):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "5"), done.stderr

@@ -44,7 +44,7 @@ def test_a_link_closed_while_sending_leaves_nobody_waiting(store, monkeypatch):
 
     monkeypatch.setattr(store._sender, "_send", held)
     first.append(b"two\n", 1, 1, epoch)
-    assert begun.wait(30)
+    assert begun.wait(120)
     second.append(b"two\n", 1, 1, other)
     store.link.close()
     with pytest.raises(Unavailable, match="closed meanwhile") as caught:

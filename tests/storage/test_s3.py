@@ -290,7 +290,7 @@ def test_small_objects_are_packed_while_readers_read(stores):
     one.archive(KEY)
     one.unarchive(KEY)
     stop.set()
-    reader.join(30)
+    reader.join(120)
     assert wrong == []
     assert content(two) == whole
     objects = [one for one in two.objects.list(f"{folder(two)}/") if one.size > HEAD_BYTES]
@@ -552,7 +552,7 @@ store.close()
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
 

@@ -113,7 +113,7 @@ def test_what_fails_in_the_middle_of_a_batch_stops_there(backend):
     gate = threading.Event()
 
     def fault(packets):
-        gate.wait(10)
+        gate.wait(120)
         if len(packets) < 3:
             return None
         backend.stored["sessions/a"] += packets[0].data
@@ -155,7 +155,7 @@ def test_an_append_that_is_refused_for_want_of_room_is_never_sent(backend, monke
     monkeypatch.setattr(_sending, "_WAITING_BYTES_MAX", 10)
     monkeypatch.setattr(_sending, "_WAIT_FOR_ROOM_S", 0.05)
     gate = threading.Event()
-    backend.fault = lambda _packets: gate.wait(10) and None
+    backend.fault = lambda _packets: gate.wait(120) and None
     first, second = backend.log("sessions/a"), backend.log("sessions/b")
     first.append(b"x" * 20, 0, 1, 1)
     with pytest.raises(Unavailable, match="waiting to be sent"):
@@ -184,7 +184,7 @@ def test_the_count_of_waiting_bytes_comes_back_to_nothing(backend):
 def test_two_objects_of_one_log_never_share_a_place(backend):
     """Lines that both took for the same offset: one is stored, the other one is told."""
     gate = threading.Event()
-    backend.fault = lambda _packets: gate.wait(10) and None
+    backend.fault = lambda _packets: gate.wait(120) and None
     one, two = backend.log(), backend.log()
     one.append(b"one\n", 0, 1, 1)
     two.append(b"two\n", 0, 1, 1)
@@ -242,7 +242,7 @@ spec = importlib.util.spec_from_file_location("t", {os.path.abspath(__file__)!r}
 t = importlib.util.module_from_spec(spec); spec.loader.exec_module(t)
 backend = t.Backend()
 gate = threading.Event()
-backend.fault = lambda packets: gate.wait(10) and None
+backend.fault = lambda packets: gate.wait(120) and None
 log = backend.log()
 log.append(b"1\\n", 0, 1, 1)
 while not backend.batches:
@@ -263,6 +263,6 @@ backend.sender.close()
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr

@@ -60,7 +60,7 @@ def test_many_sessions_share_each_sync(path):
             log.append(b"%d\n" % turn, turn, 1, epoch)
         futures = [store.sync({key: log}) for key, (log, _) in logs.items()]
         for future in futures:
-            future.result(timeout=30)
+            future.result(timeout=120)
     assert all(log.unsaved() == b"" for log, _ in logs.values())
     assert disk.syncs / (64 * rounds) <= 0.05
     store.close()
@@ -443,7 +443,7 @@ store.close()
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
 
@@ -460,7 +460,7 @@ def test_sessions_that_go_on_meanwhile_cause_no_sync_of_their_own(path):
         start.wait()
         for turn in range(rounds):
             log.append(b"%d\n" % turn, turn, 1, epoch)
-            store.sync({key: log}).result(timeout=60)
+            store.sync({key: log}).result(timeout=120)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(64)]
     for thread in threads:

@@ -221,10 +221,13 @@ async def test_what_has_no_room_any_more_is_followed_to_its_end(sit, hf):
         async with sit(ready="count", session_id="short") as seat:
             numbers = "".join(f"{number:03}" for number in range(420))
             s.user(f"{numbers} END")
-            shown = await seat.sees("END")
-            counted = "".join(re.findall(r"(?m)^ +(\d+)\b", shown))
-            assert len(counted) > 800
-            assert numbers.endswith(counted)
+            await seat.sees("END")
+
+            def is_whole():
+                counted = "".join(re.findall(r"(?m)^ +(\d+)\b", seat.shown))
+                return len(counted) > 800 and numbers.endswith(counted)
+
+            await seat.until(is_whole, "the end of it, with every line whole")
 
 
 async def test_a_session_without_words_says_so(hf, sit):

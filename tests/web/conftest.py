@@ -23,7 +23,7 @@ from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app
 
 TOOLS = Path(__file__).parents[2] / "tools"
-WAIT_MS = 20_000  # a loaded machine takes its time
+WAIT_MS = 120_000  # a loaded machine takes its time
 ORIGIN = "http://127.0.0.1:8000"
 
 

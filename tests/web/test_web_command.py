@@ -39,16 +39,16 @@ def test_from_its_start_to_its_end(started):
     """It prints an address that lets one browser in, serves it, and ends at a signal."""
     process, url = started
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    with opener.open(url, timeout=20) as response:
+    with opener.open(url, timeout=120) as response:
         assert "Trip to Lisbon" in response.read().decode()
         assert "token" not in response.url
     origin = url.partition("/in?")[0]
-    with opener.open(f"{origin}/store", timeout=20) as response:
+    with opener.open(f"{origin}/store", timeout=120) as response:
         assert "are whole, to the last byte" in response.read().decode()
-    with opener.open(f"{origin}/s/trip-planner/live", timeout=20) as stream:
+    with opener.open(f"{origin}/s/trip-planner/live", timeout=120) as stream:
         assert stream.readline() == b"retry: 1000\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "example.org", "192.168.0.4"])
@@ -82,7 +82,7 @@ def test_the_browser_is_not_waited_for(monkeypatch):
     came = threading.Event()
     monkeypatch.setattr("webbrowser.open", lambda url: came.set())
     web.open_browser("http://127.0.0.1:1")
-    assert came.wait(20)
+    assert came.wait(120)
 
 
 def test_without_the_packages():

@@ -263,7 +263,7 @@ def test_a_session_that_someone_else_has(hf, trip, visitor, store_root):
         assert 'class="note-box bad"' in visitor.get("/").text
         assert hf.exists(trip)
     finally:
-        other.communicate(timeout=20)
+        other.communicate(timeout=120)
 
 
 def test_no_model(trip, visitor):

@@ -102,7 +102,7 @@ def test_live_follow(page, library):
         assert page.locator("article", has_text="About forty metres").count() == 1
     finally:
         writer.stdin.close()
-        writer.wait(20)
+        writer.wait(120)
         writer.stdout.close()
 
 
@@ -111,6 +111,7 @@ def test_a_chat(page, library, model):
     model.follow(lambda request: Say("It is **noon** by the harbour clock."))
     page.goto("/s/talked-on")
     page.keyboard.press("m")
+    page.locator("#text:focus").wait_for()
     page.keyboard.type("What time is it?")
     page.keyboard.press("Enter")
     sees(page, "What time is it?", "article.user")
@@ -135,7 +136,7 @@ def test_a_new_chat(page, library, model):
 
 def test_stop(page, library, model):
     """An answer is stopped; what was said is kept, and the next one can begin."""
-    model.follow(lambda request: Say("begin " + "word " * 600, pause_s=0.05))
+    model.follow(lambda request: Say("begin " + "word " * 4_000, pause_s=0.05))
     page.goto("/s/talked-on")
     page.get_by_label("Message to the agent").fill("Tell me a story")
     page.get_by_role("button", name="Send").click()
@@ -186,7 +187,7 @@ def test_two_messages_at_once(page, model):
     gate = threading.Event()
 
     def slow(request):
-        gate.wait(20)
+        gate.wait(120)
         return Say("At last.")
 
     model.follow(slow)
@@ -209,7 +210,7 @@ def test_a_session_is_given_back(page, library, model, monkeypatch):
     page.get_by_label("Message to the agent").fill("Still there?")
     page.get_by_role("button", name="Send").click()
     sees(page, "Here.", "#entries article")
-    for _ in range(200):
+    for _ in range(2_400):
         if not library.info("talked-on").open:
             break
         page.wait_for_timeout(50)

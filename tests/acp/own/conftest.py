@@ -16,7 +16,7 @@ from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe, Writer
 from holdfast.library import Holdfast
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 class Script:

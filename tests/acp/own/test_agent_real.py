@@ -17,7 +17,7 @@ from holdfast.library import Holdfast
 from holdfast.testing.model_server import Call, Say, ScriptedModel
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ async def test_a_load_in_mid_turn_tells_everything_once_and_in_order(serve, tmp_
     next_lines = _telling_past.next_lines
 
     def slow(lines):
-        assert told.wait(30)
+        assert told.wait(120)
         return next_lines(lines)
 
     monkeypatch.setattr(_telling_past, "next_lines", slow)

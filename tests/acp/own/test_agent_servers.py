@@ -15,7 +15,7 @@ from holdfast.apps.acp import _agent_servers
 
 TINY = Path(__file__).parents[1] / "agents" / "tools_server.py"
 SECRET = "quite-unguessable-83"
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def tiny(tmp_path, *wishes, name="tiny"):

@@ -47,7 +47,7 @@ from holdfast.library import Holdfast
 __all__ = ["Proxy"]
 
 _STOP_S = 2.0
-_LAST_WORDS_S = 5.0
+_LAST_WORDS_S = 30.0  # on a busy machine an agent takes its time to start
 _LOOK_S = 0.02
 
 

@@ -29,7 +29,7 @@ from holdfast.errors import HoldfastError
 
 __all__ = ["Peer", "as_rpc_error"]
 
-_LAST_WORDS_S = 5.0
+_LAST_WORDS_S = 30.0  # a busy machine takes its time
 
 Method = Callable[[dict[str, Any]], Awaitable[Any]]
 Listener = Callable[[dict[str, Any]], Awaitable[None] | None]
