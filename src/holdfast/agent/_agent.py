@@ -16,7 +16,12 @@ from holdfast.agent._loop import make_bounds
 from holdfast.agent._options import (
     Features,
     PersistentSession,
+    check_function,
+    check_library,
     check_lists,
+    check_map,
+    check_texts,
+    check_whole,
     settle_features,
     settle_persistence,
 )
@@ -38,7 +43,6 @@ from holdfast.storage import Documents
 __all__ = ["Agent"]
 
 DEFAULT_NAME = "agent"
-_OPEN_ONE = "Open one: holdfast.open(…)."
 
 
 class Agent:
@@ -76,6 +80,11 @@ class Agent:
     ) -> None:
         features = settle_features(features)
         check_lists(tools=tools, delegates=delegates, plugins=plugins)
+        check_texts(name=name, description=description, agent_type=agent_type)
+        check_texts(instructions=instructions, session_id=session_id)
+        check_function(permission=permission)
+        check_map(model_settings=model_settings)
+        check_whole(1, or_none=True, tool_timeout_ms=tool_timeout_ms)
         self.agent_id = None if agent_id is None else fit_id(agent_id)
         self.agent_type = agent_type
         self.spec: Spec = Spec(
@@ -310,8 +319,7 @@ class Agent:
         )
 
     def _find_home(self, hf: Holdfast | None) -> AgentHome | None:
-        if not isinstance(hf, (Holdfast, type(None))):
-            raise UsageError(f"hf is a Holdfast, not {type(hf).__name__}", remedy=_OPEN_ONE)
+        check_library(hf)
         storage = None if self._persistence is None else self._persistence.storage
         if isinstance(storage, Holdfast):
             hf = storage

@@ -15,7 +15,7 @@ from pydantic_ai.tools import ToolDefinition
 from holdfast.agent._compaction import compact
 from holdfast.agent._engine import Engine
 from holdfast.agent._execution import Executor, Halt
-from holdfast.agent._options import STRATEGIES
+from holdfast.agent._options import STRATEGIES, check_whole
 from holdfast.agent._reply import Ask, CallRequest, Reply, Usage, estimate_tokens
 from holdfast.agent._streaming import DeltaRecorder
 from holdfast.agent._talk import Talk, cost_of
@@ -43,13 +43,9 @@ def make_bounds(
     """The bounds that the caller asked for. Raises UsageError for those that make no sense."""
     if strategy not in STRATEGIES:
         raise UsageError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
-    for number in (max_iterations, heartbeat_ms, max_context_tokens or 1):
-        if not isinstance(number, int):
-            raise UsageError(f"a bound is a whole number, not {number!r:.40}")
-    if max_iterations < 1 or heartbeat_ms < 0:
-        raise UsageError("max_iterations is at least 1, heartbeat_ms at least 0")
-    if max_context_tokens is not None and max_context_tokens < 1:
-        raise UsageError("max_context_tokens is at least 1")
+    check_whole(1, max_iterations=max_iterations)
+    check_whole(1, or_none=True, max_context_tokens=max_context_tokens)
+    check_whole(0, heartbeat_ms=heartbeat_ms)
     if strategy != "none" and max_context_tokens is None:
         raise UsageError(f"the strategy {strategy!r} needs max_context_tokens")
     return Bounds(

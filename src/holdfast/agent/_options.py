@@ -18,7 +18,12 @@ __all__ = [
     "STRATEGIES",
     "Features",
     "PersistentSession",
+    "check_function",
+    "check_library",
     "check_lists",
+    "check_map",
+    "check_texts",
+    "check_whole",
     "settle_features",
     "settle_persistence",
 ]
@@ -87,6 +92,48 @@ def check_lists(**given: Any) -> None:
     for name, value in given.items():
         if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
             raise UsageError(f"{name} are a list, not {type(value).__name__}")
+
+
+def check_library(given: Any) -> None:
+    """Raise UsageError for what is neither a Holdfast nor None."""
+    from holdfast.library import Holdfast
+
+    if not isinstance(given, (Holdfast, type(None))):
+        raise UsageError(
+            f"hf is a Holdfast, not {type(given).__name__}", remedy="Open one: holdfast.open(…)."
+        )
+
+
+def check_texts(**given: Any) -> None:
+    """Raise UsageError for what is neither a text nor None."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise UsageError(f"{name} is a text, not {value!r:.40}")
+
+
+def check_whole(least: int, *, or_none: bool = False, **given: Any) -> None:
+    """Raise UsageError for what is no whole number, at least that (or None, where that is one)."""
+    for name, value in given.items():
+        if value is None and or_none:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UsageError(f"{name} is a whole number, not {value!r:.40}")
+        if value < least:
+            raise UsageError(f"{name} is at least {least}, not {value}")
+
+
+def check_function(**given: Any) -> None:
+    """Raise UsageError for what can neither be called nor is None."""
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise UsageError(f"{name} is a function, not {value!r:.40}")
+
+
+def check_map(**given: Any) -> None:
+    """Raise UsageError for what is neither a mapping nor None."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise UsageError(f"{name} is a dict, not {value!r:.40}")
 
 
 def _made(name: str, kind: type[T], given: T | Mapping[str, Any]) -> T:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
+from holdfast.agent._options import check_library, check_whole
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
@@ -55,8 +56,8 @@ class Runtime:
         idle_ms: int = IDLE_MS,
         clock: Clock = now_ms,
     ) -> None:
-        if idle_ms < 0:
-            raise UsageError("idle_ms cannot be negative; 0 keeps sessions in memory for ever")
+        check_whole(0, idle_ms=idle_ms)
+        check_library(hf)
         self.agent = agent
         self.hf = hf or open_library()
         self._owns_hf = hf is None

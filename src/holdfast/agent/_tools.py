@@ -11,6 +11,7 @@ from pydantic_ai.tools import Tool as EngineTool
 from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._context import ToolContext
+from holdfast.agent._options import check_function, check_map, check_texts, check_whole
 from holdfast.agent._threads import in_thread
 from holdfast.errors import UsageError
 
@@ -45,6 +46,11 @@ class Tool:
         schema: dict[str, Any] | None = None,
         on_refused: Callable[[ToolContext], None] | None = None,
     ) -> None:
+        check_texts(name=name, description=description, namespace=namespace)
+        check_function(function=function, on_refused=on_refused)
+        check_map(schema=schema)
+        check_whole(0, or_none=True, timeout_ms=timeout_ms)
+        check_whole(0, cache_ms=cache_ms)
         self.function = function
         self.name = _checked_name(name or str(getattr(function, "__name__", "")))
         self.read_only = read_only

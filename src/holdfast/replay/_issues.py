@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.errors import UsageError
+
 __all__ = ["Issue", "IssueList", "format_issues", "recovery_line"]
 
 
@@ -39,8 +41,17 @@ class IssueList(list[Issue]):
 
 
 def format_issues(issues: Iterable[Issue]) -> str:
-    """All issues as one line of text; "No issues found" if there are none."""
-    found = [f"[{issue.type}] {issue.detail}" for issue in issues]
+    """All issues as one line of text; "No issues found" if there are none.
+
+    Raises UsageError for what are no issues.
+    """
+    try:
+        found = [f"[{issue.type}] {issue.detail}" for issue in issues]
+    except (TypeError, AttributeError):
+        raise UsageError(
+            f"issues are a list of Issue, not {issues!r:.40}",
+            remedy="Give those of a result: holdfast.sanitize(…).issues.",
+        ) from None
     if not found:
         return "No issues found"
     return f"Sanitized {len(found)} issue(s): {'; '.join(found)}"
