@@ -10,6 +10,8 @@ from holdfast.errors import Conflict, NotFound
 from holdfast.model import fold_id
 from holdfast.storage._names import folder_of, needs_log
 from holdfast.storage._postgres_rows import (
+    FIELDS,
+    HEAD,
     check_free,
     made_and_locked,
     put_document,
@@ -23,11 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["archive_key", "branch_key", "drop_key", "move_key", "unarchive_key"]
 
-_STATE = """
-SELECT h.*, h.expires > clock_timestamp() AS lasts,
-    EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
+_STATE = f"""
+SELECT {FIELDS}, EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
 FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF n, h
-"""
+"""  # noqa: S608 - ours
 _REMOVED = """
 INSERT INTO removals (key, folder, version) VALUES ($1, $2, pg_current_xact_id())
 ON CONFLICT (key) DO UPDATE SET version = excluded.version, at = excluded.at
@@ -74,9 +75,7 @@ async def branch_key(
     """Make a key that begins with what another one has. Raises Conflict and Locked."""
     async with connection.transaction():
         await made_and_locked(connection, to)
-        source = await connection.fetchrow(
-            "SELECT h.* FROM names n JOIN heads h USING (id) WHERE n.key = $1", key
-        )
+        source = await connection.fetchrow(HEAD, key)
         if source is None or source["size"] < size:
             raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
         target = await connection.fetchrow(_STATE, to)

@@ -263,6 +263,9 @@ class Link:
                 "search_path": f"{self._options.schema}, public",
                 # Planning over all partitions costs more than the statements themselves.
                 "plan_cache_mode": "force_generic_plan",
+                # Without knowing the values every plan looks costly enough to be compiled, which
+                # takes hundreds of times longer than it.
+                "jit": "off",
                 "statement_timeout": str(self._options.statement_s * 1000),
                 "idle_in_transaction_session_timeout": str(self._options.statement_s * 1000),
             },

@@ -32,6 +32,7 @@ from holdfast.storage._postgres_parts import (
     PostgresLog,
     renew,
 )
+from holdfast.storage._postgres_schema import CHANGES_TOGETHER_BITS
 from holdfast.storage._postgres_sending import LinkSender
 from holdfast.storage.base import (
     Capabilities,
@@ -57,9 +58,12 @@ SELECT n.key, h.id, h.size, h.generation, h.version::text AS version,
     (extract(epoch FROM h.modified) * 1000)::bigint AS modified
 FROM names n JOIN heads h USING (id) WHERE h.generation > 0
 """
+# Found by the index, which has many changes together, and then one by one. Names are looked up for
+# what was found: the server, which cannot know how little that is, would read through all of them.
 _CHANGED = """
-SELECT n.key FROM heads h JOIN names n USING (id)
-WHERE h.version >= $2::text::xid8 AND n.folder = $1
+SELECT n.key FROM heads h
+CROSS JOIN LATERAL (SELECT key, folder FROM names WHERE id = h.id OFFSET 0) n
+WHERE h.changed >= $3 AND h.version >= $2::text::xid8 AND n.folder = $1
 UNION SELECT key FROM removals WHERE folder = $1 AND version >= $2::text::xid8
 """
 _XID_DIGITS_MAX = 20
@@ -138,7 +142,7 @@ class PostgresStore(Store):
         known = identity == now["name"].hex and seen.isdecimal() and len(seen) < _XID_DIGITS_MAX
         if not known or int(seen) <= int(now["forgotten"]):
             return Changes(new, None, listed=True)
-        rows = self._fetch(_CHANGED, prefix, seen)
+        rows = self._fetch(_CHANGED, prefix, seen, int(seen) >> CHANGES_TOGETHER_BITS)
         return Changes(new, frozenset(row["key"] for row in rows), listed=False)
 
     def folders(self, prefix: str = "sessions/") -> dict[str, str]:

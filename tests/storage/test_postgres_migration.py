@@ -1,0 +1,160 @@
+"""A PostgreSQL store of an earlier version comes up to date, and heads are moved in their place."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from holdfast.errors import HoldfastError, TooNew
+from holdfast.storage import _postgres_schema
+from holdfast.storage.postgres import PostgresStore
+
+_WAIT_S = 120
+_BEFORE = _postgres_schema.MIGRATIONS[:3]
+_A = "sessions/a"
+
+
+@pytest.fixture
+def earlier(postgres_url, monkeypatch):
+    """What was in a store of the third version: the keys, the writer of one, and a mark of then."""
+    with monkeypatch.context() as patched:
+        patched.setattr(_postgres_schema, "MIGRATIONS", _BEFORE)
+        store = PostgresStore(postgres_url)
+        for name in ("a", "b", "c"):
+            lease = store.lease(f"sessions/{name}")
+            epoch = lease.acquire("me", 600_000)
+            log = store.log(f"sessions/{name}")
+            log.append(b"one\n", 0, 1, epoch)
+            log.sync()
+            store.documents(f"sessions/{name}").put("note", b"kept")
+            if name != "a":
+                lease.release()
+        epoch = store._fetch("SELECT epoch FROM heads JOIN names USING (id) WHERE key = $1", _A)
+        _wait_for_quiet(store)
+        mark = store.changes("").mark
+        entries = sorted(store.entries())
+        store.close()
+    return entries, epoch[0]["epoch"], mark
+
+
+def _wait_for_quiet(store):
+    """Until no transaction goes on that began before the last change: a mark is of now then."""
+    question = "SELECT 1 FROM heads WHERE version >= pg_snapshot_xmin(pg_current_snapshot())"
+    until = time.monotonic() + _WAIT_S
+    while store._fetch(question):
+        assert time.monotonic() < until, "some transaction does not end"
+        time.sleep(0.01)
+
+
+@pytest.mark.req("S6-14")
+def test_an_earlier_store_keeps_everything_and_its_marks(earlier, postgres_url):
+    """Entries are the same, a writer goes on, and an old mark finds what changed since."""
+    entries, epoch, mark = earlier
+    store = PostgresStore(postgres_url)
+    try:
+        assert sorted(store.entries()) == entries
+        assert store.changes(mark).keys == frozenset()
+        log = store.log(_A)
+        log.append(b"two\n", 1, 1, epoch)
+        log.sync()
+        assert b"".join(log.read()) == b"one\ntwo\n"
+        assert store.documents("sessions/b").get("note")[0] == b"kept"
+        store.drop("sessions/c")
+        found = store.changes(mark)
+        assert found.keys == {_A, "sessions/c"}
+        assert not found.listed
+    finally:
+        store.close()
+
+
+def test_what_an_earlier_program_still_writes_is_found_by_its_change(earlier, postgres_url):
+    """One that was open before the tables changed moves heads as it always did."""
+    _, _, mark = earlier
+    store = PostgresStore(postgres_url)
+    try:
+        store.check()
+        moved = "UPDATE heads h SET size = h.size, version = pg_current_xact_id()"
+        moved += " FROM names n WHERE n.id = h.id AND n.key = 'sessions/b'"
+        store.link.run(lambda connection: connection.execute(moved))
+        assert store.changes(mark).keys == {"sessions/b"}
+    finally:
+        store.close()
+
+
+def test_of_many_that_open_an_earlier_store_one_changes_it(earlier, postgres_url):
+    """All of them find it whole, and the step was made once."""
+    entries, _, _ = earlier
+    found, errors = [], []
+
+    def start():
+        store = PostgresStore(postgres_url)
+        try:
+            found.append(sorted(store.entries()))
+        except HoldfastError as error:
+            errors.append(error)
+        finally:
+            store.close()
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_WAIT_S)
+    assert errors == []
+    assert found == [entries] * 6
+
+
+def test_an_earlier_program_says_that_the_tables_are_newer(postgres_url, monkeypatch):
+    """It does not touch them, and says why."""
+    store = PostgresStore(postgres_url)
+    store.check()
+    store.close()
+    monkeypatch.setattr(_postgres_schema, "MIGRATIONS", _BEFORE)
+    older = PostgresStore(postgres_url)
+    try:
+        with pytest.raises(TooNew, match="made by a newer version"):
+            older.check()
+    finally:
+        older.close()
+
+
+def test_heads_are_moved_inside_their_page(postgres_url):
+    """Most appends touch no index of the heads: what they leave is swept up at once."""
+    store = PostgresStore(postgres_url)
+    log, count = store.log(_A), 60
+    epoch = store.lease(_A).acquire("me", 600_000)
+    for number in range(count):
+        log.append(b"line\n", number, 1, epoch)
+        log.sync()
+    store.close()  # what a connection counted is told at its end
+    store = PostgresStore(postgres_url)
+    try:
+        until = time.monotonic() + _WAIT_S
+        while (counts := _moved(store))[0] < count and time.monotonic() < until:
+            time.sleep(0.05)
+    finally:
+        store.close()
+    moved, in_place = counts
+    assert moved >= count
+    assert in_place > moved / 2
+
+
+def _moved(store):
+    (row,) = store._fetch(
+        "SELECT sum(n_tup_upd) AS moved, sum(n_tup_hot_upd) AS in_place"
+        " FROM pg_stat_user_tables WHERE schemaname = current_schema() AND relname ~ '^heads'"
+    )
+    return int(row["moved"] or 0), int(row["in_place"] or 0)
+
+
+@pytest.mark.parametrize("seen", ["9" * 19, "0", "9" * 20, "x"])
+def test_marks_that_nobody_gave(postgres_url, seen):
+    """A number too large for a change finds nothing or asks for all; it never fails."""
+    store = PostgresStore(postgres_url)
+    try:
+        identity = store.changes("").mark.partition(":")[0]
+        assert store.changes(f"{identity}:{seen}").keys in (None, frozenset())
+    finally:
+        store.close()
