@@ -27,6 +27,9 @@ class FailingDisk(Disk):
 
     def __init__(self):
         self.syncs = 0
+        self.begun = threading.Event()
+        self.goes_on = threading.Event()
+        self.goes_on.set()
 
     def write(self, descriptor, data):
         if self.short and len(data) > 1:
@@ -41,8 +44,20 @@ class FailingDisk(Disk):
         self.syncs += 1
         if self.sync_error:
             raise OSError(self.sync_error, "injected")
+        self.begun.set()
         time.sleep(self.sync_delay)
+        self.goes_on.wait(120)
         super().sync(descriptor)
+
+    def hold(self):
+        """From now on nothing is synced until ``goes_on`` is set."""
+        self.syncs = 0
+        self.begun.clear()
+        self.goes_on.clear()
+
+    async def is_syncing(self):
+        """Return once a sync is under way."""
+        assert await asyncio.to_thread(self.begun.wait, 120)
 
 
 @pytest.fixture
@@ -136,21 +151,18 @@ async def test_aflush_never_blocks_the_loop(failing, disk):
     async with failing.session("a") as s:
         s.user("x")
         await s.aflush()
-        disk.sync_delay = 0.3
+        disk.hold()
         s.user("y")
-        ticks = 0
 
         async def tick():
-            nonlocal ticks
-            while True:
-                ticks += 1
+            await disk.is_syncing()
+            for _ in range(10):
                 await asyncio.sleep(0.01)
+            disk.goes_on.set()
 
         ticker = asyncio.create_task(tick())
         await s.aflush()
-        ticker.cancel()
-        disk.sync_delay = 0
-    assert ticks > 10
+        assert ticker.done(), "only the loop lets the disk go on"
 
 
 async def test_one_sync_serves_all_who_wait(failing, disk):
@@ -158,15 +170,16 @@ async def test_one_sync_serves_all_who_wait(failing, disk):
     async with failing.session("a") as s:
         s.user("x")
         await s.aflush()
-        disk.syncs, disk.sync_delay = 0, 0.05
+        disk.hold()
 
         async def one(n):
             s.user(str(n))
+            if n == 49:
+                disk.goes_on.set()
             await s.aflush()
 
         await asyncio.gather(*(one(n) for n in range(50)))
         assert disk.syncs <= 4
-        disk.sync_delay = 0
 
 
 def test_one_sync_serves_all_threads_that_wait(failing, disk):
@@ -192,27 +205,27 @@ async def test_a_flush_is_not_half_cancelled(failing, disk):
         s.user("x")
         await s.aflush()
         s.user("y")
-        disk.syncs, disk.sync_delay = 0, 0.2
+        disk.hold()
         task = asyncio.create_task(s.aflush())
-        await asyncio.sleep(0.05)
+        await disk.is_syncing()
         task.cancel()
+        disk.goes_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert disk.syncs == 1
-        disk.sync_delay = 0
 
 
 async def test_closing_is_shielded_from_cancellation(failing, disk):
     """A cancelled aclose still ends the session in the log and gives the lock back."""
     s = failing.session("a")
     s.user("x")
-    disk.sync_delay = 0.1
+    disk.hold()
     task = asyncio.create_task(s.aclose())
-    await asyncio.sleep(0.02)
+    await disk.is_syncing()
     task.cancel()
+    disk.goes_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    disk.sync_delay = 0
     assert s.closed
     assert list(failing.events("a"))[-1].type == "closed"
     with failing.session("a") as again:
@@ -308,6 +321,11 @@ def test_a_failing_autosave_is_told_not_raised(store_root, disk):
         disk.sync_error = 0
 
 
+def _taken(hf):
+    """The events after which there is a snapshot, in order."""
+    return sorted(snapshot.seq for snapshot in hf.snapshots("a"))
+
+
 @pytest.mark.req("S4-52")
 @pytest.mark.req("S4-61")
 def test_the_snapshot_timer_takes_one_when_something_changed(store_root):
@@ -318,10 +336,13 @@ def test_the_snapshot_timer_takes_one_when_something_changed(store_root):
         with hf.session("a", snapshot_ms=20, autosave_ms=0) as s:
             s.user("x")
             deadline = time.monotonic() + 60
-            while not hf.snapshots("a") and time.monotonic() < deadline:
+            # One of the session's first events may have been taken before there was more.
+            while s.seq not in _taken(hf) and time.monotonic() < deadline:
                 time.sleep(0.01)
+            taken = _taken(hf)
+            assert taken[-1] == s.seq
             time.sleep(0.1)
-            assert len(hf.snapshots("a")) == 1
+            assert _taken(hf) == taken
     made = [n for n in notices if getattr(n, "kind", "") == "snapshot_created"]
     assert made[0].detail["size_bytes"] > 0
 

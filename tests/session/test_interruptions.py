@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -137,7 +136,8 @@ async def test_a_tool_that_is_cancelled_before_its_block_has_a_result(hf, monkey
     session.user("x")
     log = session._writer.log
     sync = log.sync
-    monkeypatch.setattr(log, "sync", lambda: (time.sleep(0.2), sync()))
+    begun, goes_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(log, "sync", lambda: (begun.set(), goes_on.wait(120), sync()))
     ran = []
 
     async def use():
@@ -145,8 +145,9 @@ async def test_a_tool_that_is_cancelled_before_its_block_has_a_result(hf, monkey
             ran.append(True)
 
     task = asyncio.create_task(use())
-    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(begun.wait, 120)
     task.cancel()
+    goes_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     *_, call, result = session.events()
@@ -171,7 +172,7 @@ def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(hf):
     held.wait()
     child = os.fork()
     if child == 0:
-        signal.alarm(10)
+        signal.alarm(120)
         try:
             session.user("y")
         except UsageError:

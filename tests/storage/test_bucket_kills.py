@@ -67,7 +67,8 @@ class Writers:
 @pytest.mark.slow
 def test_a_server_of_buckets_killed_and_started_again_under_load(seaweed_server):
     """Killed with -9: nothing acknowledged is lost, nothing is there twice, and work goes on."""
-    url = seaweed_server.url(uuid4().hex)
+    # A busy machine takes its time to start a server.
+    url = f"{seaweed_server.url(uuid4().hex)}&retry_s=200"
     with holdfast.open(url) as hf, Writers(hf) as writers:
         writers.wait_for(8)
         for _ in range(KILLS):

@@ -26,18 +26,18 @@ class SlowLog:
     def sync(self):
         self.syncs += 1
         self.started.set()
-        assert self.go_on.wait(60)
+        assert self.go_on.wait(120)
 
 
 def test_one_sync_serves_all_who_wait():
     """Everyone who asks while a sync is under way is served by one more sync."""
     flusher, log = Flusher(), SlowLog()
     futures = [flusher.sync({"a": log})]
-    assert log.started.wait(60)
+    assert log.started.wait(120)
     futures += [flusher.sync({"a": log}) for _ in range(50)]
     log.go_on.set()
     for future in futures:
-        future.result(60)
+        future.result(120)
     assert log.syncs == 2
     flusher.close()
 
@@ -48,16 +48,16 @@ def _crowd(flusher):
     for log in logs:
         log.go_on.set()
     begun = flusher.sync({"first": first})
-    assert first.started.wait(60)
+    assert first.started.wait(120)
     both = [flusher.sync({"any": log}) for log in logs]
     first.go_on.set()
     for future in (begun, *both):
-        future.result(60)
+        future.result(120)
     return logs
 
 
 def _until(condition):
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.001)
@@ -65,23 +65,23 @@ def _until(condition):
 
 def test_those_who_asked_just_before_are_waited_for():
     """Where one sync serves all, it is not done for the first of a crowd that comes again."""
-    flusher = Flusher(gather_s=20)
+    flusher = Flusher(gather_s=600)
     one, other = _crowd(flusher)
     first = flusher.sync({"a": one})
     _until(lambda: flusher._wanted == 2)
     assert one.syncs == 1
-    flusher.sync({"b": other}).result(10)
-    first.result(10)
+    flusher.sync({"b": other}).result(120)
+    first.result(120)
     assert flusher._served[-1] == {id(one), id(other)}
     flusher.close()
 
 
 def test_who_is_alone_is_not_kept_waiting():
     """Neither the first one nor one that comes again and again waits for others."""
-    flusher, log = Flusher(gather_s=60), SlowLog()
+    flusher, log = Flusher(gather_s=600), SlowLog()
     log.go_on.set()
     for _ in range(3):
-        flusher.sync({"a": log}).result(10)
+        flusher.sync({"a": log}).result(120)
     assert log.syncs == 3
     flusher.close()
 
@@ -91,14 +91,14 @@ def test_a_crowd_that_went_is_not_waited_for_for_ever():
     flusher = Flusher(gather_s=0.02)
     one, _ = _crowd(flusher)
     for _ in range(_BATCHES_REMEMBERED):
-        flusher.sync({"a": one}).result(10)
+        flusher.sync({"a": one}).result(120)
     assert not frozenset().union(*flusher._served)
     flusher.close()
 
 
 def test_closing_ends_the_waiting_for_others():
     """What waits is served when the store closes, though some of the crowd did not come."""
-    flusher = Flusher(gather_s=60)
+    flusher = Flusher(gather_s=600)
     one, _ = _crowd(flusher)
     waiting = flusher.sync({"a": one})
     _until(lambda: flusher._wanted == 2)
@@ -114,10 +114,10 @@ def test_error_goes_to_all_who_wait():
     for log in logs.values():
         log.append(b"line\n", 0, 1, 1)
     with pytest.raises(SyncFailed):
-        store.sync(logs).result(10)
-    store.sync({"sessions/b": logs["sessions/b"]}).result(10)
+        store.sync(logs).result(120)
+    store.sync({"sessions/b": logs["sessions/b"]}).result(120)
     with pytest.raises(SyncFailed):
-        store.sync({"sessions/a": logs["sessions/a"]}).result(10)
+        store.sync({"sessions/a": logs["sessions/a"]}).result(120)
     store.close()
 
 
@@ -138,7 +138,7 @@ def test_sync_after_close():
     log.go_on.set()
     flusher.close()
     for _ in range(20):
-        flusher.sync({"a": log}).result(10)
+        flusher.sync({"a": log}).result(120)
         flusher.close()
     assert log.syncs == 20
     assert flusher._thread is None
@@ -161,14 +161,14 @@ def test_works_in_a_forked_child():
     """In a forked child it starts anew, though the thread and its lock stayed behind."""
     flusher, log = Flusher(), SlowLog()
     log.go_on.set()
-    flusher.sync({"a": log}).result(10)
+    flusher.sync({"a": log}).result(120)
     with flusher._condition:  # as if the thread had it at the moment of the fork
         pid = os.fork()
     if not pid:
         status = 1
         try:
             flusher._condition.acquire()
-            flusher.sync({"a": log}).result(10)
+            flusher.sync({"a": log}).result(120)
             flusher.close()
             status = 0
         finally:

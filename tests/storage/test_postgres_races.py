@@ -187,6 +187,16 @@ def test_a_document_put_while_its_key_goes_is_not_lost(store):
     assert store.documents("sessions/b").get("b")[0] == b"2"
 
 
+def _until_it_sleeps(url):
+    """Return once the server is at the question that takes long."""
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(30)'"
+    deadline = time.monotonic() + 120
+    with contextlib.closing(PostgresStore(url)) as other:
+        while not other.link.run(lambda connection: connection.fetchval(asked)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_closing_lets_go_of_whoever_still_waits(store):
     """A thread in the middle of a question gets an error, and is not left waiting for ever."""
     caught = []
@@ -200,7 +210,7 @@ def test_closing_lets_go_of_whoever_still_waits(store):
     store.check()
     thread = threading.Thread(target=ask)
     thread.start()
-    time.sleep(0.3)
+    _until_it_sleeps(store.url)
     store.close()
     thread.join(120)
     assert not thread.is_alive()
