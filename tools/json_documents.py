@@ -63,6 +63,23 @@ class Watched(Struct):
     session: SessionMetadata
 
 
+class DeletedSession(Struct):
+    """A session that was deleted."""
+
+    session_id: str
+    title: str | None
+    """When it was deleted; null where nobody wrote it down, and of sealed ones."""
+    deleted_at: int
+    """Unix milliseconds; 0 where nobody wrote it down."""
+    size_bytes: int
+
+
+class TrashListed(Struct):
+    """What can be brought back, the last deleted first."""
+
+    sessions: list[DeletedSession]
+
+
 class Searched(Struct):
     """What was found, the best first."""
 
@@ -419,6 +436,7 @@ class WarningLine(Struct):
 DOCUMENTS: dict[str, tuple[str, Any]] = {
     "list": ("holdfast list --json", Listed),
     "list-watch": ("holdfast list --watch --json, each line", Watched),
+    "list-trash": ("holdfast list --trash --json", TrashListed),
     "search": ("holdfast search --json", Searched),
     "show": ("holdfast show --json", Shown),
     "show-event": ("holdfast show --events --json, each line", EventLine),

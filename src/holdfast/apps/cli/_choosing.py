@@ -34,10 +34,10 @@ def choose(library: Holdfast, given: str) -> str:
 
 def choose_deleted(library: Holdfast, given: str) -> str:
     """The same among the sessions in the trash."""
-    entries = list(library.store.entries("trash/"))
-    if given == NEWEST and entries:
-        return _deleted_id(max(entries, key=lambda entry: entry.modified).key)
-    ids = sorted({_deleted_id(entry.key) for entry in entries})
+    deleted = library.trash()
+    if given == NEWEST and deleted:
+        return deleted[0].session_id
+    ids = sorted({one.session_id for one in deleted})
     return pick(given, ids, f"no session {given} in the trash")
 
 
@@ -78,11 +78,6 @@ def _newest(library: Holdfast) -> str:
     if not newest:
         raise NotFound("there are no sessions yet")
     return newest[0].session_id
-
-
-def _deleted_id(key: str) -> str:
-    """The id in a key of the trash, ``trash/<number>.<id>``."""
-    return key.rpartition("/")[2].partition(".")[2]
 
 
 def _several(given: str, matches: list[str]) -> str:

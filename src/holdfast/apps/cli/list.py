@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import tell_none
@@ -23,6 +24,7 @@ from holdfast.apps.cli._options import (
 )
 from holdfast.apps.cli._quick_list import LIMIT
 from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._trash_list import list_trash
 from holdfast.apps.cli._when import When
 from holdfast.apps.shown.tree import forest
 from holdfast.model import SessionMetadata
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
+_WITH_TRASH = ("trash", "limit", "everything", "as_json", "store")
 _STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
@@ -49,6 +52,7 @@ Examples:
   holdfast list --sort cost --limit 10
   holdfast list --status interrupted
   holdfast list --watch
+  holdfast list --trash
   holdfast list --json | jq -r '.sessions[].session_id'
 """,
 )
@@ -102,11 +106,12 @@ Examples:
 )
 @click.option("--watch", is_flag=True, help="Show changes as they happen, until Ctrl-C.")
 @click.option("--tree", is_flag=True, help="Forks below the sessions that they came from.")
+@click.option("--trash", is_flag=True, help="What was deleted, last first, and can come back.")
 @json_option
 @store_option
-@click.pass_obj
+@click.pass_context
 def command(
-    app: App,
+    ctx: click.Context,
     /,
     *,
     words: tuple[str, ...],
@@ -120,6 +125,7 @@ def command(
     agent: str | None,
     watch: bool,
     tree: bool,
+    trash: bool,
     as_json: bool,
     **more: Any,
 ) -> None:
@@ -132,7 +138,12 @@ def command(
     or written by a newer version. Topics are what the catalogue calls a session by its content.
     With --watch and --json, or into a pipe, each change is a line: added, changed or removed.
     """
+    app: App = ctx.obj
     shown = None if everything or not limit else limit
+    if trash:
+        _check_alone(ctx)
+        list_trash(app, shown, as_json=as_json)
+        return
     more["text"] = " ".join(words) or None
 
     def ask() -> Page:
@@ -152,6 +163,15 @@ def command(
     narrowed = [tags, since, until, agent, after, *more.values()]
     is_filtered = any(value not in (None, ()) for value in narrowed)
     _tell_rest(app, rows, tags, filtered=is_filtered or (sort != _ORDERS[0] and bool(rows)))
+
+
+def _check_alone(ctx: click.Context) -> None:
+    """Refuse what the trash cannot be asked for, rather than pass over it."""
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in _WITH_TRASH:
+            ctx.fail("--trash goes with --limit, --all, --json and --store only")
 
 
 def _print(app: App, rows: Sequence[SessionMetadata], *, tree: bool) -> None:

@@ -28,7 +28,8 @@ def command(app: App, ids: tuple[str, ...]) -> None:
     """Bring sessions back from the trash, as they were.
 
     Of several deleted sessions with one id the last deleted comes back. If a new session has taken
-    the id meanwhile, it is refused and both stay where they are.
+    the id meanwhile, it is refused and both stay where they are. `holdfast list --trash` shows what
+    can come back.
     """
     for session_id in [choose_deleted(app.library, id) for id in ids]:
         app.library.undelete(session_id)
