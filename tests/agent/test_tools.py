@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -173,19 +172,22 @@ async def test_a_tool_that_never_returns_is_given_up(hf, script):
         await asyncio.sleep(3600)
         return ""
 
+    free, returned = threading.Event(), []
+
     def stuck() -> str:
         """Never return either."""
-        threading.Event().wait(20)
+        free.wait(120)
+        returned.append("stuck")
         return ""
 
     model = script([("forever", {}), ("stuck", {})], "done")
     tools = [Tool(forever, timeout_ms=50), stuck]
     agent = Agent(model.model, tools=tools, tool_timeout_ms=80)
-    started = time.monotonic()
     with hf.session("s") as session:
         await agent.run("go", session=session)
         found = results_of(session)
-    assert time.monotonic() - started < 10
+    assert returned == []
+    free.set()
     assert "within 50 ms" in found["forever"]["result"]["message"]
     assert "within 80 ms" in found["stuck"]["result"]["message"]
 
@@ -453,7 +455,7 @@ async def test_a_tool_cannot_end_the_process(hf, script, style):
         sys.exit(3)
 
     function = leave if style == "sync" else aleave
-    recorded, _, _ = await run_tool(hf, script, Tool(function, name="leave", timeout_ms=5000))
+    recorded, _, _ = await run_tool(hf, script, Tool(function, name="leave", timeout_ms=120_000))
     assert "wanted to end the process" in recorded["result"]["message"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
@@ -36,7 +37,7 @@ def test_quit_and_kill_and_it_goes_on(terminal, hf):
     terminal.say("exit", "is kept; `holdfast chat` goes on with it.")
     shown = start(terminal)
     assert "Restored session" in shown
-    assert "(2 messages, just now)" in shown
+    assert re.search(r"\(2 messages, (just now|\d+ min ago)\)", shown)
     assert "1: you said first words" in shown  # the history is on the screen again
     terminal.say("second words", "2: you said second words")
     terminal.wait_for_prompt()

@@ -108,7 +108,7 @@ def _watch(ours, keys):
     """Everything that is written; a key is pressed each time when nothing has come for a while."""
     out, waiting = b"", [bytes([key]) for key in keys]
     while True:
-        ready, _, _ = select.select([ours], [], [], 1.0 if waiting and out else 60)
+        ready, _, _ = select.select([ours], [], [], 1.0 if waiting and out else 120)
         if not ready:
             if not waiting:
                 raise AssertionError(f"nothing comes any more: {out!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -38,8 +39,8 @@ def test_what_a_row_tells(run, trip):
     names = ["ID", "UPDATED", "TITLE", "MSGS", "TOKENS", "COST", "TAGS", "TOPICS", "STATE"]
     assert header.split() == names
     assert row.split("  ")[0] == "trip-planner"
-    for part in ("just now", "Trip to Lisbon", " 4 ", "1.2k", "travel"):
-        assert part in row
+    for part in ("just now|min ago", "Trip to Lisbon", " 4 ", r"1\.2k", "travel"):
+        assert re.search(part, row)
 
 
 def test_limit(run, three):

@@ -144,8 +144,9 @@ def test_an_error_after_the_pager(tty, damaged, library):
 def test_ctrl_c_is_for_the_pager(tty, long):
     """The command waits for its pager, and does not leave it alone with the terminal."""
     code = (
-        "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: print('NOTED'));"
-        "sys.stdin.read(); print('READ', flush=True); time.sleep(2.5); print('END')"
+        "import signal, sys, time; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT});"
+        "sys.stdin.read(); print('READ', flush=True); signal.sigwait({signal.SIGINT});"
+        "print('NOTED'); time.sleep(1); print('END')"
     )
     outcome = tty(
         "show", long, rows=20, keys=b"\x03", HOLDFAST_PAGER=f'{sys.executable} -c "{code}"'

@@ -190,13 +190,15 @@ def test_yes_does_not_ask(terminal, trip, library):
 
 
 SLOW = """
-import time
+import os, time
 import holdfast.apps.cli._progress as progress
 from holdfast.apps.cli import main
 from holdfast.library import Holdfast
 verify = Holdfast.verify
 def slowly(self, id, **options):
     time.sleep(0.15)
+    while id == "job-6" and not os.path.exists(os.environ["GOES_ON"]):
+        time.sleep(0.01)
     return verify(self, id, **options)
 Holdfast.verify = slowly
 progress._QUIET_SECONDS = 0
@@ -204,13 +206,15 @@ main()
 """
 
 
-def test_long_work_shows_how_far_it_is(terminal, library):
+def test_long_work_shows_how_far_it_is(terminal, library, tmp_path):
     """Verifying everything counts while it works, and leaves only its result."""
     for number in range(12):
         with library.session(f"job-{number}") as s:
             s.user("x")
     program = shlex.join([sys.executable, "-c", SLOW, "verify", "--all"])
-    found = terminal(program=program)
+    goes_on = tmp_path / "goes-on"
+    found = terminal(program=program, GOES_ON=str(goes_on))
     found.wait(r"verifying .* \d+/12")
+    goes_on.touch()
     screen = found.wait("done-0")
     assert lines_of(screen) == ["12 sessions whole, 0 damaged"]

@@ -419,15 +419,16 @@ def test_a_server_ends_in_good_order(number):
 def test_a_request_that_does_not_come_is_not_waited_for():
     """Neither the first nor the rest of one; an answer that takes longer is not cut."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, "0.3"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SERVER, "3"], stdout=subprocess.PIPE, text=True
     )
     try:
         process.stdout.readline()
         host, _, port = process.stdout.readline().strip().rpartition("/")[2].partition(":")
-        sockets = [socket.create_connection((host, int(port)), PATIENCE_S) for _ in range(3)]
-        silent, half, answered = sockets
-        half.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        address = host, int(port)
+        answered = socket.create_connection(address, PATIENCE_S)
         answered.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        silent, half = (socket.create_connection(address, PATIENCE_S) for _ in range(2))
+        half.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         assert silent.recv(10) == b""
         assert half.recv(10) == b""
         os.kill(process.pid, signal.SIGTERM)  # which ends the long answer
@@ -436,7 +437,7 @@ def test_a_request_that_does_not_come_is_not_waited_for():
     finally:
         process.kill()
         process.wait()
-    for one in sockets:
+    for one in (answered, silent, half):
         one.close()
     assert b" and ended" in heard
 

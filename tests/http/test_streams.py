@@ -222,7 +222,7 @@ def test_a_client_that_leaves_does_not_stop_its_turn(serving, space, talk):
         with client.stream("POST", path, json={"prompt": "x"}, headers=headers) as stream:
             assert next(talk.events(stream))[0] == "piece"
         gate.set()
-        for _ in range(200):
+        for _ in range(2_400):
             said = client.get(f"/v1/sessions/{id}/events", params={"type": "assistant"}).json()
             if said["events"]:
                 break

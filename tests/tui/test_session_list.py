@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import holdfast
@@ -25,7 +27,7 @@ async def test_the_list_shows_what_there_is(sit, trip, fill):
         lines = shown.splitlines()
         assert "TITLE" in lines[1]
         assert [line.split()[0] for line in lines[2:6]] == ["Note", "Note", "Note", "Trip"]
-        assert "just now" in lines[5]
+        assert re.search(r"just now|\d min ago", lines[5])  # on a busy machine
         assert " 5 " in lines[5]
         assert "1.2k" in lines[5]
         assert "travel" in lines[5]
