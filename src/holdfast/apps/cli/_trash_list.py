@@ -11,6 +11,7 @@ from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.apps.cli._app import App
+    from holdfast.apps.shown.page import Piece
 
 __all__ = ["list_trash"]
 
@@ -34,7 +35,7 @@ def list_trash(app: App, limit: int | None, *, as_json: bool) -> None:
         app.err.line(f"The trash of {app.where} is empty.")
         return
     now = now_ms()
-    rows = [
+    rows: list[list[Piece]] = [
         [
             Span(one.session_id, "name"),
             Span(ago(one.deleted_at, now) if one.deleted_at else "", "faint"),

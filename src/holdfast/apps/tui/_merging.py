@@ -11,6 +11,7 @@ from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import counted
 from holdfast.apps.tui._dialogs import Buttons, Choose, Pick
 from holdfast.apps.tui._handing import hand_over
+from holdfast.apps.tui._main_parts import SLOW_S
 from holdfast.apps.tui._undoing import Done, Undoing
 from holdfast.errors import UsageError
 
@@ -81,11 +82,23 @@ class Merging(Undoing):
     def _wait_for(self, dialog: Choose | Pick | Buttons) -> str | None:
         answer: Future[str | None] = Future()
         worker = get_current_worker()
-        hand_over(self, lambda: self.app.push_screen(dialog, answer.set_result))
+        hand_over(self, self._ask, dialog, answer)
         while not wait([answer], _LOOK_S).done:
             if worker.is_cancelled:  # the app is being left
                 return None
         return answer.result()
+
+    def _ask(self, dialog: Choose | Pick | Buttons, answer: Future[str | None]) -> None:
+        """Show a dialog; as long as it waits for the user, nothing is said to be at work."""
+
+        def answered(given: str | None) -> None:
+            self.under_way += 1
+            self.set_timer(SLOW_S, self.tell_status)
+            answer.set_result(given)
+
+        self.under_way -= 1
+        self.tell_status()
+        self.app.push_screen(dialog, answered)
 
 
 def _asked(view: TurnView) -> str:

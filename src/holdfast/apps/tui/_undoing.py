@@ -66,7 +66,13 @@ class Undoing(MainParts):
             )
         undo = self.app.done[-1].undo
         assert undo is not None
-        told = undo()
+        try:
+            told = undo()
+        except NotFound as error:
+            # What is gone stays gone: it must not stand before what was done earlier.
+            self.app.done.pop()
+            before = "u undoes what was done before it." if self.app.done else error.remedy
+            raise NotFound(f"this cannot be undone: {error.message}", remedy=before) from error
         self.app.done.pop()
         return Done(told)
 
