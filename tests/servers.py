@@ -16,10 +16,12 @@ import urllib.error
 import urllib.request
 from glob import glob
 from pathlib import Path
+from random import SystemRandom
 from uuid import uuid4
 
 import pytest
 
+_PORTS = range(15_000, 32_000)
 START_S = 200  # a busy machine takes its time; a test that takes 300 ends its worker
 
 
@@ -144,9 +146,16 @@ def is_alive(pid: int) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on, below those that systems give to connections by themselves.
+
+    One of those could be taken by anyone's connection before the server has it, or while a test has
+    the server stopped.
+    """
+    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 def postgres_binaries() -> Path | None:
