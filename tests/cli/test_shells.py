@@ -45,7 +45,7 @@ def in_shell(shell, code, store_root, tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=280,
     )
     assert done.stderr == ""
     return done.stdout

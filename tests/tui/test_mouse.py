@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from holdfast.apps.shown.words import day_time
-from holdfast.session import now_ms
 
 
 async def test_hits(sit, trip, fill):
@@ -56,13 +55,15 @@ async def test_the_slider(sit, trip):
 
 
 @pytest.mark.req("S2-57")
-async def test_the_day_of_what_was_said(sit, trip, monkeypatch):
+async def test_the_day_of_what_was_said(sit, hf, trip, monkeypatch):
     """What was said today has a time; what is older has its day too."""
-    today = day_time(now_ms())[:10]
+    said = hf.info(trip).updated_at
+    today = day_time(said)[:10]
+    monkeypatch.setattr("holdfast.apps.tui._talk_lines.now_ms", lambda: said)
     async with sit(session_id=trip) as seat:
         shown = await seat.sees("Just so.")
         assert today not in shown
     day = 86_400_000
-    monkeypatch.setattr("holdfast.apps.tui._talk_lines.now_ms", lambda: now_ms() + 2 * day)
+    monkeypatch.setattr("holdfast.apps.tui._talk_lines.now_ms", lambda: said + 2 * day)
     async with sit(session_id=trip) as seat:
         await seat.sees("Just so.", today)
