@@ -19,11 +19,11 @@ from holdfast.errors import Locked
 
 FIGHTER = Path(__file__).with_name("fighter.py")
 PROCESSES = 16
-SECONDS = 60.0 if os.environ.get("CRASH_CAMPAIGN") == "full" else 9.0
+SECONDS = 60.0 if os.environ.get("CRASH_CAMPAIGN") == "full" else 0.0
 SECONDS_MAX = 120.0  # so long a fight may go on until enough of them had their turn
 WRITERS = 4
 PAUSES = 2
-PAUSE_S = 3.5  # well past the lease of a fighter
+PAUSE_S = 2.5  # well past the lease of a fighter
 
 
 def _place(kind, request, tmp_path):
@@ -161,7 +161,7 @@ def _pause_some(fighters, outs):
     pauses = 0
     while (spent := time.monotonic() - began) < SECONDS_MAX:
         enough = pauses >= PAUSES and len(_writers(_acknowledged(outs))) >= WRITERS
-        if enough and spent >= SECONDS - 1:
+        if enough and spent >= SECONDS:
             break
         chosen = random.sample(fighters, 4)
         for fighter in chosen:
