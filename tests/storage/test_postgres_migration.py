@@ -14,6 +14,25 @@ from holdfast.storage.postgres import PostgresStore
 _WAIT_S = 120
 _BEFORE = _postgres_schema.MIGRATIONS[:3]
 _A = "sessions/a"
+_HEADS_BEFORE = """
+DROP INDEX heads_by_change;
+ALTER TABLE heads DROP COLUMN changed;
+CREATE INDEX heads_by_version ON heads (version);
+"""
+_NO_ROOM = "".join(
+    f"ALTER TABLE heads_{number} RESET (fillfactor);"
+    for number in range(_postgres_schema.PARTITIONS)
+)
+_FORM = """
+SELECT c.relname, a.attname, a.attgenerated::text AS made, c.reloptions::text AS options,
+    pg_get_expr(d.adbin, d.adrelid) AS expression, i.indexdef
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+LEFT JOIN pg_indexes i ON i.schemaname = current_schema() AND i.indexname = c.relname
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relname ~ '^heads'
+    AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY c.relname, a.attname
+"""
 
 
 @pytest.fixture
@@ -22,6 +41,8 @@ def earlier(postgres_url, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(_postgres_schema, "MIGRATIONS", _BEFORE)
         store = PostgresStore(postgres_url)
+        store.check()
+        store.link.run(lambda connection: connection.execute(_HEADS_BEFORE + _NO_ROOM))
         for name in ("a", "b", "c"):
             lease = store.lease(f"sessions/{name}")
             epoch = lease.acquire("me", 600_000)
@@ -67,6 +88,19 @@ def test_an_earlier_store_keeps_everything_and_its_marks(earlier, postgres_url):
         assert not found.listed
     finally:
         store.close()
+
+
+def test_an_earlier_store_has_the_form_of_a_new_one(earlier, postgres_url):
+    """Columns, indexes and room of the heads are those that are made today."""
+    schema = postgres_url.rpartition("=")[2]
+    forms = []
+    for url in (postgres_url, postgres_url + "_new"):
+        store = PostgresStore(url)
+        rows = store._fetch(_FORM)
+        forms.append([str(tuple(row)).replace(schema + "_new", schema) for row in rows])
+        store.close()
+    assert forms[0] == forms[1]
+    assert any("fillfactor" in row for row in forms[0])
 
 
 def test_what_an_earlier_program_still_writes_is_found_by_its_change(earlier, postgres_url):

@@ -21,9 +21,20 @@ _MIGRATION_LOCK = 0x486F6C64
 _MIGRATION_S = 3_600
 PARTITIONS = 16
 
-_SPLIT = ("heads", "pieces", "documents")
+# Every append moves the head of its session. If the number of its last change were in an index,
+# PostgreSQL would write the moved head to another place, with an entry in each index, and leave the
+# old ones to be swept up. What is in the index is the same for so many transactions in a row: most
+# heads are moved inside their page, which keeps room for that, and no index is touched. The
+# database works it out from the version itself, so that nobody can forget to.
+CHANGES_TOGETHER_BITS = 8
+_CHANGED = (
+    "changed bigint NOT NULL"
+    f" GENERATED ALWAYS AS (version::text::bigint >> {CHANGES_TOGETHER_BITS}) STORED"
+)
+_ROOM = "fillfactor = 70"
+_SPLIT = {"heads": f" WITH ({_ROOM})", "pieces": "", "documents": ""}
 
-_FIRST = """
+_FIRST = f"""
 CREATE TABLE names (
     key text PRIMARY KEY,
     folder text NOT NULL,
@@ -41,9 +52,10 @@ CREATE TABLE heads (
     archived boolean NOT NULL DEFAULT false,
     epoch bigint NOT NULL DEFAULT 0,
     holder bytea,
-    expires timestamptz NOT NULL DEFAULT clock_timestamp()
+    expires timestamptz NOT NULL DEFAULT clock_timestamp(),
+    {_CHANGED}
 ) PARTITION BY HASH (id);
-CREATE INDEX heads_by_version ON heads (version);
+CREATE INDEX heads_by_change ON heads (changed);
 CREATE TABLE pieces (
     id uuid NOT NULL,
     generation bigint NOT NULL,
@@ -64,8 +76,8 @@ CREATE TABLE identity (name uuid NOT NULL DEFAULT gen_random_uuid());
 INSERT INTO identity DEFAULT VALUES;
 """ + "\n".join(
     f"CREATE TABLE {table}_{number} PARTITION OF {table}"
-    f" FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number});"
-    for table in _SPLIT
+    f" FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number}){room};"
+    for table, room in _SPLIT.items()
     for number in range(PARTITIONS)
 )
 
@@ -101,29 +113,29 @@ EXCEPTION WHEN feature_not_supported THEN
 END $$;
 """
 
-# Every append moves the head of its session. While the number of the last change was in an index,
-# PostgreSQL wrote the moved head to another place, with an entry in each index, and left the old
-# ones to be swept up. What is in the index now is the same for so many transactions in a row: most
-# heads are moved inside their page, which keeps room for that, and no index is touched. The
-# database works it out from the version itself, so that nobody can forget to.
-CHANGES_TOGETHER_BITS = 8
+# The heads of a store that was made before they were kept as the first step makes them now.
 _FOURTH = f"""
-DROP INDEX heads_by_version;
 DO $$
 DECLARE part regclass;
 BEGIN
+    IF EXISTS (
+        SELECT 1 FROM pg_attribute
+        WHERE attrelid = 'heads'::regclass AND attname = 'changed' AND NOT attisdropped
+    ) THEN
+        RETURN;
+    END IF;
+    DROP INDEX heads_by_version;
     FOR part IN
         SELECT c.oid::regclass FROM pg_class c
         WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
             AND c.relname ~ '^heads(_[0-9]+)?$'
     LOOP
-        EXECUTE format('ALTER TABLE %s SET (fillfactor = 70)', part);
+        EXECUTE format('ALTER TABLE %s SET ({_ROOM})', part);
     END LOOP;
+    ALTER TABLE heads ADD COLUMN {_CHANGED};
+    CREATE INDEX heads_by_change ON heads (changed);
 END $$;
-ALTER TABLE heads ADD COLUMN changed bigint NOT NULL
-    GENERATED ALWAYS AS (version::text::bigint >> {CHANGES_TOGETHER_BITS}) STORED;
-CREATE INDEX heads_by_change ON heads (changed);
-"""  # noqa: S608 - a number of ours
+"""  # noqa: S608 - ours
 
 MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 """Each brings the tables from one version to the next; a step that was released never changes."""
