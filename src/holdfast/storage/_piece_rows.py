@@ -27,13 +27,20 @@ def read_rows(fetch: Callable[[int, int], Sequence[Any]], start: int, end: int) 
     """
     count = _ROWS_MAX if end - start <= _READ_BYTES else _ROWS_FIRST
     while start < end and (rows := fetch(start, count)):
+        _check(rows)
         full = sum(size for _, size, _, _ in rows) >= _READ_BYTES
         count = max(1, count // 2) if full else min(count * 2, _ROWS_MAX)
         for offset, size, data, is_packed in rows:
-            if not isinstance(data, bytes):  # a column of SQLite takes anything
-                raise Damaged("a piece of the log is something else than bytes")
             plain = unpacked(data, size) if is_packed else data
+            if len(plain) != size:  # one that is shorter would be asked for again for ever
+                raise Damaged("a piece of the log has another number of bytes than it should")
             part = plain[max(0, start - offset) :]
             for at in range(0, len(part), CHUNK_BYTES):
                 yield part[at : at + CHUNK_BYTES]
             start = offset + len(plain)
+
+
+def _check(rows: Sequence[Any]) -> None:
+    """Raise Damaged for what is no piece: a column of SQLite takes anything."""
+    if not all(type(size) is int and isinstance(data, bytes) for _, size, data, _ in rows):
+        raise Damaged("a piece of the log is something else than bytes")

@@ -12,11 +12,14 @@ from holdfast.storage._names import etag_of
 from holdfast.storage._piece_rows import read_rows
 from holdfast.storage._sqlite_rows import (
     check_free,
+    damaged_row,
     describe,
     fenced_row,
     forget_pieces,
     insert_frames,
     insert_piece,
+    is_number,
+    is_size,
     key_row,
     made_row,
     next_version,
@@ -93,6 +96,8 @@ class SQLiteLog(Log):
         if not rows:
             return
         id, generation, end = rows[0]
+        if not (is_number(generation) and is_size(end)):
+            raise damaged_row()
         # Once the log is replaced nothing more is found: no reader gets a mixture of two.
         yield from read_rows(
             lambda at, count: self._database.read(*reading(id, generation, at, count)),
@@ -109,6 +114,8 @@ class SQLiteLog(Log):
     def size(self) -> int:
         """The size as the key's row says."""
         rows = self._database.read("SELECT size FROM keys WHERE key = ?", (self._key,))
+        if rows and not is_size(rows[0][0]):
+            raise damaged_row()
         return int(rows[0][0]) if rows else 0
 
     def cut(self, offset: int, epoch: int) -> None:
@@ -223,7 +230,8 @@ class SQLiteDocuments(Documents):
             "SELECT d.name FROM documents d JOIN keys k ON k.id = d.id WHERE k.key = ?",
             (self._key,),
         )
-        return sorted(name for (name,) in rows if name.startswith(prefix))
+        texts = [name for (name,) in rows if isinstance(name, str)]  # a column takes anything
+        return sorted(name for name in texts if name.startswith(prefix))
 
     def delete(self, name: str) -> bool:
         """Remove one row."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Conflict, NotFound, StoreFull
+from holdfast.errors import Conflict, Damaged, NotFound, StoreFull
 from holdfast.model import fold_id
 from holdfast.storage._holders import Holder, locked, stale
 from holdfast.storage._names import etag_of, folder_of, needs_log
@@ -23,6 +23,7 @@ __all__ = [
     "bury",
     "check_free",
     "check_not_taken",
+    "damaged_row",
     "describe",
     "entry_of",
     "fenced_row",
@@ -31,6 +32,8 @@ __all__ = [
     "free_row",
     "insert_frames",
     "insert_piece",
+    "is_number",
+    "is_size",
     "key_row",
     "made_row",
     "next_version",
@@ -51,6 +54,7 @@ _CUT_BYTES_MAX = 8_192
 # of two columns all beyond a quarter of a page would take a page of its own.
 _PLACE_BITS = 36
 _PLACES = (1 << _PLACE_BITS) - 1
+_NUMBER_MAX = (1 << 63) - 1  # as far as SQLite counts
 
 # Numbered, so that a later version can change the tables of an older one.
 SCHEMA = (
@@ -122,6 +126,12 @@ class KeyRow:
     __slots__ = ("archived", "epoch", "expires", "generation", "holder", "id", "size")
 
     def __init__(self, values: tuple[int, int, int, int, int, bytes | None, int]) -> None:
+        """Raises Damaged for what no version of ours wrote: a column takes anything."""
+        *numbers, holder, expires = values
+        if not (all(map(is_number, (*numbers, expires))) and is_size(numbers[2])):
+            raise damaged_row()
+        if holder is not None and not isinstance(holder, bytes):
+            raise damaged_row()
         self.id, self.generation, self.size, self.archived = values[:4]
         self.epoch, self.holder, self.expires = values[4:]
 
@@ -288,12 +298,32 @@ def next_version(connection: Connection) -> int:
     """The number of this change; every change of the store has one of its own."""
     rows = connection.execute("UPDATE store SET version = version + 1 RETURNING version").fetchall()
     number: int = rows[0][0]
+    if not is_number(number):
+        raise damaged_row()
     return number
 
 
 def entry_of(row: tuple[str, int, int, int, int]) -> Entry:
+    """An entry; one whose figures are none has its name at least, and says more when it is read."""
     key, size, modified, generation, version = row
+    if not (is_size(size) and type(modified) is int):
+        size = modified = 0
     return Entry(key, size, modified, f"{generation}-{version}")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a whole number, with one more after it."""
+    return type(value) is int and value < _NUMBER_MAX
+
+
+def is_size(value: object) -> bool:
+    """Whether a log can have so many bytes."""
+    return type(value) is int and 0 <= value <= _PLACES
+
+
+def damaged_row() -> Damaged:
+    """That a row was not written by us, or not left so."""
+    return Damaged("a row of the database holds something else than it should")
 
 
 def now_ms() -> int:

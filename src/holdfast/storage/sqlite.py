@@ -23,12 +23,14 @@ from holdfast.storage._sqlite_rows import (
     bury,
     check_free,
     check_not_taken,
+    damaged_row,
     describe,
     entry_of,
     forget,
     forget_pieces,
     free_row,
     insert_piece,
+    is_number,
     key_row,
     made_row,
     next_version,
@@ -103,7 +105,7 @@ class SQLiteStore(Store):
             "SELECT key FROM keys WHERE folded = ? AND key <> ? AND generation > 0",
             (fold_id(check_key(key)), key),
         )
-        return found[0][0] if found else None
+        return next((key for (key,) in found if isinstance(key, str)), None)
 
     def sync(self, logs: Mapping[str, Log]) -> Future[None]:
         """On the flusher thread; one sync of the file serves all that wait."""
@@ -113,7 +115,8 @@ class SQLiteStore(Store):
         """Every key with a log."""
         check_prefix(prefix)
         for row in self.database.read(f"{ENTRY} WHERE folder = ? AND generation > 0", (prefix,)):
-            yield entry_of(row)
+            if isinstance(row[0], str):  # a column takes anything
+                yield entry_of(row)
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key."""
@@ -254,6 +257,8 @@ class SQLiteStore(Store):
 
     def _version(self) -> int:
         rows = self.database.read("SELECT version FROM store")
+        if rows and not is_number(rows[0][0]):
+            raise damaged_row()
         return int(rows[0][0]) if rows else 0
 
     def _repack(self, key: str, *, archived: bool) -> None:
