@@ -198,7 +198,9 @@ def read_key_file(path: str) -> bytes:
             f"there is no key file {path}", remedy=f"Make one with: holdfast keys new file:{path}"
         ) from error
     if not stat.S_ISREG(status.st_mode) or status.st_size > _FILE_BYTES_MAX:
-        raise UsageError(f"{path} is no key file")
+        raise UsageError(
+            f"{path} is no key file", remedy="Name a file that `holdfast keys new file:PATH` made."
+        )
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS:
         raise Forbidden(
             f"others may read the key file {path}", remedy=f"Close it with: chmod 600 {path}"

@@ -101,10 +101,11 @@ class Sealing(Finding):
 
         The log is rewritten into a new generation and the old one destroyed. With None the trash
         and the documents of agents are sealed too. Broken off at any moment, every session opens,
-        and the same call goes on. Raises KeyMissing if no key is set.
+        and the same call goes on. Raises KeyMissing if no key is set, or it cannot be had.
         """
         from holdfast.session import encrypt_key
 
+        self._chained().current()  # to hear now if there is no such key
         return self._each(ids, encrypt_key, "sealed", progress)
 
     def decrypt(
