@@ -264,6 +264,8 @@ class Opening:
         )
         if mending and not self.read_only:
             Snapshots(self.documents).drop_beyond(loaded.position.offset)
+        if loaded.torn and not (loaded.has_past or mending or self.read_only):
+            self._check_ours()
         if not loaded.gaps or self.read_only:
             return loaded
         if not mending:
@@ -279,6 +281,19 @@ class Opening:
         repair_log(self.log, self.documents, self.epoch, sealer=self._rewriter)
         self.repaired = True
         return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
+
+    def _check_ours(self) -> None:
+        """Raise Damaged rather than set aside, as a broken write, what somebody else wrote."""
+        from holdfast.session._places import is_foreign
+
+        if is_foreign(self.log):
+            raise Damaged(
+                f"no line of session {self.session_id} can be read: they have numbers, but no"
+                " checksums",
+                remedy="Take `seq` out of its lines, and it opens as a plain log; nothing of it was"
+                " changed.",
+                session_id=self.session_id,
+            )
 
     def _rewriter(self) -> Sealer | None:
         from holdfast.session._session_seal import rewriter_for

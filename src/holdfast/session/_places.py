@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
+import msgspec
+
 from holdfast.errors import Damaged, NotFound
 from holdfast.model import START, LineReader, Position, read_line
 from holdfast.replay import check_format
@@ -15,7 +17,7 @@ from holdfast.session._reading import second_line
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
 
-__all__ = ["Place", "find_place", "has_place", "line_at"]
+__all__ = ["Place", "find_place", "has_place", "is_foreign", "line_at"]
 
 # A part as short as this is simply read; a longer one is halved until it is.
 _NEAR_BYTES = 1 << 15
@@ -90,6 +92,19 @@ def line_at(log: Log, offset: int) -> bytes:
         if b"\n" in chunk:
             break
     return found[: found.find(b"\n") + 1]
+
+
+def is_foreign(log: Log) -> bool:
+    """Whether a log begins with a whole line that no writer of ours left: numbered, not summed.
+
+    A plain line has neither number nor checksum, one of ours has both, and a write that a crash
+    broke off has no whole line that lacks its end.
+    """
+    try:
+        found = msgspec.json.decode(line_at(log, 0), type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return {"seq", "type"} <= found.keys() and "crc" not in found
 
 
 def _newest_snapshot(log: Log, documents: Documents, at: int | None) -> Snapshot | None:

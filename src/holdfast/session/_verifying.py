@@ -21,6 +21,7 @@ from holdfast.model import (
     salvage,
 )
 from holdfast.session._blobs import references
+from holdfast.session._places import is_foreign
 from holdfast.session._prefix import PrefixChain, prefix_digest
 from holdfast.session._snapshots import Snapshots
 from holdfast.storage import Documents, Log
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Report", "verify_log"]
 
 _LOOKS_MAX = 5
+_FOREIGN = (
+    "No line can be read: they have numbers, but no checksums. Without `seq` in its lines it opens"
+    " as a plain log."
+)
 _HEAD = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{64})")
 
 
@@ -120,6 +125,8 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
         return _verify_closed(session_id, log, heads)
     snapshots = _check_snapshots(Snapshots(documents), reader.position.offset)
     damage = log.damage()
+    if reader.torn and not count and not damage and is_foreign(log):
+        damage = _FOREIGN
     tampered = [] if reader.gaps else _check_prefixes(prefixes, chain)
     report = Report(
         session_id=session_id,
