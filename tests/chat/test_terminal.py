@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.testing.model_server import Call, Say
 
-LONG = Say("begin " + "word " * 1000, pause_s=0.05)
+LONG = Say("begin " + "word " * 4_000, pause_s=0.05)
 
 
 def kill(hf):

@@ -21,7 +21,7 @@ from holdfast.testing.model_server import Say, ScriptedModel
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE_S = 120
-LONG = "one two three four five six seven eight nine ten"
+LONG = " ".join(f"word-{number}" for number in range(400))  # two minutes of it
 
 
 class Process:

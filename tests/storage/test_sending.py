@@ -160,6 +160,7 @@ def test_an_append_that_is_refused_for_want_of_room_is_never_sent(backend, monke
     first.append(b"x" * 20, 0, 1, 1)
     with pytest.raises(Unavailable, match="waiting to be sent"):
         second.append(b"refused\n", 0, 1, 1)
+    monkeypatch.setattr(_sending, "_WAIT_FOR_ROOM_S", 120)
     gate.set()
     second.append(b"taken\n", 0, 1, 1)
     second.sync()

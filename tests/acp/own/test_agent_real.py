@@ -156,13 +156,13 @@ class Raw:
         return frame["result"]
 
 
-STORY = " ".join(f"word-{number}" for number in range(400))
+STORY = " ".join(f"word-{number}" for number in range(2_400))
 
 
 @pytest.mark.req("C14")
 async def test_after_kill_9_every_word_that_was_shown_is_replayed(environment, tmp_path):
     """Killed while it streams; another process loads the session, and the model has it."""
-    with ScriptedModel([Say(STORY, pause_s=0.02), Say("I remember.")]) as model:
+    with ScriptedModel([Say(STORY, pause_s=0.05), Say("I remember.")]) as model:
         env = environment(model)
         first = await Raw.start(env)
         made = await first.call("session/new", cwd=str(tmp_path), mcpServers=[])
@@ -187,7 +187,7 @@ async def test_after_kill_9_every_word_that_was_shown_is_replayed(environment, t
 @pytest.mark.parametrize("end", ["eof", "SIGTERM"])
 async def test_it_ends_in_good_order(environment, store_root, tmp_path, end):
     """A running turn is recorded as cancelled, the session is closed, the exit code is 0."""
-    with ScriptedModel([Say(STORY, pause_s=0.02)]) as model:
+    with ScriptedModel([Say(STORY, pause_s=0.05)]) as model:
         agent = await Raw.start(environment(model), "--mode", "auto")
         made = await agent.call("session/new", cwd=str(tmp_path), mcpServers=[])
         assert made["modes"]["currentModeId"] == "auto"

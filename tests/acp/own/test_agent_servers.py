@@ -123,12 +123,14 @@ async def test_a_server_that_cannot_be_had_is_told(serve, store_root, tmp_path, 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for_long(serve, tmp_path, monkeypatch):
     """It is ended, and the user told."""
-    monkeypatch.setattr(_agent_servers, "_START_S", 0.5)
+    monkeypatch.setattr(_agent_servers, "_START_S", 3)
     editor = await serve("hello")
     id = await begin(editor, tmp_path, tiny(tmp_path, "hang"))
     assert (await editor.prompt(id, "hi"))["stopReason"] == "end_turn"
     assert "it did not answer within" in editor.text()
-    await ends(tmp_path / "tiny.pid")
+    place = tmp_path / "tiny.pid"
+    if place.exists():  # else a busy machine had not even begun with it
+        await ends(place)
 
 
 async def test_a_session_that_is_loaded_has_the_servers_that_it_is_loaded_with(
