@@ -87,7 +87,7 @@ def test_state_and_messages_of_any_moment(client):
 def test_branches(client):
     """Fork, compare, merge and restore make sessions and leave the first as it is."""
     id = make(client)
-    before = client.get(f"/v1/sessions/{id}/events").json()
+    before = recorded(client, id)
     fork = client.post(f"/v1/sessions/{id}/fork", json={"title": "Other"}).json()["session_id"]
     client.post(
         f"/v1/sessions/{fork}/events",
@@ -100,7 +100,13 @@ def test_branches(client):
     back = client.post(f"/v1/sessions/{id}/restore", json={"at": 3})
     assert back.status_code == 201, back.text
     assert len({id, fork, merged.json()["session_id"], back.json()["session_id"]}) == 4
-    assert client.get(f"/v1/sessions/{id}/events").json() == before
+    assert recorded(client, id) == before
+
+
+def recorded(client, id):
+    """The events but for those of a server that gives a session back when nobody uses it."""
+    found = client.get(f"/v1/sessions/{id}/events").json()["events"]
+    return [event for event in found if event["type"] not in {"opened", "closed"}]
 
 
 def test_export_and_import(client):
