@@ -103,8 +103,9 @@ def collector():
 
 
 @pytest.mark.usefixtures("collector")
-async def test_the_first_page_is_asked_for_before_there_is_a_screen(hf, trip):
+async def test_the_first_page_is_asked_for_before_there_is_a_screen(hf, trip, monkeypatch):
     """It is asked for once, and the first screen has it; until then nothing is collected."""
+    monkeypatch.setattr("holdfast.apps.tui._main_screen._RENEW_S", 3_600)
     asked = []
     listed = hf.list
 
@@ -120,7 +121,7 @@ async def test_the_first_page_is_asked_for_before_there_is_a_screen(hf, trip):
         assert [row.session_id for row in app.screen.sessions.rows] == [trip]
         while not gc.isenabled():  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
-    assert asked == [{}]
+    assert asked.count({}) == 1  # the library asks for others, when it looks for what to prune
 
 
 @pytest.mark.usefixtures("collector")

@@ -16,7 +16,7 @@ from textual.dom import DOMNode
 
 __all__ = ["KeyOrder"]
 
-_SETTLE_S = 1.0  # longer than any screen takes to appear; a key is late then, and never lost
+_SETTLE_S = 10.0  # longer than any screen takes to appear, on a busy machine too; no key is lost
 
 
 class KeyOrder(App[None]):
