@@ -43,7 +43,7 @@ def test_make_chat_answers_and_goes_on(store_root, hf):
             text=True,
             cwd=ROOT,
             env=environment,
-            timeout=110,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stderr

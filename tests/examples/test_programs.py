@@ -33,7 +33,7 @@ def in_a_process(program, words):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONWARNINGS": "error"},
-        timeout=100,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

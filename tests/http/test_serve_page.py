@@ -30,7 +30,7 @@ def typed(lines, *more):
     """What a shell prints that is given these lines."""
     done = subprocess.run(
         ["bash", "-euc", "\n".join([*lines, *more])],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -406,7 +406,7 @@ print(peak, len(report.errors), len(report.sessions))
 
 def _measure(tmp_path, *files):
     command = [sys.executable, "-c", _MEASURE, str(tmp_path / "store"), *map(str, files)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     return [int(word) for word in found.stdout.split()]
 
 

@@ -86,7 +86,7 @@ def in_a_process(code, *arguments):
         [sys.executable, "-c", textwrap.dedent(COMMON + code), json.dumps(arguments)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         env=environment,
         check=False,
     )
