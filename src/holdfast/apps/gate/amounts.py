@@ -17,6 +17,7 @@ __all__ = ["BodyLimit", "Buckets", "RateLimit", "address_of"]
 
 _CLIENTS_MAX = 10_000
 _PART_S = 30.0
+_SLOWEST_BYTES_PER_S = 1 << 10
 _TOGETHER_BYTES_MAX = 512 << 20
 
 
@@ -24,7 +25,8 @@ class BodyLimit:
     """Refuses bodies of more than ``bytes_max`` with 413, whatever length they claim to have.
 
     ``bytes_max`` may be a function of the ASGI scope, where paths differ. A body of which nothing
-    more comes for ``part_s`` seconds is refused with 408: waiting costs a client nothing. When the
+    more comes for ``part_s`` seconds is refused with 408: waiting costs a client nothing. So is one
+    that was waited for twice as long, and a second more for each KiB that came of it. When the
     bodies of all requests together have more than ``together_max`` bytes, who adds to them is
     refused with 503: otherwise a few clients could fill the memory.
     """
@@ -88,6 +90,7 @@ class _Counted:
         self._bytes_max = bytes_max
         self._limits = limits
         self._bytes = 0
+        self._waited = 0.0
         self._whole = False
         self._answered = False
         self._why = (
@@ -104,15 +107,21 @@ class _Counted:
         return not is_number or int(claimed) > self._bytes_max
 
     async def receive(self) -> Message:
+        part_s, began = self._limits.part_s, time.monotonic()
+        # One byte now and then is not nothing, and would keep a connection for ever.
+        left = 2 * part_s + self._bytes / _SLOWEST_BYTES_PER_S - self._waited
         try:
             # After the body only the end of the connection comes, and that may take its time.
-            async with asyncio.timeout(None if self._whole else self._limits.part_s):
+            async with asyncio.timeout(None if self._whole else min(part_s, left)):
                 message = await self._receive()
         except TimeoutError:
-            detail = f"nothing of the body came for {self._limits.part_s:g} seconds"
+            detail = f"nothing of the body came for {part_s:g} seconds"
+            if left < part_s:
+                detail = f"less than {_SLOWEST_BYTES_PER_S:,} bytes of the body came in a second"
             self._why = (408, "too_slow", detail, "Send it again.")
             self.is_over = True
             raise _TooMuch from None
+        self._waited += time.monotonic() - began
         self._whole = not message.get("more_body", False)
         self._count(len(message.get("body", b"")))
         return message
