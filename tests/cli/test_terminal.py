@@ -25,7 +25,7 @@ class Terminal:
         self._base = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
         settings = "; ".join(f"export {name}={shlex.quote(value)}" for name, value in env.items())
         # No width but the terminal's own; Ctrl-C is for the program; the screen stays after it.
-        script = f"trap : INT; unset COLUMNS LINES; {settings}; {program}; echo done-$?; sleep 60"
+        script = f"trap : INT; unset COLUMNS LINES; {settings}; {program}; echo done-$?; sleep 600"
         self._tmux("new-session", "-d", "-x", str(width), "-y", "60", "sh", "-c", script)
 
     def _tmux(self, *arguments):

@@ -72,7 +72,7 @@ def test_renewing_goes_on_after_an_error_of_any_kind():
     renewer = Renewer(renew)
     lease = _Lease()
     renewer.keep(lease, "sessions/a", 3, 60)
-    assert renewed.wait(60)
+    assert renewed.wait(120)
     renewer.close()
     assert calls[0] == {"sessions/a": (3, 60)}
 
@@ -92,10 +92,10 @@ def test_a_lost_lease_is_not_renewed_any_more():
     leases = {key: _Lease() for key in ("lost", "kept")}
     for key, lease in leases.items():
         renewer.keep(lease, key, 1, 60)
-    assert second.wait(60)
+    assert second.wait(120)
     assert "lost" not in calls[-1]
     thread = renewer._thread
     renewer.let_go(leases["kept"])
-    thread.join(60)
+    thread.join(120)
     assert not thread.is_alive()
     renewer.close()

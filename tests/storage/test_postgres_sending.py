@@ -163,7 +163,7 @@ def test_a_batch_of_very_many_logs_is_stored_whole(store):
     logs = [store.log(f"sessions/{number}") for number in range(1, 301)]
     for log in logs:
         log.append(b"line of %b\n" % log.key.encode(), 0, 1, 0)
-    store.sync({log.key: log for log in logs}).result(60)
+    store.sync({log.key: log for log in logs}).result(120)
     for log in logs[::50]:
         assert b"".join(log.read()) == b"line of %b\n" % log.key.encode()
     sizes = store._fetch(
