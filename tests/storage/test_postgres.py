@@ -357,11 +357,12 @@ class TwoHosts:
     def __enter__(self):
         tag = self._tag
         self._names = [f"hf{tag}{n}" for n in (1, 2)]
+        net = f"10.213.{int(tag[:2], 16)}"  # hardly that of another run at the same time
         try:
             _ip("link", "add", f"br{tag}", "type", "bridge")
         except subprocess.CalledProcessError as error:
             pytest.skip("no network namespaces here: " + error.stderr.decode().strip())
-        _ip("addr", "add", "10.213.77.1/24", "dev", f"br{tag}")
+        _ip("addr", "add", f"{net}.1/24", "dev", f"br{tag}")
         _ip("link", "set", f"br{tag}", "up")
         for number, name in enumerate(self._names, 2):
             _ip("netns", "add", name)
@@ -378,11 +379,11 @@ class TwoHosts:
                 name,
             )
             _ip("link", "set", f"v{number}{tag}", "master", f"br{tag}", "up")
-            _ip("-n", name, "addr", "add", f"10.213.77.{number}/24", "dev", "eth0")
+            _ip("-n", name, "addr", "add", f"{net}.{number}/24", "dev", "eth0")
             _ip("-n", name, "link", "set", "eth0", "up")
             _ip("-n", name, "link", "set", "lo", "up")
-        self._relay = _Relay("10.213.77.1", self._server.port)
-        url = f"postgresql://holdfast@10.213.77.1:{self._relay.port}/postgres?schema=t{tag}"
+        self._relay = _Relay(f"{net}.1", self._server.port)
+        url = f"postgresql://holdfast@{net}.1:{self._relay.port}/postgres?schema=t{tag}"
         return (url, *self._names)
 
     def __exit__(self, *_):
