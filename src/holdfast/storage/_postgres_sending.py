@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import StoreError, Unavailable
 from holdfast.storage._holders import stale
 from holdfast.storage._postgres_link import Link
+from holdfast.storage._postgres_packing import pack
 from holdfast.storage._postgres_rows import LOCKED, READ, unarchive
 from holdfast.storage._sending import (
     Dispatch,
@@ -20,6 +21,7 @@ from holdfast.storage._sending import (
     joined,
     next_batch,
 )
+from holdfast.storage._zstd import unpacked
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -47,8 +49,9 @@ WITH input AS (
     WHERE h.id = i.id AND h.epoch = i.epoch AND h.size = i.start AND NOT h.archived
     RETURNING h.id, h.generation, i.start, i.size, i.number
 ), stored AS (
-    INSERT INTO pieces (id, generation, start, size, data)
-    SELECT m.id, m.generation, m.start, m.size, ($5::bytea[])[m.number]
+    INSERT INTO pieces (id, generation, start, size, data, packed)
+    SELECT m.id, m.generation, m.start, m.size, ($5::bytea[])[m.number],
+        ($6::boolean[])[m.number]
     FROM moved m
 )
 SELECT m.number, m.id FROM moved m
@@ -63,8 +66,8 @@ WITH moved AS (
     WHERE id = $1 AND epoch = $2 AND size = $3 AND NOT archived
     RETURNING generation
 )
-INSERT INTO pieces (id, generation, start, size, data)
-SELECT $1, m.generation, $3, $4, $5 FROM moved m
+INSERT INTO pieces (id, generation, start, size, data, packed)
+SELECT $1, m.generation, $3, $4, $5, $6 FROM moved m
 RETURNING true
 """
 _KNOWN_MAX = 4_096
@@ -194,19 +197,21 @@ async def _send_one(
     if id is None:
         return False
     at = (packet.epoch, packet.start, len(packet.data))
-    stored = await connection.fetchval(_APPEND_ONE, id, *at, packet.data)
+    stored = await connection.fetchval(_APPEND_ONE, id, *at, *pack(packet.data))
     if stored:
         changed.add(str(id))
     return bool(stored)
 
 
 def _columns(packets: list[Packet]) -> tuple[list[Any], ...]:
+    pieces = [pack(packet.data) for packet in packets]
     return (
         [packet.key for packet in packets],
         [packet.epoch for packet in packets],
         [packet.start for packet in packets],
         [len(packet.data) for packet in packets],
-        [packet.data for packet in packets],
+        [data for data, _ in pieces],
+        [is_packed for _, is_packed in pieces],
     )
 
 
@@ -224,5 +229,10 @@ async def _outcome(connection: Connection, packet: Packet) -> StoreError | None:
         if head["size"] < packet.start + len(packet.data):
             return stale(packet.key)
         rows = await connection.fetch(READ, head["id"], head["generation"], packet.start, 1)
-        found = rows and (rows[0]["start"], bytes(rows[0]["data"]))
-        return None if found == (packet.start, packet.data) else stale(packet.key)
+        return None if rows and _is_in(rows[0], packet) else stale(packet.key)
+
+
+def _is_in(row: Any, packet: Packet) -> bool:
+    data = bytes(row["data"])
+    plain = unpacked(data, row["size"]) if row["packed"] else data
+    return bool(row["start"] == packet.start and plain == packet.data)
