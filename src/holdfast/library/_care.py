@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.errors import Tampered
 from holdfast.library._finding import Finding
+from holdfast.library._given import check_text
 from holdfast.library._ground import LEASE_MS
 from holdfast.library._reading import of_known_format
 from holdfast.model import Notice
@@ -32,6 +33,7 @@ class Care(Finding):
         """
         from holdfast.session import verify_log
 
+        check_text("head", head)
         key = self._stored(id)
         report = verify_log(id, self._store.log(key), self._store.documents(key), head=head)
         vanished = self._catalog.vanished(id)

@@ -51,7 +51,7 @@ class Counting(Finding):
 
         if by not in get_args(By):
             raise UsageError(f"{str(by)[:40]!a} is no period", remedy="day, week or month.")
-        found = filter_of(tags, since, until, agent_id)
+        found = filter_of(tags, since, until, agent_id, model=model)
         wanted = Wanted(
             since=found.since,
             until=found.until,

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.library._finding import Finding
+from holdfast.library._given import check_function, check_path
 from holdfast.library._reading import of_known_format, reached
 from holdfast.library._signed_files import write_signed
 from holdfast.model import Event
@@ -71,6 +72,9 @@ class Exporting(Finding):
         from holdfast.formats import format_of
 
         chosen = format_of(format)
+        check_function("progress", progress)
+        if to is not None and not hasattr(to, "write"):
+            check_path("to", to)
         options = _options(
             chosen, zone=zone, cwd=cwd, passphrase=passphrase, model=model, incomplete=incomplete
         )
@@ -195,6 +199,8 @@ def _options(
         )
     if incomplete not in ("drop", "mark", "keep"):
         raise UsageError(f"incomplete={incomplete!r}: one of drop, mark, keep")
+    if cwd is not None:
+        check_path("cwd", cwd)
     folder = os.path.realpath(os.fspath(cwd) if cwd is not None else ".")
     if format.is_native and not _is_unicode(folder):
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from holdfast.errors import UsageError
-from holdfast.library._given import check_text, limit_of, one_of_each
+from holdfast.library._given import check_function, check_text, limit_of, one_of_each
 from holdfast.library._reading import Reading
 from holdfast.model import SessionMetadata, check_id
 
@@ -122,6 +122,7 @@ class Finding(Reading):
         wrong is made anew by itself. It also forgets what the old one knew, such as that a log was
         once longer.
         """
+        check_function("progress", progress)
         return self._catalog.reindex(progress)
 
     def catalog_health(self) -> Health:
@@ -177,8 +178,11 @@ def filter_of(
     given = (since, until, agent_id, model, status, parent, cwd, archived)
     if not tags and not words and given == _NOTHING:
         return EVERYTHING
-    for name, value in (("an agent", agent_id), ("a model", model), ("a parent", parent)):
+    texts = {"an agent": agent_id, "a model": model, "a parent": parent, "cwd": cwd}
+    for name, value in texts.items():
         check_text(name, value)
+    if archived not in (None, True, False):
+        raise UsageError(f"archived is True, False or None, not {type(archived).__name__}")
     if status is not None and status not in _STATUSES:
         remedy = f"One of {', '.join(_STATUSES)}."
         raise UsageError(f"{str(status)[:40]!a} is no status", remedy=remedy)

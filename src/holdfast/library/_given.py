@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any
 
 from holdfast.errors import UsageError
 
-__all__ = ["check_text", "limit_of", "one_of_each", "whole"]
+__all__ = ["check_function", "check_path", "check_text", "limit_of", "one_of_each", "whole"]
 
 _LIMIT_MAX = 2**40  # more than there is; a database does not count much further
 
@@ -34,6 +35,24 @@ def check_text(name: str, value: Any) -> None:
     """Raise UsageError for what is neither a text nor None."""
     if value is not None and not isinstance(value, str):
         raise UsageError(f"{name} is a text, not {type(value).__name__}")
+
+
+def check_path(name: str, value: Any) -> None:
+    """Raise UsageError for what can be no path of a file."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise UsageError(f"{name} is a path, not {type(value).__name__}")
+    try:
+        is_one = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        is_one = False
+    if not is_one:
+        raise UsageError(f"{name} is a path, which {os.fspath(value)[:40]!a} can be none of")
+
+
+def check_function(name: str, value: Any) -> None:
+    """Raise UsageError for what can neither be called nor is None."""
+    if value is not None and not callable(value):
+        raise UsageError(f"{name} is a function, not {type(value).__name__}")
 
 
 def one_of_each(name: str, values: Any) -> frozenset[str]:

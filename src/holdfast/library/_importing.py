@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.library._given import check_text
 from holdfast.library._reading import Reading
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Importing(Reading):
         from holdfast.library._import_run import ImportRun
 
         self._check_open()
+        if not isinstance(paths, Iterable):
+            raise UsageError(f"paths are a list, not {type(paths).__name__}")
         run = ImportRun(self, format, dry_run=dry_run, passphrase=passphrase, progress=progress)
         for path in paths:
             run.take(path, bounds)
@@ -96,4 +99,5 @@ def _signed(path: Given, key: str) -> SignedFile:
 
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError("a signature is beside a file", remedy="Give the path of the file.")
+    check_text("verify_key", key)
     return read_signed(path, key)

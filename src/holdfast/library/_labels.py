@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TooLarge, UsageError
 from holdfast.library._finding import Finding
+from holdfast.library._given import whole
 
 if TYPE_CHECKING:
     from holdfast.catalog._topics import Topic
@@ -85,7 +86,7 @@ class Labels(Finding):
         from holdfast.catalog._tally import Tally
         from holdfast.catalog._topics import topics
 
-        return topics(Tally().feed(self.events(id)), n)
+        return topics(Tally().feed(self.events(id)), whole("n", n))
 
     def _labelled(self, id: str) -> Session:
         self._stored(id)

@@ -22,6 +22,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.library._finding import Finding
+from holdfast.library._given import check_text
 from holdfast.library._ground import session_key
 from holdfast.model import Notice, check_id
 
@@ -215,9 +216,10 @@ class Sealing(Finding):
         """
         from holdfast.security import KeyDocument
 
+        check_text("a key", id)
         known = next((one for one in self.keys() if one.id == id), None)
         if known is None:
-            raise NotFound(f"no session is sealed with a key {id[:40]}")
+            raise NotFound(f"no session is sealed with a key {str(id)[:40]}")
         if known.alone:
             raise UsageError(
                 f"{known.alone:,} sessions or agents open with no other key",
