@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +19,10 @@ from holdfast.apps.web._states import by_part, differences, facts
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
 from holdfast.model import Event, SessionMetadata
 from holdfast.session import resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.library import Holdfast
+    from holdfast.replay import State
 
 __all__ = [
     "FORMATS",
@@ -168,6 +172,11 @@ def media_file(request: Request) -> Response:
     return _file(content, f"{name}.bin")
 
 
+def _state_at(hf: Holdfast, id: str, at: int) -> State:
+    """The state after an event; of a session without any, that of now."""
+    return hf.state(id, at=at if at >= 0 else None)
+
+
 def state_page(request: Request) -> Response:
     """The state at any moment, and what changed since another one."""
     hf, row = site_of(request).hf, _row(request)
@@ -175,8 +184,8 @@ def state_page(request: Request) -> Response:
     asked = _number(request, "at")
     at = newest if asked is None else min(asked, newest)
     since = _number(request, "since")
-    state = hf.state(row.session_id, at=at)
-    before = None if since is None else hf.state(row.session_id, at=min(since, newest))
+    state = _state_at(hf, row.session_id, at)
+    before = None if since is None else _state_at(hf, row.session_id, min(since, newest))
     values: dict[str, Any] = {
         "row": row,
         "at": at,
