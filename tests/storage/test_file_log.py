@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
 import shutil
 import subprocess
 import sys
@@ -374,7 +372,7 @@ def test_real_full_disk(tmp_path):
         subprocess.run(["umount", "-l", str(place)], check=False)
 
 
-def test_closed_logs_hold_nothing_open(store_root):
+def test_closed_logs_hold_nothing_open(store_root, open_below):
     """Reading, appending and closing leave no descriptor behind."""
     store = FileStore(store_root)
     lease = store.lease(KEY)
@@ -387,20 +385,11 @@ def test_closed_logs_hold_nothing_open(store_root):
     log.cut(1, 1)
     log.replace([b"new\n"], 1)
     store.documents(KEY).put("x", b"1", if_match="")
-    assert _open_below(store_root)
+    assert open_below(store_root)
     log.close()
     lease.release()
     store.close()
-    assert _open_below(store_root) == []
-
-
-def _open_below(folder):
-    """What is open there; what other threads of this process do elsewhere is theirs."""
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
-    return [path for path in found if path.startswith(str(folder))]
+    assert open_below(store_root) == []
 
 
 @pytest.mark.parametrize("name", ["EMLINK", "EXDEV", "EPERM", "EOPNOTSUPP"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 
@@ -71,27 +70,18 @@ def test_a_link_put_in_the_way_later_is_not_followed(log, tmp_path):
         list(read_file(found))
 
 
-def test_no_descriptor_is_left(log):
+def test_no_descriptor_is_left(log, open_below):
     """Read to the end, given up, or failed: everything is closed."""
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("this system has no /proc")
     list(read_file(find_log(log)))
     half = read_file(find_log(log))
     next(half)
-    assert _open_below(log.parent)
+    assert open_below(log.parent)
     half.close()
     with pytest.raises(OSError, match="reading"):
         list(read_file(str(log.parent / "missing" / "x")))
-    assert _open_below(log.parent) == []
-
-
-def _open_below(folder):
-    """What is open there; what other threads of this process do elsewhere is theirs."""
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
-    return [path for path in found if path.startswith(str(folder))]
+    assert open_below(log.parent) == []
 
 
 def test_a_failing_disk_gives_a_typed_error(log):
