@@ -39,11 +39,11 @@ def test_what_is_packed_comes_back_as_it_was(size, kind, end):
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (_lines(599), False),
-        (_lines(600), True),
+        (_lines(999), False),
+        (_lines(1_000), True),
         (_lines(1_960), True),
         (_lines(1_961), False),
-        (_noise(1_000), False),
+        (_noise(1_500), False),
     ],
 )
 def test_only_what_the_server_leaves_as_it_is_gets_packed(data, expected):
@@ -55,7 +55,7 @@ def test_one_that_broke_off_is_replaced():
     """A compressor in the middle of a frame would put that before the next piece."""
     before = _compressor()
     before.compress(b"half of something", before.CONTINUE)
-    data = _lines(1_000)
+    data = _lines(1_500)
     stored, is_packed = pack(data)
     assert is_packed
     assert unpacked(stored, len(data)) == data
@@ -82,7 +82,7 @@ def store(postgres_url):
 
 def test_a_log_of_packed_and_plain_pieces_reads_as_one(store):
     """From any place, cut, copied, archived and back."""
-    lines = [_lines(size) for size in (900, 40, 1_500, 2_500, 601, 599)]
+    lines = [_lines(size) for size in (1_100, 40, 1_500, 2_500, 1_001, 999)]
     epoch = store.lease(KEY).acquire("me", 600_000)
     log, whole = store.log(KEY), b"".join(lines)
     for number, line in enumerate(lines):
@@ -92,19 +92,19 @@ def test_a_log_of_packed_and_plain_pieces_reads_as_one(store):
     assert packed == [True, False, True, False, True, False]
     for start in range(0, len(whole) + 1, 101):
         assert b"".join(log.read(start)) == whole[start:]
-    store.branch(KEY, "sessions/b", len(whole) - 599)
-    assert b"".join(store.log("sessions/b").read()) == whole[:-599]
+    store.branch(KEY, "sessions/b", len(whole) - 999)
+    assert b"".join(store.log("sessions/b").read()) == whole[:-999]
     store.archive("sessions/b")
     store.unarchive("sessions/b")
-    assert b"".join(store.log("sessions/b").read()) == whole[:-599]
-    log.cut(900 + 40 + 700, epoch)
-    assert b"".join(store.log(KEY).read()) == whole[:1_640]
+    assert b"".join(store.log("sessions/b").read()) == whole[:-999]
+    log.cut(1_100 + 40 + 700, epoch)
+    assert b"".join(store.log(KEY).read()) == whole[:1_840]
 
 
 def test_the_outcome_of_a_packed_piece_is_found(store):
     """Sent again after a connection broke, it is known to be there; another one is not."""
     epoch = store.lease(KEY).acquire("me", 600_000)
-    log, line = store.log(KEY), _lines(1_000)
+    log, line = store.log(KEY), _lines(1_200)
     log.append(line, 0, 1, epoch)
     log.sync()
 
@@ -123,9 +123,9 @@ def test_sessions_that_are_sent_together_are_packed_too(store):
         key = f"sessions/{number}"
         epoch = store.lease(key).acquire("me", 600_000)
         logs[key] = store.log(key)
-        logs[key].append(_lines(500 + 100 * number), 0, 1, epoch)
+        logs[key].append(_lines(900 + 100 * number), 0, 1, epoch)
     store.sync(logs).result(120)
     for number, log in enumerate(logs.values()):
-        assert b"".join(store.log(log.key).read()) == _lines(500 + 100 * number)
+        assert b"".join(store.log(log.key).read()) == _lines(900 + 100 * number)
     rows = store._fetch("SELECT size, packed FROM pieces")
-    assert {row["size"] for row in rows if row["packed"]} == {600, 700, 800, 900, 1_000}
+    assert {row["size"] for row in rows if row["packed"]} == {1_000, 1_100, 1_200, 1_300, 1_400}

@@ -14,7 +14,7 @@ from holdfast.storage._zstd import zstd_module
 
 __all__ = ["pack"]
 
-_LEAST_BYTES = 600  # of less there is little to save
+_LEAST_BYTES = 1_000  # less saves little, and takes as long to unpack
 _MOST_BYTES = 1_960  # what is longer, the server compresses
 _WORTH = 0.8
 _LEVEL = 1
