@@ -450,8 +450,7 @@ store.close()
 
 def test_sessions_that_go_on_meanwhile_cause_no_sync_of_their_own(path, monkeypatch):
     """64 sessions, each appending and flushing by itself in a thread: the syncs are still few."""
-    # Threads of a busy machine are waited for a little longer.
-    monkeypatch.setattr("holdfast.storage.sqlite._GATHER_S", 0.5)
+    monkeypatch.setattr("holdfast.storage.sqlite._GATHER_S", 0.5)  # a busy machine's threads
     store = SQLiteStore(path)
     disk = store.database._disk = CountingDisk()
     rounds, start = 10, threading.Barrier(64)
