@@ -78,3 +78,11 @@ def test_an_id_too_long_for_the_trash_comes_back_whole(run, library):
         assert long in run("list", "--trash").out
         assert run("undelete", given).out == f"brought back {long}\n"
         assert library.exists(long)
+
+
+def test_a_terminal_is_told_how_one_comes_back(tty, trash):
+    """And how many are not shown."""
+    shown = tty("list", "--trash", "--limit", "1").out
+    assert "early" in shown
+    assert "and 1 session deleted before" in shown
+    assert "holdfast undelete ID" in shown
