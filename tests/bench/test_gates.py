@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import shutil
@@ -185,13 +186,21 @@ def test_a_list_is_a_few_questions(filled):
     with Holdfast(filled, timers=False) as hf:
         hf.list(50)
         hf.list(50)
-        for connection in _connections():
+        connections = _connections(filled)
+        for connection in connections:
             connection.set_trace_callback(asked.append)
         hf.list(50)
-        for connection in _connections():
+        for connection in connections:
             connection.set_trace_callback(None)
     assert 0 < len(asked) <= 4
 
 
-def _connections():
-    return [one for one in gc.get_objects() if type(one) is sqlite3.Connection]
+def _connections(place):
+    """Those that are open to a database below a folder."""
+    found = []
+    for one in gc.get_objects():
+        if type(one) is sqlite3.Connection:
+            with contextlib.suppress(sqlite3.ProgrammingError):  # another test's, and closed
+                files = [row[2] for row in one.execute("PRAGMA database_list")]
+                found += [one] if any(file.startswith(str(place)) for file in files) else []
+    return found
