@@ -2,6 +2,7 @@
 
     python tools/check_dist.py [EXTRA …]
 
+There are two wheels: one with the compiled part, for this platform, and the pure one for all.
 Without names every extra of the project but those for development is tried. Packages come from
 wherever this machine's pip or uv gets them; what cannot be installed fails.
 """
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +23,8 @@ DIST = ROOT / "dist"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TRY = """
 import holdfast, sys
+from holdfast.model import line_maker, make_line
+assert (line_maker() is not make_line) == (sys.argv[3] == "compiled"), line_maker()
 with holdfast.open(sys.argv[1]) as hf, hf.session("s") as s:
     s.user("hello")
     assert s.messages("anthropic") == [{"role": "user", "content": "hello"}]
@@ -47,7 +51,7 @@ LOADS = {
 }
 
 
-def run(*words: str | Path, where: Path) -> str:
+def run(*words: str | Path, where: Path, **variables: str) -> str:
     """What a command prints, in an environment without ours; a failure ends everything."""
     environment = {
         name: value
@@ -57,7 +61,7 @@ def run(*words: str | Path, where: Path) -> str:
     done = subprocess.run(  # noqa: S603 - our own words
         [str(word) for word in words],
         cwd=where,
-        env={**environment, "HOME": str(where)},
+        env={**environment, "HOME": str(where), **variables},
         stdout=subprocess.PIPE,
         text=True,
         timeout=900,
@@ -66,15 +70,28 @@ def run(*words: str | Path, where: Path) -> str:
     return done.stdout
 
 
-def build() -> tuple[Path, Path]:
-    """The wheel and the sdist."""
+def build() -> tuple[list[Path], Path]:
+    """The wheels, the pure one first and a compiled one if this machine can make it; the sdist."""
     shutil.rmtree(DIST, ignore_errors=True)
-    run(sys.executable, "-m", "hatchling", "build", "-d", DIST, where=ROOT)
-    [wheel], [sdist] = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
-    return wheel, sdist
+    words = (sys.executable, "-m", "hatchling", "build", "-d", DIST)
+    run(*words, "-t", "wheel", where=ROOT, HOLDFAST_PURE="1")
+    run(*words, where=ROOT)
+    wheels, [sdist] = sorted(DIST.glob("*.whl"), key=is_compiled), DIST.glob("*.tar.gz")
+    [pure, *compiled] = wheels
+    assert not is_compiled(pure), pure
+    assert all(map(is_compiled, compiled)), compiled
+    return wheels, sdist
 
 
-def attempt(package: Path, extra: str, uv: str | None) -> None:
+def is_compiled(wheel: Path) -> bool:
+    """Whether a wheel has the compiled part, which its name has to say."""
+    with zipfile.ZipFile(wheel) as archive:
+        found = any(name.endswith(".so") for name in archive.namelist())
+    assert found == ("-abi3-" in wheel.name) == (not wheel.name.endswith("-none-any.whl")), wheel
+    return found
+
+
+def attempt(package: Path, extra: str, uv: str | None, *, compiled: bool) -> None:
     """Install into a fresh environment, record something, show it, start what the extra is for."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -89,7 +106,8 @@ def attempt(package: Path, extra: str, uv: str | None) -> None:
             else (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
         )
         run(*installer, wanted, where=place)
-        run(python, "-W", "error", "-c", TRY, place / "store", extra, where=place)
+        kind = "compiled" if compiled else "pure"
+        run(python, "-W", "error", "-c", TRY, place / "store", extra, kind, where=place)
         holdfast = python.with_name("holdfast")
         version = run(holdfast, "--version", where=place)
         listed = run(holdfast, "--store", place / "store", "list", where=place)
@@ -101,12 +119,15 @@ def attempt(package: Path, extra: str, uv: str | None) -> None:
 
 def main(*names: str) -> None:
     """Build, then try each."""
-    wheel, sdist = build()
+    [pure, *compiled], sdist = build()
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     extras = [name for name in PROJECT["optional-dependencies"] if not name.startswith("dev")]
-    attempt(sdist, "", uv)
+    # An sdist is compiled where it is installed, by whoever can.
+    attempt(sdist, "", uv, compiled=bool(compiled))
+    for wheel in compiled:
+        attempt(wheel, "", uv, compiled=True)
     for extra in names or ("", *extras):
-        attempt(wheel, extra, uv)
+        attempt(pure, extra, uv, compiled=False)
 
 
 if __name__ == "__main__":

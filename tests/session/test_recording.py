@@ -9,8 +9,8 @@ import pytest
 
 import holdfast
 from holdfast.errors import InvalidData, TooLarge, UsageError
-from holdfast.model import Event, read_events
-from holdfast.session import resolve_blobs
+from holdfast.model import Event, line_maker, read_events
+from holdfast.session import _appending, _clock, resolve_blobs
 
 
 def types(hf, session_id):
@@ -372,3 +372,23 @@ def test_a_tools_parameters_are_recorded_as_they_were_given(hf):
             s.tool_call("t", params)
     found = [event.data["params"] for event in hf.events("a", types=["tool_call"])]
     assert found == given
+
+
+def test_both_forms_of_the_step_make_the_same_log(store_root, monkeypatch):
+    """With and without its compiled part a session records the same bytes, unusual ones too."""
+    monkeypatch.setattr(_clock, "time_ns", lambda: 1_701_234_568_456_789_000)
+    logs = []
+    for maker in (line_maker(pure=True), line_maker()):
+        monkeypatch.setattr(_appending, "_make_line", maker)
+        with holdfast.open(f"{store_root}-{len(logs)}") as hf:
+            with hf.session("a") as s:
+                first = s.user("hello").seq
+                s.append("custom", {"price": 1.25, "list": [1, None, True]})
+                s.tool_result(s.tool_call("Read", {"$blob": "no"}, id="1"), ("a", 1 << 70))
+                with pytest.raises(InvalidData):
+                    s.assistant("\0")
+                s.assistant("x" * 300_000)
+                s.assistant('"quoted"\n\x1f')
+            logs.append([bytes(event.raw) for event in hf.events("a", start=first)])
+    assert logs[0] == logs[1]
+    assert len(logs[0]) > 6

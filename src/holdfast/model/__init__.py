@@ -20,17 +20,13 @@ from holdfast.model._block import AnyLine
 from holdfast.model._data import (
     decode_json,
     encode_data,
-    encode_plain,
     encode_with_blobs,
-    is_plain,
     read_blob,
 )
 from holdfast.model._event import Event, one_by_one
 from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
 from holdfast.model._limits import FORMAT_VERSION, Limits
 from holdfast.model._line import (
-    LINE_HEADS,
-    LINE_TAIL,
     START,
     Position,
     cut_body,
@@ -38,7 +34,6 @@ from holdfast.model._line import (
     encode_line,
     encode_sealed_line,
     line_body,
-    line_head,
     type_bytes,
 )
 from holdfast.model._metadata import SessionMetadata
@@ -60,6 +55,7 @@ if TYPE_CHECKING:
     from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
     from holdfast.model._codec import Record, encode_value
     from holdfast.model._decode_value import decode_value
+    from holdfast.model._making import LineMaker, line_maker, make_line
     from holdfast.model._messages import Block, Content, Message, Role
     from holdfast.model._salvage import Gap, Salvage, salvage
     from holdfast.model._strict import decode_strict
@@ -71,6 +67,7 @@ _LAZY = {
     "CONVERSATION_TYPES": "_bodies",
     "Content": "_messages",
     "Gap": "_salvage",
+    "LineMaker": "_making",
     "Message": "_messages",
     "Record": "_codec",
     "Role": "_messages",
@@ -78,6 +75,8 @@ _LAZY = {
     "decode_strict": "_strict",
     "decode_value": "_decode_value",
     "encode_value": "_codec",
+    "line_maker": "_making",
+    "make_line": "_making",
     "salvage": "_salvage",
 }
 
@@ -87,8 +86,6 @@ __all__ = [
     "BODIES",
     "CONVERSATION_TYPES",
     "FORMAT_VERSION",
-    "LINE_HEADS",
-    "LINE_TAIL",
     "RANDOM_BYTES",
     "SEAL_END",
     "START",
@@ -99,6 +96,7 @@ __all__ = [
     "Event",
     "Gap",
     "Limits",
+    "LineMaker",
     "LineReader",
     "Message",
     "Notice",
@@ -117,7 +115,6 @@ __all__ = [
     "encode_data",
     "encode_event_line",
     "encode_line",
-    "encode_plain",
     "encode_sealed_line",
     "encode_value",
     "encode_with_blobs",
@@ -127,11 +124,11 @@ __all__ = [
     "fold_id",
     "is_blob_name",
     "is_id",
-    "is_plain",
     "is_reference",
     "line_body",
-    "line_head",
+    "line_maker",
     "make_id",
+    "make_line",
     "one_by_one",
     "open_line",
     "read_blob",

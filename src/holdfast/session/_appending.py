@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from holdfast.errors import HoldfastError, StoreError, UsageError
-from holdfast.model import (
-    LINE_HEADS,
-    LINE_TAIL,
-    Event,
-    encode_data,
-    encode_plain,
-    line_head,
-)
+from holdfast.model import Event, line_maker
 from holdfast.replay import Fold
 from holdfast.session import _clock
 from holdfast.session._drafts import as_draft, check_type
@@ -32,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Appending"]
 
-_NS_PER_MS = 1_000_000
+_make_line = line_maker(pure=bool(os.environ.get("HOLDFAST_PURE")))
+_UNUSUAL = Event(""), b"", 0
 
 
 class Appending(Readable):
@@ -79,14 +73,13 @@ class Appending(Readable):
         check_type(event)
         return self._record(event, {} if data is None else data, run, key, timestamp)
 
-    def _record(  # noqa: C901, PLR0912, PLR0915, PLR0917 - one function, see below
+    def _record(
         self,
         type: str,
         data: dict[str, Any],
         run: str | None = None,
         key: str | None = None,
         timestamp: int | None = None,
-        plain: bool = False,  # noqa: FBT001, FBT002 - a keyword costs more
     ) -> Event:
         # Every append comes through here, and each call on the way is to be felt: what is usual is
         # done in this one function, what is rare elsewhere. Acquired inside, so that a key press
@@ -99,26 +92,16 @@ class Appending(Readable):
                 if not is_usual or not self._straight or writer.dead is not None:
                     recorded = self._record_rare(Draft(type, data, run, key, timestamp))
                 else:
-                    try:
-                        raw = encode_plain(data) if plain else encode_data(data, self.limits)
-                    except UnicodeEncodeError:
-                        raw = encode_data(data, self.limits)  # raises, and says what is wrong
                     seq = writer.seq
-                    stamp = _clock.time_ns() // _NS_PER_MS
-                    try:
-                        head = LINE_HEADS[type] % (seq, stamp, raw)
-                    except (KeyError, TypeError):
-                        head = line_head(type) % (seq, stamp, raw)
-                    crc = crc32(head, writer.crc)
-                    tail = LINE_TAIL % crc
-                    line = head + tail
-                    crc = crc32(tail, crc)
+                    clock, depth = _clock.time_ns, self.limits.depth_max
+                    made = _make_line(type, data, seq, writer.crc, clock, depth)
+                    # No line is made of what is unusual, and needs a closer look.
+                    recorded, line, crc = made or _UNUSUAL
                     size = len(line)
                     end = writer.offset + size
-                    if size > writer.line_bytes_max or end >= self._keeper.watermark:
+                    if not size or size > writer.line_bytes_max or end >= self._keeper.watermark:
                         recorded = self._record_rare(Draft(type, data))
                     else:
-                        recorded = Event(type, seq, stamp, raw)
                         try:
                             writer.log.append(line, seq, 1, writer.epoch)
                         except StoreError as error:

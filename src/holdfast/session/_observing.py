@@ -172,17 +172,16 @@ class ObservedSession(Session):
         self._counted = self._writer.offset
         observers.live.add(self)
 
-    def _record(  # noqa: PLR0917 - as where it comes from
+    def _record(
         self,
         type: str,
         data: dict[str, Any],
         run: str | None = None,
         key: str | None = None,
         timestamp: int | None = None,
-        plain: bool = False,  # noqa: FBT001, FBT002 - the same
     ) -> Event:
         with self._observers.watch("append", self.id) as watch:
-            recorded = super()._record(type, data, run, key, timestamp, plain)
+            recorded = super()._record(type, data, run, key, timestamp)
             watch.events, watch.size_bytes = 1, self._grown()
         return recorded
 

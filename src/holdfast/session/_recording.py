@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TooLarge, UsageError
-from holdfast.model import Event, Limits, is_plain
+from holdfast.model import Event, Limits
 from holdfast.session._clock import new_call_id
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
@@ -43,9 +43,8 @@ class Recorder(ABC):
         run: str | None = None,
         key: str | None = None,
         _timestamp: int | None = None,
-        _plain: bool = False,  # noqa: FBT001, FBT002 - by its place: every append comes by here
     ) -> Event:
-        """``append`` for the verbs below, which know whether what they give is plain."""
+        """``append`` for the verbs below, whose types are well-formed."""
         return self.append(type, data, run=run, key=key)
 
     @abstractmethod
@@ -61,18 +60,14 @@ class Recorder(ABC):
         data = {"role": "user", "content": content}
         if extra:
             data.update(extra)
-            return self._record("user", data, run)
-        plain = type(content) is str and "\0" not in content
-        return self._record("user", data, run, None, None, plain)
+        return self._record("user", data, run)
 
     def assistant(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving."""
         data = {"role": "assistant", "content": content}
         if extra:
             data.update(extra)
-            return self._record("assistant", data, run)
-        plain = type(content) is str and "\0" not in content
-        return self._record("assistant", data, run, None, None, plain)
+        return self._record("assistant", data, run)
 
     def system(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """The system prompt, from here on."""
@@ -102,13 +97,9 @@ class Recorder(ABC):
     ) -> Event:
         """The agent's intent to use a tool. The returned event's ``id`` names the call."""
         data = {"id": id or new_call_id(), "tool": tool, "params": params}
-        if extra or id:
+        if extra:
             data.update(extra)
-            return self._record("tool_call", data, run)
-        plain = (
-            type(tool) is str and "\0" not in tool and is_plain(params, self.limits.depth_max - 1)
-        )
-        return self._record("tool_call", data, run, None, None, plain)
+        return self._record("tool_call", data, run)
 
     def tool_result(
         self,
