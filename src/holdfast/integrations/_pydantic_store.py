@@ -13,10 +13,12 @@ from pydantic_ai_harness.step_persistence import (
     ContinuableSnapshot,
     RunRecord,
     StepEvent,
+    StepStore,
     ToolEffectRecord,
 )
 
 from holdfast.errors import Conflict
+from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._pydantic_messages import as_items, as_messages
 from holdfast.integrations._pydantic_steps import TOOL, Conversation, frame, key_number
@@ -26,7 +28,7 @@ from holdfast.storage import MUST_NOT_EXIST
 if TYPE_CHECKING:
     from holdfast.model import Event
 
-__all__ = ["HoldfastStepStore"]
+__all__ = ["HoldfastStepStore", "bring_over_runs"]
 
 _Kind = TypeVar("_Kind")
 _RUN = TypeAdapter(RunRecord)
@@ -88,9 +90,7 @@ class HoldfastStepStore:
     async def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
         """Record a snapshot; one whose idempotency key is known or behind is not recorded."""
         items = as_items(snapshot.messages)
-        about = _SNAPSHOT.dump_python(snapshot, mode="json", exclude={"messages", "run_id"})
-        about = {name: value for name, value in about.items() if value is not None}
-        await asyncio.to_thread(self._save, snapshot, about, items)
+        await asyncio.to_thread(self._save, snapshot, _about(snapshot), items)
 
     async def latest_snapshot(
         self, *, run_id: str, include_interrupted: bool = False
@@ -234,6 +234,81 @@ class HoldfastStepStore:
             and conversation_id in (None, record.conversation_id)
         ]
         return sorted(chosen, key=lambda record: record.started_at)
+
+
+async def bring_over_runs(source: StepStore, hf: Library = None) -> int:
+    """Record the runs that another step store holds, such as a SqliteStepStore.
+
+    With their steps, snapshots and effects of tools; how many of all these. Done again, it records
+    only what is new there: what is on record of the end of a call stays.
+    """
+    target, count = HoldfastStepStore(hf), 0
+    try:
+        for record in sorted(await source.list_runs(), key=lambda one: one.started_at):
+            if await target.get_run(run_id=record.run_id) is None:
+                await target.register_run(record)
+                count += 1
+            count += await _bring_steps(source, target, record.run_id)
+            count += await _bring_snapshots(source, target, record.run_id)
+            count += await _bring_effects(source, target, record.run_id)
+    finally:
+        target.close()
+    return count
+
+
+async def _bring_steps(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
+    known = await target.list_events(run_id=run_id)
+    new = missing(known, await source.list_events(run_id=run_id), run_id)
+    for event in new:
+        await target.append_event(event)
+    return len(new)
+
+
+async def _bring_snapshots(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
+    """The snapshots that the other store still has: it may keep only the newest."""
+    on_record = await target.list_snapshots(run_id=run_id, include_interrupted=True)
+    known = {msgspec.json.encode(_about(snapshot)) for snapshot in on_record}
+    count = 0
+    for snapshot in await _snapshots_of(source, run_id):
+        about = msgspec.json.encode(_about(snapshot))
+        if about not in known:
+            known.add(about)
+            await target.save_snapshot(snapshot)
+            count += 1
+    return count
+
+
+async def _snapshots_of(source: StepStore, run_id: str) -> list[ContinuableSnapshot]:
+    if hasattr(source, "list_snapshots"):  # the protocol does not ask for it
+        listed: list[ContinuableSnapshot] = await source.list_snapshots(
+            run_id=run_id, include_interrupted=True
+        )
+        return listed
+    settled = await source.latest_snapshot(run_id=run_id)
+    newest = await source.latest_snapshot(run_id=run_id, include_interrupted=True)
+    return [snapshot for snapshot in (settled, newest) if snapshot is not None]
+
+
+async def _bring_effects(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
+    """What is known of the calls that the steps of a run name, and of those still open."""
+    steps = await source.list_events(run_id=run_id)
+    unresolved = await source.list_unresolved_tool_effects(run_id=run_id)
+    calls = [step.tool_call_id for step in steps] + [effect.tool_call_id for effect in unresolved]
+    count = 0
+    for call in dict.fromkeys(filter(None, calls)):
+        given = await source.get_tool_effect(run_id=run_id, tool_call_id=call)
+        known = await target.get_tool_effect(run_id=run_id, tool_call_id=call)
+        open_here = known is None or known.status == "started"
+        if given is not None and open_here and given != known:
+            await target.record_tool_effect(given)
+            count += 1
+    return count
+
+
+def _about(snapshot: ContinuableSnapshot) -> dict[str, Any]:
+    """All of a snapshot but its messages."""
+    told = _SNAPSHOT.dump_python(snapshot, mode="json", exclude={"messages", "run_id"})
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _dump(kind: TypeAdapter[_Kind], value: _Kind) -> dict[str, Any]:

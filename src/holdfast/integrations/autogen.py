@@ -21,13 +21,13 @@ from typing import Any, Protocol
 
 from pydantic_core import to_jsonable_python
 
-from holdfast.errors import Fenced
-from holdfast.integrations._history import History
+from holdfast.errors import Fenced, UsageError
+from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library
 from holdfast.integrations._states import States
 from holdfast.integrations._units import Form, Unit, Words, blocks_of, fresh, spoken
 
-__all__ = ["HoldfastState"]
+__all__ = ["HoldfastState", "bring_over"]
 
 _TOOL = "autogen"
 _NAME = "state"
@@ -112,6 +112,51 @@ class HoldfastState:
         if found["thread"]:
             whole = _with(whole, found["thread"], thread)
         return whole
+
+
+async def bring_over(
+    source: Mapping[str, Any] | str | bytes, session_id: str, hf: Library = None
+) -> int:
+    """Record what ``save_state`` of an agent or a team gave, or its JSON; how many messages.
+
+    Done again, it records only what is new there. Raises UsageError if that is no state, or if what
+    is on record is another conversation.
+    """
+    state = _state_of(source)
+    target = HoldfastState(session_id, hf)
+    try:
+        return await asyncio.to_thread(_bring, target, state)
+    finally:
+        target.close()
+
+
+def _bring(target: HoldfastState, state: dict[str, Any]) -> int:
+    recorded = target._load()  # noqa: SLF001 - of this module
+    new = missing(_said(recorded or {}), _said(state), target.session_id)
+    if recorded is None or new:
+        target._save(state)  # noqa: SLF001 - as above
+    elif not _thread(state) and recorded != state:
+        # Without messages nothing tells which of the two is the newer one.
+        raise UsageError(f"session {target.session_id} holds another state than is brought over")
+    return len(new)
+
+
+def _state_of(source: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
+    try:
+        state = json.loads(source) if isinstance(source, (str, bytes)) else source
+    except ValueError as error:
+        raise UsageError("a state that is brought over is a map or its JSON") from error
+    if not isinstance(state, Mapping):
+        raise UsageError(f"a state that is brought over is a map, not {type(state).__name__}")
+    made: dict[str, Any] = to_jsonable_python(state)
+    return made
+
+
+def _said(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a state."""
+    place = _thread(state)
+    found: list[dict[str, Any]] = _at(state, place) if place else []
+    return found
 
 
 def _thread(state: dict[str, Any]) -> list[str]:

@@ -15,11 +15,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pydantic_ai import ModelRequestNode
-from pydantic_ai.messages import repair_messages
+from pydantic_ai.messages import ModelMessagesTypeAdapter, repair_messages
 
-from holdfast.errors import Fenced
+from holdfast.errors import Fenced, UsageError
+from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place
-from holdfast.integrations._pydantic_messages import FORM, as_items, messages_of
+from holdfast.integrations._pydantic_messages import FORM, as_items, as_messages, messages_of
 from holdfast.integrations._units import Units
 
 if TYPE_CHECKING:
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent, AgentRun, AgentRunResult
     from pydantic_ai.messages import ModelMessage
 
-    from holdfast.integrations._pydantic_store import HoldfastStepStore
+    from holdfast.integrations._pydantic_store import HoldfastStepStore, bring_over_runs
     from holdfast.model import Event
     from holdfast.session import Session
 
-__all__ = ["HoldfastHistory", "HoldfastStepStore"]
+__all__ = ["HoldfastHistory", "HoldfastStepStore", "bring_over", "bring_over_runs"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "HoldfastStepStore":  # the harness is a package of its own
-        from holdfast.integrations._pydantic_store import HoldfastStepStore
+    if name in ("HoldfastStepStore", "bring_over_runs"):  # the harness is a package of its own
+        from holdfast.integrations import _pydantic_store
 
-        return HoldfastStepStore
+        return getattr(_pydantic_store, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -193,3 +194,32 @@ class Steps:
         seqs = await self._history._append(messages, self._at)  # noqa: SLF001 - as above
         self._at = seqs[-1] if seqs else self._at
         return seqs
+
+
+async def bring_over(
+    source: Sequence[ModelMessage] | str | bytes, session_id: str, hf: Library = None
+) -> int:
+    """Record a message history that was kept elsewhere, or its JSON; how many messages.
+
+    The JSON is that of ``result.all_messages_json()`` and of ``ModelMessagesTypeAdapter``. Done
+    again, it records only what is new there. Raises UsageError if that is no history, or if what is
+    on record is another conversation.
+    """
+    items = as_items(_messages(source))
+    target = HoldfastHistory(session_id, hf)
+    try:
+        new = missing(as_items(target.messages()), items, session_id)
+        if new:
+            await target.append(as_messages(new))
+    finally:
+        target.close()
+    return len(new)
+
+
+def _messages(source: Sequence[ModelMessage] | str | bytes) -> list[ModelMessage]:
+    try:
+        if isinstance(source, (str, bytes)):
+            return ModelMessagesTypeAdapter.validate_json(source)
+        return ModelMessagesTypeAdapter.validate_python(list(source))
+    except (TypeError, ValueError) as error:  # pydantic's own error is a ValueError
+        raise UsageError("what is brought over is a list of messages or its JSON") from error
