@@ -18,8 +18,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A loaded machine must not fail a test, so no profile has a deadline; a failure prints how to
-# repeat it. HYPOTHESIS_PROFILE=fuzz looks longer.
-settings.register_profile("push", deadline=None, print_blob=True, max_examples=25)
+# repeat it. A change is judged by the same inputs each time; HYPOTHESIS_PROFILE=fuzz looks longer,
+# and for others every time.
+settings.register_profile(
+    "push", deadline=None, print_blob=True, max_examples=25, derandomize=True, database=None
+)
 settings.register_profile(
     "fuzz",
     deadline=None,

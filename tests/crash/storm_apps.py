@@ -60,7 +60,7 @@ class App:
     def end(self):
         """Kill it, whatever it does, and let go of it."""
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(120)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -154,7 +154,7 @@ class Server(App):
         self.post("/v1/sessions", {"id": self.session})
 
     def post(self, path, body):
-        connection = http.client.HTTPConnection(self.place, timeout=30)
+        connection = http.client.HTTPConnection(self.place, timeout=120)
         try:
             headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
             connection.request("POST", path, json.dumps(body), headers)

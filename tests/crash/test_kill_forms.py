@@ -39,7 +39,7 @@ def test_kill_while_forms_change(store_root):
                 _, key, size = line.split()
                 safe[key] = int(size)
         child.stdout.close()
-        child.wait(30)
+        child.wait(120)
         check(store_root, safe)
         promises += len(safe)
     assert promises >= ROUNDS

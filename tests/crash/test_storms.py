@@ -16,7 +16,7 @@ from holdfast import Holdfast
 
 ROUNDS = 60 if FULL else 1
 STOPS_MAX = 3
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 class Storm:

@@ -56,7 +56,7 @@ class Traced:
 
     def close(self):
         self.zygote.stdin.close()
-        self.zygote.wait(30)
+        self.zygote.wait(120)
         self.zygote.stdout.close()
 
     def run(self, calls, fault):
@@ -71,7 +71,7 @@ class Traced:
             attached = tracer.stderr.readline()
             os.kill(pid, signal.SIGUSR1)
             told = list(iter(self.line, "ended"))
-            tracer.wait(30)
+            tracer.wait(120)
         if "attached" not in attached:
             pytest.skip(f"faults by strace not shown: {attached.strip()}")
         fired = "(INJECTED)" in trace.read_text()
