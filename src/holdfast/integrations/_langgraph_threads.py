@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -11,7 +10,8 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 from holdfast.errors import Fenced
 from holdfast.integrations._langgraph_telling import NewCheckpoint, removed_words, writes_words
 from holdfast.integrations._langgraph_thread import TOOL, Checkpoint, Thread
-from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._place import Act, Library, Place, library_of, linked
+from holdfast.integrations._recent import Recent
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -75,17 +75,12 @@ class Threads:
 
     def __init__(self, hf: Library) -> None:
         self.library = library_of(hf)
-        self._threads: dict[str, Thread] = {}
-        self._lock = threading.Lock()
+        self._threads: Recent[str, Thread] = Recent()
         self._shown: set[Named] = set()
 
     def of(self, thread_id: str) -> Thread:
         """A thread, which may be new."""
-        with self._lock:
-            thread = self._threads.get(thread_id)
-            if thread is None:
-                thread = self._threads[thread_id] = Thread(Place(self.library, TOOL, thread_id))
-            return thread
+        return self._threads.get(thread_id, lambda: Thread(Place(self.library, TOOL, thread_id)))
 
     def ids(self) -> Iterator[str]:
         """The threads that were begun by LangGraph."""
@@ -139,6 +134,8 @@ class Threads:
         thread_id, ns, id = named
         thread = self.of(thread_id)
         with thread.lock:
+            if id not in thread.checkpoints.get(ns, {}):
+                thread.catch_up()  # it may have been let go since the checkpoint was found
             one = thread.checkpoints.get(ns, {}).get(id or "")
             if one is None:
                 return None
@@ -167,44 +164,50 @@ class Threads:
 
     # -- writing -----------------------------------------------------------------------------
 
-    def record(
-        self, session: Session, named: Named, given: tuple[Any, Any, Any], serde: Typed
-    ) -> list[Event]:
-        """Record a checkpoint, its metadata and its new versions after the one that is named."""
+    def record(self, named: Named, given: tuple[Any, Any, Any], serde: Typed) -> tuple[Place, Act]:
+        """What records a checkpoint, its metadata and its new versions after the one named."""
         checkpoint, metadata, versions = given
         thread = self.of(named.thread_id)
-        with thread.lock:
-            thread.catch_up()
-            if named in self._shown:
-                _check_not_overtaken(thread, named)
-            made = NewCheckpoint(thread, named.ns, named.id, serde)
-            return _write(session, thread, made.words(checkpoint, metadata, versions))
+
+        def act(session: Session) -> list[Event]:
+            with thread.lock:
+                thread.catch_up()
+                if named in self._shown:
+                    _check_not_overtaken(thread, named)
+                made = NewCheckpoint(thread, named.ns, named.id, serde)
+                return _write(session, thread, made.words(checkpoint, metadata, versions))
+
+        return thread.place, act
 
     def gone_on(self, named: Named) -> None:
         """A checkpoint that was shown as the newest no longer is: its run went on."""
         self._shown.discard(named)
 
     def record_writes(
-        self, session: Session, named: Named, given: tuple[Any, str, str], serde: Typed
-    ) -> list[Event]:
-        """Record what a task wrote, by its id and its path, but for what is known of it."""
+        self, named: Named, given: tuple[Any, str, str], serde: Typed
+    ) -> tuple[Place, Act]:
+        """What records what a task wrote, by its id and its path, but for what is known of it."""
         writes, task_id, task_path = given
         ns, id = named.ns, named.id or ""
         thread = self.of(named.thread_id)
-        with thread.lock:
-            thread.catch_up()
-            known = thread.writes.get((ns, id), {})
-            placed = [
-                (channel, WRITES_IDX_MAP.get(channel, number), value)
-                for number, (channel, value) in enumerate(writes)
-            ]
-            new = [one for one in placed if one[1] < 0 or (task_id, one[1]) not in known]
-            if not new:
-                return []
-            words = writes_words(
-                thread, new, ns=ns, id=id, task=task_id, path=task_path, serde=serde
-            )
-            return _write(session, thread, words)
+        placed = [
+            (channel, WRITES_IDX_MAP.get(channel, number), value)
+            for number, (channel, value) in enumerate(writes)
+        ]
+
+        def act(session: Session) -> list[Event]:
+            with thread.lock:
+                thread.catch_up()
+                known = thread.writes.get((ns, id), {})
+                new = [one for one in placed if one[1] < 0 or (task_id, one[1]) not in known]
+                if not new:
+                    return []
+                words = writes_words(
+                    thread, new, ns=ns, id=id, task=task_id, path=task_path, serde=serde
+                )
+                return _write(session, thread, words)
+
+        return thread.place, act
 
     def remove(self, thread: Thread, removed: Sequence[tuple[str, str]]) -> None:
         """Remove checkpoints of a thread; the log keeps them."""
@@ -222,8 +225,7 @@ class Threads:
 
     def delete(self, thread_id: str) -> None:
         """Move the session of a thread to the trash."""
-        with self._lock:
-            thread = self._threads.pop(thread_id, None)
+        thread = self._threads.pop(thread_id)
         if thread is not None:
             thread.place.close()
         place = Place(self.library, TOOL, thread_id)

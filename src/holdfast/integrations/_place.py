@@ -266,7 +266,8 @@ class Place:
                 _timers.soon(self._look_after, self._idle_ms)
                 return
             self._watched = False
-        self._open_one.close_quietly()
+            rested = self._open_one.let_go()  # whoever comes now takes it anew
+        _close_quietly(rested)
 
 
 class _Open:
@@ -275,12 +276,21 @@ class _Open:
     def __init__(self) -> None:
         self.session: Session | None = None
 
-    def close(self) -> None:
+    def let_go(self) -> Session | None:
         session, self.session = self.session, None
+        return session
+
+    def close(self) -> None:
+        session = self.let_go()
         if session is not None and not session.closed:
             session.close()
 
     def close_quietly(self) -> None:
-        # What could not be saved was told to whoever wrote it.
-        with contextlib.suppress(holdfast.HoldfastError):
-            self.close()
+        _close_quietly(self.let_go())
+
+
+def _close_quietly(session: Session | None) -> None:
+    # What could not be saved was told to whoever wrote it.
+    with contextlib.suppress(holdfast.HoldfastError):
+        if session is not None and not session.closed:
+            session.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -22,6 +21,7 @@ from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._pydantic_messages import as_items, as_messages
 from holdfast.integrations._pydantic_steps import TOOL, Conversation, frame, key_number
+from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import fresh
 from holdfast.storage import MUST_NOT_EXIST
 
@@ -50,9 +50,8 @@ class HoldfastStepStore:
 
     def __init__(self, hf: Library = None) -> None:
         self._library = library_of(hf)
-        self._conversations: dict[str, Conversation] = {}
+        self._conversations: Recent[str, Conversation] = Recent()
         self._of_runs: dict[str, str] = {}
-        self._lock = threading.Lock()
 
     # -- runs --------------------------------------------------------------------------------
 
@@ -137,18 +136,15 @@ class HoldfastStepStore:
 
     def close(self) -> None:
         """Give all sessions back to other processes now, rather than after a rest."""
-        for conversation in list(self._conversations.values()):
+        for conversation in self._conversations.known().values():
             conversation.place.close()
 
     # -- inside ------------------------------------------------------------------------------
 
     def _conversation(self, foreign_id: str) -> Conversation:
-        with self._lock:
-            known = self._conversations.get(foreign_id)
-            if known is None:
-                place = Place(self._library, TOOL, foreign_id)
-                known = self._conversations[foreign_id] = Conversation(place)
-            return known
+        return self._conversations.get(
+            foreign_id, lambda: Conversation(Place(self._library, TOOL, foreign_id))
+        )
 
     def _find(self, run_id: str) -> Conversation | None:
         """The conversation of a run, with what is new in it; None for a run never heard of."""

@@ -11,7 +11,6 @@ import asyncio
 import copy
 import hashlib
 import json
-import threading
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from pydantic_core import to_jsonable_python
 from holdfast.integrations._adk_events import FORM, VARIABLE, by_owner, events_of
 from holdfast.integrations._adk_shared import Announced, Shared, Values
 from holdfast.integrations._place import SESSIONS, Library, Place, library_of, linked
+from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import Unit, Units, Words
 from holdfast.model import Event as Recorded
 from holdfast.session import Session as Written
@@ -73,8 +73,7 @@ class HoldfastSessionService(BaseSessionService):
         self._adopt = bool(adopt)
         self._author = adopt if isinstance(adopt, str) else "model"
         self._shared = Shared(self._library)
-        self._kept: dict[tuple[str, str, str], _Kept] = {}
-        self._lock = threading.Lock()
+        self._kept: Recent[tuple[str, str, str], _Kept] = Recent()
 
     async def create_session(
         self,
@@ -143,8 +142,7 @@ class HoldfastSessionService(BaseSessionService):
         """Move a session to the trash; ``hf.undelete`` brings it back."""
         session_id = session_id.strip()
         kept = self._of(app_name, user_id, session_id)
-        with self._lock:
-            self._kept.pop((app_name, user_id, session_id), None)
+        self._kept.pop((app_name, user_id, session_id))
         await asyncio.to_thread(self._delete, kept, app_name, user_id)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -182,17 +180,15 @@ class HoldfastSessionService(BaseSessionService):
     # -- inside ------------------------------------------------------------------------------
 
     def _of(self, app_name: str, user_id: str, session_id: str) -> _Kept:
-        key = (app_name, user_id, session_id)
-        with self._lock:
-            kept = self._kept.get(key)
-            if kept is None:
-                scope = json.dumps([app_name, user_id])
-                place = Place(self._library, _TOOL, session_id, scope=scope)
-                if self._adopt and not self._library.exists(place.id):
-                    plain = Place(self._library, _TOOL, session_id)
-                    place = plain if self._library.exists(plain.id) else place
-                kept = self._kept[key] = _Kept(place)
-            return kept
+        def make() -> _Kept:
+            scope = json.dumps([app_name, user_id])
+            place = Place(self._library, _TOOL, session_id, scope=scope)
+            if self._adopt and not self._library.exists(place.id):
+                plain = Place(self._library, _TOOL, session_id)
+                place = plain if self._library.exists(plain.id) else place
+            return _Kept(place)
+
+        return self._kept.get((app_name, user_id, session_id), make)
 
     def _read(self, kept: _Kept, app_name: str, user_id: str, session_id: str) -> Session:
         with kept.lock:

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -30,6 +29,7 @@ from agent_framework.exceptions import WorkflowCheckpointException
 from holdfast.integrations._agent_framework_messages import FORM, as_item, message_of
 from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._recent import Recent
 from holdfast.integrations._states import States
 from holdfast.integrations._units import Unit, Words, fresh
 
@@ -66,7 +66,7 @@ class HoldfastHistoryProvider(HistoryProvider):
         super().__init__(source_id, **options)
         self.skip_excluded = skip_excluded
         self._library = library_of(hf)
-        self._histories: dict[str, History] = {}
+        self._histories: Recent[str, History] = Recent()
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
@@ -104,8 +104,8 @@ class HoldfastHistoryProvider(HistoryProvider):
         await history.arecord(tell)
 
     def _of(self, session_id: str) -> History:
-        return self._histories.setdefault(
-            session_id, History(FORM, self._library, _TOOL, session_id)
+        return self._histories.get(
+            session_id, lambda: History(FORM, self._library, _TOOL, session_id)
         )
 
 
@@ -117,7 +117,7 @@ class HoldfastSessionStore:
 
     def __init__(self, hf: Library = None) -> None:
         self._library = library_of(hf)
-        self._states: dict[str, States] = {}
+        self._states: Recent[str, States] = Recent()
 
     async def get(self, session_id: str) -> AgentSession | None:
         """A session as it was set last; None if there is none."""
@@ -136,14 +136,15 @@ class HoldfastSessionStore:
         """Move the session to the trash; ``hf.undelete`` brings it back."""
         _check_id(session_id)
         place = self._of(session_id).place
-        self._states.pop(session_id, None)
+        self._states.pop(session_id)
         place.close()
         if self._library.exists(place.id):
             await asyncio.to_thread(self._library.delete, place.id)
 
     def _of(self, session_id: str) -> States:
-        place = Place(self._library, _TOOL, session_id)
-        return self._states.setdefault(session_id, States(place, _TOOL))
+        return self._states.get(
+            session_id, lambda: States(Place(self._library, _TOOL, session_id), _TOOL)
+        )
 
 
 class HoldfastCheckpointStorage:
@@ -159,8 +160,7 @@ class HoldfastCheckpointStorage:
     ) -> None:
         self._library = library_of(hf)
         self._allowed = frozenset(allowed_checkpoint_types or ())
-        self._workflows: dict[str, States] = {}
-        self._lock = threading.Lock()
+        self._workflows: Recent[str, States] = Recent()
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Record a checkpoint; its id. Raises WorkflowCheckpointException for what cannot be."""
@@ -213,19 +213,18 @@ class HoldfastCheckpointStorage:
         return None
 
     def _all(self) -> Iterator[States]:
-        known = dict(self._workflows)
+        known = self._workflows.known()
         yield from known.values()
         for _, link in linked(self._library, _WORKFLOWS):
             if link["id"] not in known:
                 yield self._of(link["id"])
 
     def _of(self, workflow_name: str) -> States:
-        with self._lock:
-            known = self._workflows.get(workflow_name)
-            if known is None:
-                place = Place(self._library, _WORKFLOWS, workflow_name, scope="workflow")
-                known = self._workflows[workflow_name] = States(place, _WORKFLOWS)
-            return known
+        def make() -> States:
+            place = Place(self._library, _WORKFLOWS, workflow_name, scope="workflow")
+            return States(place, _WORKFLOWS)
+
+        return self._workflows.get(workflow_name, make)
 
 
 async def bring_over(source: HistoryProvider, session_id: str, hf: Library = None) -> int:

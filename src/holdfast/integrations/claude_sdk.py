@@ -7,11 +7,11 @@ every entry comes back deep-equal.
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import Form, Unit, Units, Words, blocks_of, spoken
 from holdfast.model import Event
 from holdfast.session import Session
@@ -67,8 +67,7 @@ class HoldfastSessionStore:
 
     def __init__(self, hf: Library = None) -> None:
         self._library = library_of(hf)
-        self._kept: dict[tuple[str, str], _Kept] = {}
-        self._lock = threading.Lock()
+        self._kept: Recent[tuple[str, str], _Kept] = Recent()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Record entries, all of them or none."""
@@ -120,12 +119,9 @@ class HoldfastSessionStore:
 
     def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Kept:
         project, id = key["project_key"], key["session_id"]
-        with self._lock:
-            kept = self._kept.get((project, id))
-            if kept is None:
-                kept = _Kept(Place(self._library, _TOOL, id, scope=project))
-                self._kept[project, id] = kept
-            return kept
+        return self._kept.get(
+            (project, id), lambda: _Kept(Place(self._library, _TOOL, id, scope=project))
+        )
 
     def _sessions(self, project_key: str) -> list[tuple[str, _Kept]]:
         ids = [
@@ -163,12 +159,11 @@ class HoldfastSessionStore:
         return made
 
     def _delete(self, key: SessionKey) -> None:
-        with self._lock:
-            kept = self._kept.pop((key["project_key"], key["session_id"]), None)
-        if kept is not None:
-            kept.place.close()
-            if self._library.exists(kept.place.id):
-                self._library.delete(kept.place.id)
+        kept = self._of(key)
+        self._kept.pop((key["project_key"], key["session_id"]))
+        kept.place.close()
+        if self._library.exists(kept.place.id):
+            self._library.delete(kept.place.id)
 
 
 async def bring_over(source: SessionStore, project_key: str, hf: Library = None) -> int:

@@ -231,10 +231,8 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
     def _put(
         self, config: Config, checkpoint: Checkpoint, metadata: Metadata, new_versions: Versions
     ) -> tuple[Place, Act]:
-        named, threads, serde = named_in(config), self._threads, self._typed
         given = (checkpoint, get_checkpoint_metadata(config, metadata), new_versions)
-        place = threads.of(named.thread_id).place
-        return place, lambda session: threads.record(session, named, given, serde)
+        return self._threads.record(named_in(config), given, self._typed)
 
     def _gone_on(self, config: Config, checkpoint: Checkpoint) -> Config:
         named = named_in(config)
@@ -242,10 +240,8 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
         return config_of(named.thread_id, named.ns, checkpoint["id"])
 
     def _put_writes(self, config: Config, *given: Any) -> tuple[Place, Act]:
-        named, threads, serde = named_in(config), self._threads, self._typed
         written = cast("tuple[Any, str, str]", given)
-        place = threads.of(named.thread_id).place
-        return place, lambda session: threads.record_writes(session, named, written, serde)
+        return self._threads.record_writes(named_in(config), written, self._typed)
 
 
 def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:

@@ -8,7 +8,6 @@ the store is a session.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any, cast
@@ -21,6 +20,7 @@ from pydantic import BaseModel, PrivateAttr
 from holdfast.integrations._history import Change, History, missing
 from holdfast.integrations._llama_index_messages import FORM, as_item, message_of
 from holdfast.integrations._place import Library, library_of, linked
+from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import Unit, Units, Words
 from holdfast.model import Event
 
@@ -48,17 +48,13 @@ class _Chats:
 
     def __init__(self, hf: Library) -> None:
         self._library = library_of(hf)
-        self._histories: dict[str, History] = {}
-        self._lock = threading.Lock()
+        self._histories: Recent[str, History] = Recent()
 
     def of(self, key: str) -> History:
         """The messages of a key."""
-        with self._lock:
-            known = self._histories.get(key)
-            if known is None:
-                known = History(FORM, self._library, _TOOL, key, units=_Chat)
-                self._histories[key] = known
-            return known
+        return self._histories.get(
+            key, lambda: History(FORM, self._library, _TOOL, key, units=_Chat)
+        )
 
     def keys(self) -> list[str]:
         """The keys that have messages, of those that were begun here."""
@@ -233,7 +229,8 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
         return await asyncio.to_thread(self._chats.keys)
 
     def _read(self, key: str, status: MessageStatus | None) -> list[ChatMessage]:
-        return [message_of(unit) for unit in self._chosen(key, status)(self._chats.of(key).read())]
+        history = self._chats.of(key)  # kept here: what is archived is told by what was read
+        return [message_of(unit) for unit in self._chosen(key, status)(history.read())]
 
     def _chosen(self, key: str, status: MessageStatus | None) -> Callable[[list[Unit]], list[Unit]]:
         return lambda units: [

@@ -7,7 +7,6 @@ within it, and the state of agents is kept with them.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +18,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 from holdfast.errors import Fenced
 from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Library, Place, library_of
+from holdfast.integrations._recent import Recent
 from holdfast.integrations._strands_messages import (
     FORM,
     as_message,
@@ -142,8 +142,7 @@ class HoldfastSessionRepository(SessionRepository):
 
     def __init__(self, hf: Library = None) -> None:
         self._library = library_of(hf)
-        self._kept: dict[str, _Kept] = {}
-        self._lock = threading.Lock()
+        self._kept: Recent[str, _Kept] = Recent()
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -173,8 +172,7 @@ class HoldfastSessionRepository(SessionRepository):
         kept = self._read(session_id)
         if not self._library.exists(kept.place.id):
             raise SessionException(f"Session {session_id} does not exist")
-        with self._lock:
-            self._kept.pop(session_id, None)
+        self._kept.pop(session_id)
         kept.place.close()
         self._library.delete(kept.place.id)
 
@@ -305,10 +303,7 @@ class HoldfastSessionRepository(SessionRepository):
     # -- inside ------------------------------------------------------------------------------
 
     def _read(self, session_id: str) -> _Kept:
-        with self._lock:
-            kept = self._kept.get(session_id)
-            if kept is None:
-                kept = self._kept[session_id] = _Kept(Place(self._library, _TOOL, session_id))
+        kept = self._kept.get(session_id, lambda: _Kept(Place(self._library, _TOOL, session_id)))
         with kept.lock:
             kept.catch_up()
         return kept
