@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from weakref import WeakKeyDictionary
 
 import msgspec
 import pytest
@@ -99,3 +100,17 @@ def test_a_lost_lease_is_not_renewed_any_more():
     thread.join(120)
     assert not thread.is_alive()
     renewer.close()
+
+
+def test_a_lease_that_goes_while_it_is_looked_at_ends_the_thread():
+    """Nobody refers to it any more from one step of the thread to the next: no error is raised."""
+
+    class Going(WeakKeyDictionary):
+        """Counts one that is gone when its values are asked for."""
+
+        def __len__(self):
+            return 1
+
+    renewer = Renewer(lambda _held: set())
+    renewer._held = Going()
+    assert not renewer._wait()

@@ -148,10 +148,12 @@ class Renewer(Worker):
         with self._condition:
             begun = time.monotonic()
             while True:
-                if self._closed or not self._held:
+                # Looked at once: a lease that nobody refers to may be gone the next moment.
+                terms = [kept.term_ms for kept in self._held.values()]
+                if self._closed or not terms:
                     self._thread = None
                     return False
-                term_s = min(kept.term_ms for kept in self._held.values()) / 1000
+                term_s = min(terms) / 1000
                 left = begun + term_s / _RENEWALS_PER_TERM - time.monotonic()
                 if left <= 0:
                     return True
