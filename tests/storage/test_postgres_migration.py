@@ -69,7 +69,6 @@ def _wait_for_quiet(store):
         time.sleep(0.01)
 
 
-@pytest.mark.req("S6-14")
 def test_an_earlier_store_keeps_everything_and_its_marks(earlier, postgres_url):
     """Entries are the same, a writer goes on, and an old mark finds what changed since."""
     entries, epoch, mark = earlier
