@@ -11,7 +11,6 @@ import contextlib
 import os
 import threading
 import time
-import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -20,7 +19,7 @@ import holdfast
 from holdfast.errors import InvalidId, Locked, NotFound, UsageError
 from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
-from holdfast.session import Session, Timers, resolve_blobs
+from holdfast.session import Session, Timers, WhenForgotten, resolve_blobs
 
 __all__ = ["SESSIONS", "Act", "Library", "Place", "library_of", "linked", "own_id"]
 
@@ -132,7 +131,7 @@ class Place:
         self._used_at = 0.0
         self._watched = False
         # Nobody says when a conversation ends: it is closed with the adapter, or with the process.
-        weakref.finalize(self, self._open_one.close_quietly)
+        WhenForgotten(self, self._open_one.close_quietly)
 
     # -- reading -----------------------------------------------------------------------------
 

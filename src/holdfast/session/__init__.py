@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.session._blobs import blob_loader, resolve_blobs
 from holdfast.session._clock import Clock, new_session_id, now_ms
+from holdfast.session._forgotten import WhenForgotten
 from holdfast.session._hub import Hub, Subscriber
 from holdfast.session._liveness import is_alive
 from holdfast.session._loading import Loaded, load, load_state_at
@@ -91,6 +92,7 @@ __all__ = [
     "Timers",
     "ToolRun",
     "Turn",
+    "WhenForgotten",
     "Writer",
     "blob_loader",
     "check_new_id",

@@ -13,6 +13,7 @@ from holdfast.model import Event
 from holdfast.session._appending import Appending
 from holdfast.session._blobs import blob_loader
 from holdfast.session._cancellation import uncancelled
+from holdfast.session._forgotten import WhenForgotten
 from holdfast.session._hub import Hub
 from holdfast.session._keeping import Keeper
 from holdfast.session._memory import Memory
@@ -81,7 +82,7 @@ class Session(Appending):
         if not store.capabilities.stores:
             self._talk.keep_from_now()
         opening.tell, self._writer.tell = self._outbox.put, self._keeper.tell_lost
-        self._release = weakref.finalize(self, opening.release)
+        self._release = WhenForgotten(self, opening.release)
         _sessions.add(self)
 
     def flush(self) -> None:
