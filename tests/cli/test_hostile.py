@@ -141,11 +141,15 @@ def test_a_store_that_is_a_file(run, tmp_path):
 
 
 def test_a_store_behind_a_link(run, store_root, tmp_path, trip):
-    """A symlink on the way is refused, with the real path as remedy."""
+    """A store is found by every name that leads to it, for reading and for writing."""
     (tmp_path / "link").symlink_to(store_root)
-    outcome = run("list", store=tmp_path / "link")
-    assert outcome.code == 4
-    assert str(store_root) in outcome.err
+    (tmp_path / "home").symlink_to(tmp_path)
+    for name in ("link", "home/link"):
+        assert "trip" in run("list", store=tmp_path / name).out
+        assert run("tag", "trip", f"+by-{name[:4]}", store=tmp_path / name).code == 0
+    assert "by-link" in run("show", "trip").out
+    assert run("search", "Sintra", store=tmp_path / "link").code == 0
+    assert run("verify", "--all", store=tmp_path / "home" / "link").code == 0
 
 
 @pytest.mark.parametrize("verb", [["list"], ["show", "trip"], ["delete", "trip"]])

@@ -130,14 +130,14 @@ def elsewhere(tmp_path):
     assert (place / "events.jsonl").read_bytes() == b"not yours\n"
 
 
-ROUTES = ["store", "store/sessions", "store/sessions/a", "store/sessions/a/blobs"]
+ROUTES = ["store/sessions", "store/sessions/a", "store/sessions/a/blobs"]
 
 
 @pytest.mark.req("S2-100")
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("dangling", [False, True])
 def test_symlinked_directory_is_refused(tmp_path, elsewhere, route, dangling):
-    """No symlink is followed on the way to anything, whether it leads somewhere or not."""
+    """No symlink is followed below the root, whether it leads somewhere or not."""
     link = tmp_path / route
     link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     link.symlink_to(tmp_path / "nowhere" if dangling else elsewhere)
@@ -146,14 +146,89 @@ def test_symlinked_directory_is_refused(tmp_path, elsewhere, route, dangling):
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.req("S2-100")
-def test_symlinked_parent_of_the_root_is_refused(tmp_path, elsewhere):
-    """Nor above the root."""
-    (tmp_path / "parent").symlink_to(elsewhere)
+def a_root(way, tmp_path):
+    """A path of a store that leads through symlinks, and where it really is."""
+    real = tmp_path / "disk" / "user"
+    real.mkdir(parents=True, mode=0o700)
+    if way == "home":  # a home that is a symlink, or that an automounter put there
+        (tmp_path / "home").symlink_to(real)
+        return tmp_path / "home" / "data" / "store", real / "data" / "store"
+    if way == "relative":  # /tmp on macOS: private/tmp
+        (tmp_path / "tmp").symlink_to("disk/user")
+        return tmp_path / "tmp" / "store", real / "store"
+    if way == "chain":
+        (tmp_path / "a").symlink_to("b/../a2")
+        (tmp_path / "b").symlink_to(tmp_path / "disk" / "user")
+        (tmp_path / "disk" / "a2").symlink_to(real)
+        return tmp_path / "a" / "store", real / "store"
+    if way == "dangling":  # the store is made with the first session, where the link leads
+        (tmp_path / "store").symlink_to(real / "later")
+        return tmp_path / "store", real / "later"
+    (real / "store").mkdir(mode=0o700)
+    (tmp_path / "store").symlink_to(real / "store")
+    return tmp_path / "store", real / "store"
+
+
+@pytest.mark.parametrize("way", ["home", "relative", "chain", "dangling", "root"])
+def test_a_store_below_a_symlink(tmp_path, way):
+    """The way to the root may lead through symlinks: it is resolved once."""
+    named, real = a_root(way, tmp_path)
+    store = FileStore(named)
+    store.check()
+    write(store)
+    assert (real / "sessions" / "a" / "events.jsonl").read_bytes() == b"line\n"
+    assert modes(real) == {"directories": {0o700}, "files": {0o600}}
+    assert store.path == str(real) == store.location(KEY).removesuffix("/sessions/a")
+    assert store.identity == FileStore(real).identity
     with pytest.raises(Forbidden, match="symlink"):
-        FileStore(tmp_path / "parent" / "store").check()
-    with pytest.raises(Forbidden):
-        write(FileStore(tmp_path / "parent" / "store"))
+        (real / "trash").symlink_to(tmp_path)
+        store.move(KEY, "trash/a")
+
+
+def test_a_root_that_changes_its_way_later(tmp_path, elsewhere):
+    """A link that is put on the resolved way afterwards is refused, and the open store stays."""
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("real")
+    store, late = FileStore(tmp_path / "link" / "store"), FileStore(tmp_path / "link" / "store")
+    write(store)
+    (tmp_path / "link").unlink()
+    (tmp_path / "real").rename(tmp_path / "moved")
+    (tmp_path / "real").symlink_to(elsewhere)
+    with pytest.raises(Forbidden, match="symlink"):
+        write(late)
+    write(store, "sessions/b")
+    assert (tmp_path / "moved" / "store" / "sessions" / "b" / "events.jsonl").exists()
+
+
+def test_symlinks_in_a_circle(tmp_path):
+    """Links that lead to each other are an error that says so."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(Unavailable, match="leads nowhere"):
+        FileStore(tmp_path / "a" / "store")
+
+
+@pytest.mark.req("S2-100")
+def test_a_symlink_of_somebody_else_in_an_open_directory(tmp_path, elsewhere, monkeypatch):
+    """In a directory like /tmp a link that another user made is not followed, one's own is."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "store").symlink_to(elsewhere)
+    FileStore(shared / "store").check()
+    real_lstat = os.lstat
+
+    def of_another(path, **options):
+        found = list(real_lstat(path, **options))
+        found[4] += 1 if str(path).endswith("/shared/store") else 0
+        return os.stat_result(found)
+
+    monkeypatch.setattr(disk_module.os, "lstat", of_another)
+    with pytest.raises(Forbidden, match="another user") as caught:
+        FileStore(shared / "store")
+    assert "only you can write" in caught.value.remedy
+    shared.chmod(0o755)
+    FileStore(shared / "store").check()
 
 
 @pytest.mark.req("S2-100")

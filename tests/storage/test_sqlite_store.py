@@ -18,6 +18,7 @@ from holdfast.errors import (
     Damaged,
     Fenced,
     Forbidden,
+    Locked,
     StoreFull,
     SyncFailed,
     TooNew,
@@ -147,12 +148,17 @@ def test_a_newer_file_is_refused(path):
     store.close()
 
 
-def test_a_symlink_is_refused(path, tmp_path):
-    """A file that leads elsewhere is not followed."""
-    (tmp_path / "target.db").touch()
-    os.symlink(tmp_path / "target.db", path)
-    with pytest.raises(Forbidden, match="not a plain file"):
-        SQLiteStore(path).lease("sessions/a").acquire("me", 1000)
+def test_a_file_behind_symlinks(path, tmp_path):
+    """The way to the file and its own name may be symlinks: all of them are one store."""
+    os.symlink("target.db", path)
+    os.symlink(tmp_path, tmp_path / "home")
+    store = SQLiteStore(str(tmp_path / "home" / os.path.basename(path)))
+    store.lease("sessions/a").acquire("me", 1000)
+    assert store.identity == SQLiteStore(str(tmp_path / "target.db")).identity
+    assert (tmp_path / "target.db").stat().st_size
+    with pytest.raises(Locked):
+        SQLiteStore(path).lease("sessions/a").acquire("you", 1000)
+    store.close()
 
 
 @pytest.mark.parametrize("url", ["sqlite:", "sqlite:relative.db", "sqlite://host/x", "sqlite://"])

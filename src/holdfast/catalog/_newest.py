@@ -19,7 +19,7 @@ from holdfast.catalog._schema import has_schema
 from holdfast.errors import HoldfastError
 from holdfast.storage._sqlite import connect, sqlite_errors
 from holdfast.storage._touched import Touched
-from holdfast.storage._tree import Tree
+from holdfast.storage._tree import Tree, real_path
 from holdfast.storage.disk import Disk
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
@@ -107,6 +107,10 @@ def newest(path: str, limit: int) -> Newest | None:
     or in use, or a directory that is refused. Whoever asks then goes the long way, which mends or
     tells it.
     """
+    try:
+        path = real_path(path)
+    except HoldfastError:
+        return None
     tree = Tree(path, Disk())
     try:
         if tree.root(create=False) is None or tree.node_below("catalog.db") is None:

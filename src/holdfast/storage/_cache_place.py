@@ -6,7 +6,7 @@ import hashlib
 import os
 
 from holdfast.errors import HoldfastError
-from holdfast.storage._tree import Tree, translation
+from holdfast.storage._tree import Tree, real_path, translation
 from holdfast.storage.disk import Disk
 
 __all__ = ["cache_place"]
@@ -18,7 +18,10 @@ def cache_place(address: str) -> str | None:
     The address itself, which may have a password in it, is not to be seen there.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.path.join(home, "holdfast")
+    try:
+        folder = real_path(os.path.join(home, "holdfast"))
+    except HoldfastError:
+        return None
     tree = Tree(folder, Disk())
     try:
         with translation(f"making {folder}"):

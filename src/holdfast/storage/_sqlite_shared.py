@@ -17,7 +17,7 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.storage._sqlite import checkpoint, connect_file, failures, use_wal
-from holdfast.storage._tree import absolute, let_go, translation
+from holdfast.storage._tree import let_go, real_path, translation
 from holdfast.storage.disk import Disk, forks
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SharedDatabase:
     """
 
     def __init__(self, path: str, schema: Sequence[str], *, disk: Disk | None = None) -> None:
-        self.path = absolute(path)
+        self.path = real_path(path)
         self._schema = schema
         self._disk = disk or Disk()
         self._writer: Connection | None = None
@@ -269,11 +269,9 @@ class SharedDatabase:
     @contextlib.contextmanager
     def _folder(self, *, create: bool = False) -> Iterator[int]:
         disk = self._disk
-        # The way to the file is the user's own choice, symlinks in it included.
-        real = os.path.realpath(os.path.dirname(self.path))
         current = disk.open_root()
         try:
-            for part in filter(None, real.split("/")):
+            for part in filter(None, os.path.dirname(self.path).split("/")):
                 if create and disk.node_at(part, current) is None:
                     with contextlib.suppress(FileExistsError):
                         disk.make_directory(part, current)

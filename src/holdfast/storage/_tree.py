@@ -9,13 +9,13 @@ from _thread import allocate_lock  # all that `threading` would be loaded for
 from contextlib import contextmanager
 
 from holdfast.errors import Forbidden, HoldfastError, StoreError, StoreFull, Unavailable
-from holdfast.storage.disk import Disk, Node, is_full
+from holdfast.storage.disk import Disk, Node, is_full, resolved
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Tree", "absolute", "let_go", "remove_tree", "translated", "translation"]
+__all__ = ["Tree", "let_go", "real_path", "remove_tree", "translated", "translation"]
 
 _WRITABLE_BY_OTHERS = 0o022
 _TRIES = 20
@@ -23,10 +23,22 @@ _TRIES = 20
 _CANNOT_SYNC = (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF)
 
 
-def absolute(path: str) -> str:
-    """The whole path, from one slash on: two are another root to POSIX, and to SQLite a host."""
-    whole = os.path.abspath(path)
-    return whole[1:] if whole.startswith("//") else whole
+def real_path(path: str) -> str:
+    """The whole path of what a user named as a store, without symlinks.
+
+    From then on it is walked without following any. Raises Forbidden for a symlink that others may
+    have put on the way, Unavailable for those that lead in a circle.
+    """
+    try:
+        return resolved(path)
+    except PermissionError as error:
+        raise Forbidden(
+            f"{error.filename} is a symlink that another user put there, and is not followed",
+            remedy="Name the directory itself, or keep the store where only you can write.",
+            path=path,
+        ) from error
+    except OSError as error:
+        raise Unavailable(f"{path} leads nowhere: {error.strerror}", path=path) from error
 
 
 class Tree:
@@ -217,8 +229,8 @@ class Tree:
         node = self.disk.node_at(name, parent)
         if node is not None and node.is_symlink:
             return Forbidden(
-                f"{name!r} on the way to {self.path} is a symlink, which is never followed",
-                remedy=f"Use the real path: {os.path.realpath(self.path)}",
+                f"{name!r} in {self.path} is a symlink, which is never followed in a store",
+                remedy="Put the directory itself in its place, or make the whole store a symlink.",
                 path=self.path,
             )
         if node is not None and not node.is_directory:

@@ -1,6 +1,7 @@
 """The file system, one call at a time. The only module that touches it.
 
-Every call takes a directory descriptor and one name, so no symlink is followed anywhere; files are
+The path that a user names is resolved once; from there on every call takes a directory descriptor
+and one name, so no symlink is followed below it; files are
 made 0600 and directories 0700 whatever the umask; descriptors are not inherited by child processes,
 and a forked child gives up the parent's locks at once. Tests put a disk of their own in this place:
 one that fails at any call, one that remembers what a crash would leave.
@@ -20,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Disk", "Node", "forks", "is_running", "widen_pipe"]
+__all__ = ["Disk", "Node", "forks", "is_running", "resolved", "widen_pipe"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A directory that is only passed through needs no right to list it: /home is often 0711.
@@ -29,6 +30,7 @@ _FILE = os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 _SHOWN_MODE = 0o644
+_LINKS_MAX = 40  # as many as the kernel follows
 _NETWORK = ("nfs", "cifs", "smb", "afs", "ceph", "lustre", "gpfs", "beegfs", "ncp", "ocfs", "gfs")
 _NETWORK_FUSE = ("sshfs", "s3fs", "glusterfs", "rclone", "ceph", "gcsfuse", "davfs")
 
@@ -272,6 +274,39 @@ class Disk:
                 kind = fields[fields.index("-") + 1]
                 return kind if _is_network(kind) else None
         return None
+
+
+def resolved(path: str) -> str:
+    """The whole path without symlinks; what is not there, or cannot be seen, stays as it is named.
+
+    Raises PermissionError for a symlink that somebody else put into a directory that everybody can
+    write to, such as /tmp: it could lead into any directory of this user. The kernel refuses such
+    a link by the same rule, though not to whoever reads where it leads.
+    """
+    current, links = "/", 0
+    whole = path if path.startswith("/") else f"{os.getcwd()}/{path}"
+    rest = whole.split("/")[::-1]
+    while rest:
+        part = rest.pop()
+        if part == "..":
+            current = os.path.dirname(current)
+        if part in ("", ".", ".."):
+            continue
+        here = os.path.join(current, part)
+        try:
+            target = os.readlink(here)
+        except OSError:  # no symlink, or nothing that can be seen
+            current = here
+            continue
+        links += 1
+        if links > _LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        above, owner = os.stat(current), os.lstat(here).st_uid
+        if above.st_mode & stat.S_IWOTH and owner not in (os.geteuid(), above.st_uid):
+            raise PermissionError(errno.EACCES, "a symlink of another user", here)
+        current = "/" if target.startswith("/") else current
+        rest.extend(target.split("/")[::-1])
+    return current
 
 
 def widen_pipe(descriptor: int, size: int) -> None:

@@ -24,7 +24,7 @@ from holdfast.storage._file_parts import Look, look, open_parts
 from holdfast.storage._file_pieces import read_pieces
 from holdfast.storage._flusher import Flusher
 from holdfast.storage._touched import Touched
-from holdfast.storage._tree import Tree, absolute, remove_tree, translation
+from holdfast.storage._tree import Tree, real_path, remove_tree, translation
 from holdfast.storage.base import (
     Capabilities,
     Changes,
@@ -61,7 +61,7 @@ class FileStore(Store):
         text = os.fspath(path)
         if not text or "\0" in text:
             raise UsageError("a file store needs the path of a directory")
-        self.path = absolute(text)
+        self.path = real_path(text)
         self._tree = Tree(self.path, disk or Disk())
         self._disk = self._tree.disk
         self._touched = Touched(self._tree)

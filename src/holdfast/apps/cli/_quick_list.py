@@ -128,7 +128,7 @@ def _found(words: _Words) -> Newest | None:
         return None
     from holdfast.catalog._newest import newest
 
-    return newest(os.path.abspath(os.path.expanduser(place)), words.limit)
+    return newest(os.path.expanduser(place), words.limit)
 
 
 def _text(words: _Words, found: Newest) -> str | None:
