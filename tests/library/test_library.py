@@ -592,21 +592,3 @@ def test_a_listener_that_cannot_be_called_is_refused(hf):
     """At once, and not by silence later."""
     with pytest.raises(UsageError, match="a listener is a function"):
         hf.subscribe("print")
-
-
-@pytest.mark.parametrize("scheme", ["", "file://", "sqlite://"])
-def test_a_store_with_two_names_is_one_store(tmp_path, scheme):
-    """Through a symlink and without it: one live session, one lock, one catalogue."""
-    (tmp_path / "real").mkdir(mode=0o700)
-    (tmp_path / "home").symlink_to("real")
-    with (
-        holdfast.open(f"{scheme}{tmp_path}/real/store") as direct,
-        holdfast.open(f"{scheme}{tmp_path}/home/store") as linked,
-    ):
-        with direct.session("trip") as one, linked.session("trip") as two:
-            assert one is two
-            two.user("Paris")
-        assert [row.session_id for row in linked.list()] == ["trip"]
-        assert [hit.session_id for hit in linked.search("Paris")] == ["trip"]
-        assert linked.url == direct.url
-    assert sorted(os.listdir(tmp_path)) == ["home", "real"]

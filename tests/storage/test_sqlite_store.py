@@ -18,7 +18,6 @@ from holdfast.errors import (
     Damaged,
     Fenced,
     Forbidden,
-    Locked,
     StoreFull,
     SyncFailed,
     TooNew,
@@ -145,19 +144,6 @@ def test_a_newer_file_is_refused(path):
     store = SQLiteStore(path)
     with pytest.raises(TooNew):
         store.exists("sessions/a")
-    store.close()
-
-
-def test_a_file_behind_symlinks(path, tmp_path):
-    """The way to the file and its own name may be symlinks: all of them are one store."""
-    os.symlink("target.db", path)
-    os.symlink(tmp_path, tmp_path / "home")
-    store = SQLiteStore(str(tmp_path / "home" / os.path.basename(path)))
-    store.lease("sessions/a").acquire("me", 1000)
-    assert store.identity == SQLiteStore(str(tmp_path / "target.db")).identity
-    assert (tmp_path / "target.db").stat().st_size
-    with pytest.raises(Locked):
-        SQLiteStore(path).lease("sessions/a").acquire("you", 1000)
     store.close()
 
 
