@@ -232,6 +232,8 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
             self.model = model[:NAME_CHARS_MAX]
         if isinstance(usage, dict):
             name, spent, named = weigh(usage, model)
+            if named and usage.get("settles") is True:
+                self._settle(name)
             hour = self.hour_at(event)
             by_model = hour.paid if named else hour.spent
             place = room_for(by_model, name)
@@ -239,6 +241,12 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
                 by_model[place].add(spent)
             else:
                 by_model[place] = spent
+
+    def _settle(self, model: str) -> None:
+        """Count what a model used so far as paid: its cost is named in one sum. ``""`` is all."""
+        for hour in self.hours.values():
+            for name in [name for name in hour.spent if model in ("", name)]:
+                hour.paid.setdefault(room_for(hour.paid, name), Spent()).add(hour.spent.pop(name))
 
     def touch(self, path: str) -> None:
         """Count a file that a tool was told to use."""

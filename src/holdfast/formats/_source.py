@@ -95,6 +95,10 @@ class Source:
         """Whether a reader has read all of it already, as a part of something larger."""
         return all(self._way + name in self._shared.used for name in self._files)
 
+    def leave(self, name: str) -> None:
+        """Count a file as read: the session that it is a part of is told by another file."""
+        self._use(name)
+
     def looked_at(self) -> tuple[int, int]:
         """How many files were read up to now, and how many there are."""
         return min(len(self._shared.used), len(self._files)), len(self._files)

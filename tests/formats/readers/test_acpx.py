@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import holdfast
 from holdfast.formats.readers.acpx import READER
 
 SESSION = {
@@ -15,6 +16,7 @@ SESSION = {
     "cwd": "/home/kim/zoo",
     "title": "The zoo",
     "created_at": "2026-01-02T03:04:05.000Z",
+    "acpx": {"current_model_id": "m-1"},
     "request_token_usage": {"u1": {"input_tokens": 7, "output_tokens": 2}},
 }
 
@@ -65,6 +67,7 @@ def test_a_snapshot_arrives_whole(kit):
     assert told.of("tool_result")[1].data["result"] == {"code": 1}
     assert told.of("tool_result")[1].data["is_error"] is True
     assert told.of("usage")[0].data["input_tokens"] == 7
+    assert {d.data["model"] for d in told.of("assistant") + told.of("usage")} == {"m-1"}
     foreign = told.foreign
     assert (foreign.foreign_id, foreign.title, foreign.cwd) == ("rec-1", "The zoo", "/home/kim/zoo")
     assert foreign.created_at == 1767323045000
@@ -131,3 +134,54 @@ def test_a_snapshot_on_one_line_is_no_stream(kit):
     """Its schema has the same name as that of frames; it is still one session."""
     data = json.dumps(json.loads(snapshot(schema="acpx.session.v1"))).encode()
     assert len(kit.read(READER, kit.source("rec-1.json", data))) == 1
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder of acpx with one session, told by a snapshot and by the frames beside it."""
+    folder = tmp_path / "home" / ".acpx" / "sessions"
+    folder.mkdir(parents=True)
+    (folder / "rec-1.json").write_bytes(snapshot())
+    lines = [json.dumps(record) + "\n" for record in stream()]
+    (folder / "rec-1.stream.1.ndjson").write_text("".join(lines[:5]))
+    (folder / "rec-1.stream.ndjson").write_text("".join(lines[5:]))
+    (folder / "rec-1.stream.lock").write_text("")
+    (folder / "index.json").write_text('{"schema": "acpx.index.v1", "entries": []}')
+    return folder
+
+
+@pytest.mark.parametrize("name", ["", "rec-1.json", "rec-1.stream.ndjson", "rec-1.stream.1.ndjson"])
+def test_a_conversation_comes_once_whichever_of_its_files_is_named(tmp_path, place, name):
+    """Folder, snapshot and frames tell one session, whose words are said once."""
+    with holdfast.open(tmp_path / "store") as hf:
+        report = hf.import_all([place / name])
+        assert [row.outcome for row in report.sessions] == ["imported"]
+        assert (report.skipped, report.errors) == ([], [])
+        [id] = hf.import_(place / name)
+        assert hf.info(id).message_count == 5
+        said = [event.data["content"] for event in hf.events(id, types=["assistant"])]
+        assert said == ["I look.", "A lion."]
+        assert hf.import_all([place]).unchanged
+
+
+def test_a_scan_finds_a_folder_of_acpx_once(tmp_path, place, monkeypatch):
+    """One place is looked at, so that the frames beside a snapshot are no place of their own."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with holdfast.open(tmp_path / "store") as hf:
+        assert [one.path for one in hf.places("acpx")] == [str(place)]
+        report = hf.import_all([one.path for one in hf.places()])
+        assert ([row.outcome for row in report.sessions], report.skipped) == (["imported"], [])
+
+
+def test_frames_in_several_files_are_one_session_in_their_order(kit):
+    """The file with the highest number is the oldest; the one without is the newest."""
+    lines = stream()
+    files = {
+        "rec-1.stream.ndjson": kit.jsonl(*lines[9:]),
+        "rec-1.stream.1.ndjson": kit.jsonl(*lines[5:9]),
+        "rec-1.stream.2.ndjson": kit.jsonl(*lines[:5]),
+    }
+    (told,) = kit.read(READER, kit.folder(files))
+    assert told.foreign.foreign_id == "rec-1"
+    assert told.counts() == (1, 2, 1, 2, 2)
+    assert told.said("assistant") == ["I look.", "A lion."]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+import holdfast
 from holdfast.formats.readers.claude_code import READER
 
 SESSION = "0f7c1a52-3f0e-4a55-9b6a-6f1f6f2a9c01"
@@ -116,7 +119,7 @@ def test_the_cost_of_a_message_is_counted_once_and_from_its_last_record(one):
         {
             "input_tokens": 7,
             "output_tokens": 31,
-            "cache_read_tokens": 5,
+            "cache_read_input_tokens": 5,
             "model": "claude-sonnet-4-5",
         },
         {"input_tokens": 9, "output_tokens": 3, "model": "claude-sonnet-4-5"},
@@ -379,3 +382,100 @@ def test_a_notice_that_hangs_on_an_older_record_does_not_end_the_conversation(on
     writer.add("progress", parent=old, data={"type": "hook_progress"})
     writer.leaf = leaf
     assert {d.run for d in one(writer).drafts if d.type != "frame"} == {None}
+
+
+HAIKU = {"inputTokens": 30, "outputTokens": 4, "costUSD": 0.001}
+
+
+def cost(**by_model):
+    """A line with the sums so far."""
+    total = sum(one.get("costUSD", 0) for one in by_model.values())
+    began = {"totalDuration": 50401, "startTime": 1789398960924}
+    return {"type": "cost-state", "totalCostUSD": total, **began, "modelUsage": by_model}
+
+
+def sums(input, output, cost, **more):
+    """What one model used so far."""
+    return {"inputTokens": input, "outputTokens": output, "costUSD": cost, **more}
+
+
+@pytest.fixture
+def bring(tmp_path):
+    """Brings a transcript in, as often as it has grown; what is known of it then."""
+    with holdfast.open(tmp_path / "store") as hf:
+
+        def bring(writer):
+            path = tmp_path / NAME
+            path.write_text("".join(json.dumps(line) + "\n" for line in writer.lines))
+            [id] = hf.import_(path)
+            assert hf.import_all([path]).unchanged
+            return hf.info(id), hf.state(id).usage
+
+        yield bring
+
+
+def test_what_claude_code_says_of_cost_is_the_cost(bring):
+    """Tokens that lines of their own told are not counted again; those of other models are."""
+    writer = conversation()
+    used = sums(16, 34, 0.5, cacheReadInputTokens=5)
+    writer.bare(**cost(**{"claude-sonnet-4-5[1m]": used, "claude-haiku-4-5": HAIKU}))
+    row, usage = bring(writer)
+    assert row.cost == pytest.approx(0.501)
+    assert usage.by_model["claude-sonnet-4-5"].cost == pytest.approx(0.5)
+    assert (usage.by_model["claude-sonnet-4-5"].input_tokens, usage.requests) == (16, 2)
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (46, 38, 5)
+
+
+def test_sums_grow_and_are_counted_once(bring):
+    """Each line is a sum of all before it; one that is less begins anew, with another process."""
+    writer = conversation()
+    row, _ = bring(writer)
+    estimated = row.cost
+    writer.bare(**cost(**{"claude-sonnet-4-5": sums(16, 34, 0.5)}))
+    row, _ = bring(writer)
+    assert estimated != row.cost == pytest.approx(0.5)
+    writer.bare(**cost(**{"claude-sonnet-4-5": sums(20, 40, 0.7)}))
+    writer.bare(**cost(**{"claude-sonnet-4-5": sums(2, 3, 0.1)}))
+    row, usage = bring(writer)
+    assert row.cost == pytest.approx(0.8)
+    assert (usage.input_tokens, usage.output_tokens) == (22, 43)
+
+
+def test_a_file_with_nothing_but_sums(bring):
+    """A fork that nobody spoke in keeps its tokens, its cost and the time at which it began."""
+    writer = Writer()
+    writer.bare(type="mode", mode="normal")
+    writer.bare(**cost(**{"claude-haiku-4-5": HAIKU}))
+    row, usage = bring(writer)
+    assert (row.cost, usage.input_tokens, usage.output_tokens) == (0.001, 30, 4)
+    assert (row.created_at, row.updated_at) == (1789398960924, 1789398960924)
+
+
+def test_a_sum_without_models(bring):
+    """The cost of all that was said so far is taken in place of what it would be by prices."""
+    writer = conversation()
+    writer.bare(type="cost-state", totalCostUSD=0.25)
+    row, usage = bring(writer)
+    assert (row.cost, usage.cost) == (0.25, 0.25)
+    assert usage.input_tokens == 16
+
+
+def test_tokens_of_sub_agents_with_files_of_their_own(bring):
+    """They are counted there; the cost is that of the whole session."""
+    writer = conversation()
+    writer.user([answer("t9", "done")], toolUseResult={"agentId": "a1b2", "status": "completed"})
+    used = {"claude-sonnet-4-5": sums(900, 800, 0.5), "claude-haiku-4-5": HAIKU}
+    writer.bare(**cost(**used))
+    row, usage = bring(writer)
+    assert (usage.input_tokens, usage.output_tokens) == (46, 38)
+    assert row.cost == pytest.approx(0.501)
+
+
+def test_a_cost_that_claude_code_does_not_know(bring):
+    """What it has no price for is left to our prices, and is not taken for free."""
+    writer = conversation()
+    line = cost(**{"claude-sonnet-4-5": {"inputTokens": 16, "outputTokens": 34}})
+    writer.bare(**line, hasUnknownModelCost=True)
+    row, usage = bring(writer)
+    assert (usage.cost, usage.input_tokens) == (None, 16)
+    assert row.cost

@@ -26,38 +26,60 @@ __all__ = ["READER", "Acpx"]
 
 Record = dict[str, Any]
 
+_STREAM = ".stream."
 _USAGE = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
-    "cache_read_input_tokens": "cache_read_tokens",
-    "cache_creation_input_tokens": "cache_write_tokens",
+    "cache_read_input_tokens": "cache_read_input_tokens",
+    "cache_creation_input_tokens": "cache_creation_input_tokens",
 }
 
 
 class Acpx:
-    """Reads ``~/.acpx/sessions/*.json`` and, where there is none, the frames."""
+    """Reads ``~/.acpx/sessions``: the snapshots and, where there is none, the frames."""
 
     tool = "acpx"
-    places = (".acpx/sessions/*.json", ".acpx/sessions/*.stream.ndjson")
+    places = (".acpx/sessions",)
 
     def claims(self, source: Source) -> bool:
         """Whether it holds a snapshot or frames as acpx writes them."""
         return any_of(source, ".json", _is_snapshot) or any_of(source, ".ndjson", _is_stream)
 
     def read(self, source: Source) -> Iterator[Foreign]:
-        """Each snapshot is a session, and so are frames without one."""
-        told = set()
-        snapshots = names_of(source, ".json", _is_snapshot)
-        for name in snapshots:
-            told.add(name.removesuffix(".json"))
-            problems: list[str] = []
-            value = mapping(open_document(source, name, problems))
-            yield _read_snapshot(value, stem(name), problems)
+        """Each snapshot is a session, and so are frames without one, however many files they fill.
+
+        Frames that are given by themselves stand for the snapshot beside them, if there is one.
+        """
+        told = names_of(source, ".json", _is_snapshot)
+        for name in told:
+            yield _open_snapshot(source, name)
+        parts: dict[str, list[str]] = {}
         for name in names_of(source, ".ndjson", _is_stream):
-            base = name.partition(".stream.")[0]
-            is_told = name in snapshots or base in told
-            if not is_told and not source.has(f"{base}.json"):
-                yield _read_stream(source, name, stem(f"{base}.x"))
+            if name not in told:
+                parts.setdefault(name.partition(_STREAM)[0], []).append(name)
+        for base, names in parts.items():
+            snapshot = f"{base}.json"
+            if snapshot not in told and not (
+                source.has(snapshot) and _is_snapshot(source, snapshot)
+            ):
+                yield _read_stream(source, sorted(names, key=_age), base)
+                continue
+            for name in names:
+                source.leave(name)
+            if snapshot not in told:
+                yield _open_snapshot(source, snapshot)
+
+
+def _age(name: str) -> int:
+    """The place of a part among the frames of a session: the higher its number, the older it is."""
+    number = name.rpartition(_STREAM)[2].partition(".")[0]
+    return -int(number) if number.isdecimal() else 0
+
+
+def _open_snapshot(source: Source, name: str) -> Foreign:
+    problems: list[str] = []
+    value = mapping(open_document(source, name, problems))
+    return _read_snapshot(value, stem(name), problems)
 
 
 def _is_snapshot(source: Source, name: str) -> bool:
@@ -67,18 +89,19 @@ def _is_snapshot(source: Source, name: str) -> bool:
 
 def _is_stream(source: Source, name: str) -> bool:
     return any(
-        "jsonrpc" in record or text(record.get("schema")).startswith("acpx.")
+        "jsonrpc" in record or (text(record.get("schema")).startswith("acpx.") and "type" in record)
         for record in first_records(source, name)
     )
 
 
-def _read_stream(source: Source, name: str, own: str) -> Foreign:
+def _read_stream(source: Source, names: list[str], base: str) -> Foreign:
     book = Book(Acpx.tool)
     frames = Frames(book)
-    for line, record in records(source, name, book.problems):
-        frames.take(line, record)
+    for name in names:
+        for line, record in records(source, name, book.problems):
+            frames.take(line, record)
     frames.finish()
-    return book.foreign(own, cwd=frames.cwd)
+    return book.foreign(stem(f"{base}.x"), cwd=frames.cwd)
 
 
 def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
@@ -88,6 +111,7 @@ def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
     with book.entry(about, created, "session") as entry:
         entry.kind = "session"
     turn, count = "start", 0
+    model = mapping(session.get("acpx")).get("current_model_id")
     costs = mapping(_either(session, "request_token_usage", "requestTokenUsage"))
     for message in items(session.get("messages")):
         user, agent = (mapping(mapping(message).get(who)) for who in ("User", "Agent"))
@@ -96,10 +120,10 @@ def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
         count += 1
         with book.entry(message, key=f"{turn}/{count}") as entry:
             _tell_user(user, entry)
-            _tell_agent(agent, entry)
+            _tell_agent(agent, model, entry)
             if user:
                 figures = rename_figures(costs.get(turn), _USAGE)
-                entry.usage(figures, None, f"usage/{turn}")
+                entry.usage(figures, model, f"usage/{turn}")
     return book.foreign(
         first_text(_either(session, "acpx_record_id", "acpxRecordId")) or own,
         title=first_text(session.get("title"), session.get("name")),
@@ -131,7 +155,7 @@ def _picture(image: Any) -> Record | None:
     return data_url_block(source) or image_block("image/png", source)
 
 
-def _tell_agent(agent: Record, entry: Entry) -> None:
+def _tell_agent(agent: Record, model: Any, entry: Entry) -> None:
     results = mapping(agent.get("tool_results"))
     called: list[str] = []
     for part in map(mapping, items(agent.get("content"))):
@@ -139,7 +163,7 @@ def _tell_agent(agent: Record, entry: Entry) -> None:
         if not call:
             _tell_results(called, results, entry)
         if isinstance(part.get("Text"), str):
-            entry.assistant(part["Text"])
+            entry.assistant(part["Text"], model)
         elif thought:
             entry.thinking(text(thought.get("text")), thought.get("signature"))
         elif isinstance(part.get("RedactedThinking"), str):

@@ -30,7 +30,7 @@ _TALK = frozenset({"user", "assistant"})
 _OWN_TYPES = frozenset(
     """
     queue-operation file-history-snapshot last-prompt custom-title ai-title attachment progress
-    permission-mode agent-name pr-link mode
+    permission-mode agent-name pr-link mode cost-state
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 # What the tool itself says in a user's place.
@@ -43,8 +43,15 @@ _NOISE = re.compile(
 _USAGE = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
-    "cache_read_input_tokens": "cache_read_tokens",
-    "cache_creation_input_tokens": "cache_write_tokens",
+    "cache_read_input_tokens": "cache_read_input_tokens",
+    "cache_creation_input_tokens": "cache_creation_input_tokens",
+}
+_SUMS = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "cacheReadInputTokens": "cache_read_input_tokens",
+    "cacheCreationInputTokens": "cache_creation_input_tokens",
+    "costUSD": "cost",
 }
 _SYNTHETIC = "<synthetic>"
 
@@ -95,6 +102,8 @@ class _Transcript:
         )
         self._strays = self._find_strays()
         self._sides: dict[str, str] = {}
+        self._bill = _Bill(has_agents_elsewhere=self._has_agents_elsewhere())
+        self._began = self._find_beginning()
         self._last_of_message = {
             text(mapping(record.get("message")).get("id")): number
             for number, (_, record) in enumerate(self._lines)
@@ -108,6 +117,8 @@ class _Transcript:
             if key is not None and self._book.knows(key):
                 continue  # a resumed session repeats the lines of the one before
             stamp = read_time(record.get("timestamp"))
+            if stamp is None and self._book.first_stamp is None:
+                stamp = self._began
             with self._book.entry(line, stamp, key, self._run(record)) as entry:
                 self._tell(number, record, entry)
         own, parent = self._identity()
@@ -128,6 +139,18 @@ class _Transcript:
             if isinstance(record.get("uuid"), str) and self._is_main(record)
         ]
         return left_behind(nodes, joined_roots=True)
+
+    def _has_agents_elsewhere(self) -> bool:
+        """Whether sub-agents of this session have files of their own."""
+        started = any(mapping(r.get("toolUseResult")).get("agentId") for _, r in self._lines)
+        return started and not any(r.get("isSidechain") is True for _, r in self._lines)
+
+    def _find_beginning(self) -> int | None:
+        """When a session began of which no line says its time."""
+        if any(read_time(record.get("timestamp")) for _, record in self._lines):
+            return None
+        begun = (read_time(r.get("startTime")) for _, r in self._lines if _is_cost(r))
+        return min(filter(None, begun), default=None)
 
     def _is_main(self, record: Record) -> bool:
         return self._is_side_file or record.get("isSidechain") is not True
@@ -174,6 +197,10 @@ class _Transcript:
             self._tell_assistant(number, record, entry)
         elif kind == "attachment":
             _tell_queued(mapping(record.get("attachment")), entry)
+        elif _is_cost(record):
+            entry.kind = "cost-state"
+            for model, figures in self._bill.settle(record):
+                entry.usage(figures, model, f"cost/{entry.key}/{model or ''}")
 
     def _tell_user(self, number: int, record: Record, entry: Entry) -> None:
         content = mapping(record.get("message")).get("content")
@@ -227,6 +254,82 @@ class _Transcript:
         if not id or self._last_of_message.get(id) == number:
             figures = rename_figures(message.get("usage"), _USAGE)
             entry.usage(figures, model, f"usage/{id or entry.key}")
+            self._bill.count(model, figures)
+
+
+class _Bill:
+    """Turns sums into what has been added since the last one, so that nothing is counted twice.
+
+    A sum also covers requests of which no line tells, such as those for titles. What sub-agents
+    used is in it too; where they have files of their own, it is left to these.
+    """
+
+    def __init__(self, *, has_agents_elsewhere: bool) -> None:
+        self._has_agents_elsewhere = has_agents_elsewhere
+        self._told: dict[str, Record] = {}
+        self._sums: dict[str, Record] = {}
+        self._total: float = 0
+
+    def count(self, model: Any, figures: Record) -> None:
+        """Note what a request used, of which a line of its own tells."""
+        told = self._told.setdefault(_model_name(model), {})
+        for name, amount in figures.items():
+            told[name] = told.get(name, 0) + amount
+
+    def settle(self, record: dict[str, Any]) -> Iterator[tuple[str | None, Record]]:
+        """What a line with sums adds, by model: tokens that no other line told, and the cost.
+
+        Raises nothing: what is no figure is passed over.
+        """
+        sums = {
+            _model_name(model): rename_figures(used, _SUMS)
+            for model, used in mapping(record.get("modelUsage")).items()
+        }
+        if not sums:
+            yield from self._settle_total(record)
+            return
+        if any(_is_less(sums.get(model, {}), before) for model, before in self._sums.items()):
+            self._sums = {}  # another process counts, from nothing
+        partly_unknown = record.get("hasUnknownModelCost") is True
+        for model, figures in sums.items():
+            if figures == self._sums.get(model):
+                continue
+            added = self._added(model, figures)
+            if "cost" in figures or not partly_unknown:
+                added = {"cost": 0.0, **added, "settles": True}
+            self._sums[model] = figures
+            if added:
+                yield model, {"requests": 0, **added}
+
+    def _added(self, model: str, figures: Record) -> Record:
+        before = self._sums.get(model, {})
+        added = {name: amount - before.get(name, 0) for name, amount in figures.items()}
+        told = self._told.get(model, {})
+        for name in [name for name in added if name != "cost" and model in self._told]:
+            since = added[name] - told.get(name, 0)
+            told[name] = max(-since, 0)
+            added[name] = 0 if self._has_agents_elsewhere else since
+        return {name: amount for name, amount in added.items() if amount > 0}
+
+    def _settle_total(self, record: dict[str, Any]) -> Iterator[tuple[str | None, Record]]:
+        total = rename_figures(record, {"totalCostUSD": "cost"}).get("cost", 0)
+        since = total - self._total if total >= self._total else total
+        self._total = total
+        if since > 0:
+            yield None, {"requests": 0, "cost": since, "settles": True}
+
+
+def _model_name(model: Any) -> str:
+    """The name of a model as in answers: sums may say the size of its window behind it."""
+    return str(model).partition("[")[0]
+
+
+def _is_less(figures: Record, before: Record) -> bool:
+    return any(figures.get(name, 0) < amount for name, amount in before.items())
+
+
+def _is_cost(record: Record) -> bool:
+    return record.get("type") == "cost-state"
 
 
 def _is_from_the_tool(record: Record) -> bool:
