@@ -189,3 +189,17 @@ def test_bytes_that_are_no_text(run, hf):
     assert done.code == 0
     assert done.out == "1: you said one \ufffd two \ufffd\ufffd\n"
     assert run("run", "-", text=b"\xff\x00").out == "2: you said \ufffd\ufffd\n"
+
+
+@pytest.mark.req("S3-75")
+def test_a_chat_that_keeps_nothing_remembers_while_it_lasts(run, model):
+    """On `none:` the model is sent the whole chat, as on `memory:`; the next one begins afresh."""
+    sent = []
+    for store in ("memory:", "none:"):
+        done = run("chat", text="one\n/history\ntwo\n", env={"HOLDFAST_STORE": store})
+        assert done.code == 0
+        assert done.out.endswith("2: you said two\n")
+        sent.append([request.body for request in model.requests])
+        model.requests.clear()
+    assert sent[0] == sent[1]
+    assert run("chat", text="three\n", env={"HOLDFAST_STORE": "none:"}).out == "1: you said three\n"

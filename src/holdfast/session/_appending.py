@@ -285,10 +285,9 @@ class Appending(Readable):
         with self._lock:
             if not self._in_doubt:
                 return
-            if self._store.capabilities.stores:
-                self._fold = Fold()
-                self._fold.fold(self.events())
-                self._talk.begin_again()
+            self._fold = Fold()
+            self._fold.fold(self.events())
+            self._talk.begin_again()
             self._in_doubt = False
             if self._opening.begun and not self._ended:
                 self._make_ready()

@@ -79,8 +79,6 @@ class Session(Appending):
         self.variables = Variables(self, load, self._variable_lost)
         self.memory = Memory(self, opening.agent_memory(), load, self._redacting)
         self.todos = Todos(self)
-        if not store.capabilities.stores:
-            self._talk.keep_from_now()
         opening.tell, self._writer.tell = self._outbox.put, self._keeper.tell_lost
         self._release = WhenForgotten(self, opening.release)
         _sessions.add(self)

@@ -30,11 +30,6 @@ class Talk:
         self.active = False
         """Whether events must be taken as they come."""
 
-    def keep_from_now(self) -> None:
-        """Start now: for stores from which nothing can be read back later."""
-        self._conversations["drop"] = _conversation("drop")
-        self.active = True
-
     def begin_again(self) -> None:
         """Forget what was taken; the next one who asks has it read from the log."""
         self._conversations, self._unfed, self._feeding, self.active = {}, [], False, False

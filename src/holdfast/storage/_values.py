@@ -14,7 +14,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a backend can do; the contract suite checks that it is true."""
 
     stores: bool = True
-    """What is appended can be read again."""
+    """What was appended is there after its lease is given back."""
     survives_kill: bool = False
     """An append that returned survives kill -9 of the process."""
     syncs: bool = False

@@ -168,13 +168,13 @@ class MemoryStore(Store):
                 other.check_free(to)
             self._shelves[to] = shelf
             shelf.stamp = next(_stamps)
-            self._forget(key)
+            self.forget(key)
 
     def drop(self, key: str) -> None:
         """Forget the key."""
         with self.guard:
             self._free(key)
-            self._forget(key)
+            self.forget(key)
 
     def archive(self, key: str) -> None:
         """Mark the log as archived."""
@@ -203,7 +203,7 @@ class MemoryStore(Store):
         """Forget everything."""
         with self.guard:
             for key in [*self._shelves]:
-                self._forget(key)
+                self.forget(key)
 
     def ids(self) -> list[str]:
         """The ids of all sessions."""
@@ -228,7 +228,8 @@ class MemoryStore(Store):
                 raise NotFound(f"there is no log at {key}")
             self._free(key).archived = archived
 
-    def _forget(self, key: str) -> None:
+    def forget(self, key: str) -> None:
+        """Let go of a key, whoever has it."""
         del self._shelves[key]
         self._gone[key] = next(_stamps)
 

@@ -105,7 +105,7 @@ def _check_reach(library: Holdfast) -> Check:
 def _keeping(library: Holdfast) -> Check:
     able = library.store.capabilities
     if not able.stores:
-        return Check("keeps", WARNING, "nothing: this store forgets every event at once")
+        return Check("keeps", WARNING, "nothing: this store forgets a session when it is closed")
     if not able.survives_kill:
         return Check("keeps", WARNING, "only as long as the program runs")
     return Check("keeps", GOOD, "yes")
