@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.agent import Agent, Tool, ToolContext, tool
 from holdfast.errors import UsageError
 from holdfast.replay import validate
@@ -292,6 +293,53 @@ async def test_an_idempotent_tool_is_run_once_for_the_same_arguments(hf, script)
     with hf.session("s") as session:
         await Agent(again.model, tools=[charge]).run("go", session=session)
     assert ran == [5, 6]
+
+
+@pytest.mark.req("S0-81")
+@pytest.mark.parametrize("url", ["memory:", "none:", "files"])
+async def test_an_idempotent_tool_is_run_once_in_all_runs_of_a_session(url, store_root, script):
+    """Runs of one process share the result, whichever agent makes the call."""
+    ran = []
+
+    @tool(idempotent=True)
+    def look(city: str) -> str:
+        """Look."""
+        ran.append(city)
+        return f"sunny in {city}"
+
+    @tool(idempotent=True)
+    def other(city: str) -> str:
+        """Look elsewhere."""
+        return city
+
+    with holdfast.open(store_root if url == "files" else url) as hf, hf.session("s") as session:
+        for tools in ([look], [look], [look, other], [other, look]):
+            model = script([("look", {"city": "Oslo"})], "done").model
+            await Agent(model, tools=tools).run("go", session=session)
+        results = [e.data for e in session.events() if e.type == "tool_result"]
+    assert ran == ["Oslo"]
+    assert [data["result"] for data in results] == ["sunny in Oslo"] * 4
+    assert [data.get("cached", False) for data in results] == [False, True, True, True]
+
+
+@pytest.mark.req("S0-81")
+async def test_the_result_of_a_repeated_call_is_used_again(hf, script):
+    """A call that a crash left undone is run once more, and its result serves the next one."""
+    ran = []
+
+    @tool(idempotent=True)
+    def look(city: str) -> str:
+        """Look."""
+        ran.append(city)
+        return city
+
+    with hf.session("s") as session:
+        session.append("turn_start", {})
+        session.user("go")
+        session.tool_call("look", {"city": "Oslo"}, id="c1")
+        model = script([("look", {"city": "Oslo"})], "done").model
+        await Agent(model, tools=[look]).run("again", session=session)
+    assert ran == ["Oslo"]
 
 
 async def test_the_cache_expires_and_belongs_to_the_memory_feature(hf, script):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from holdfast.agent._permissions import args_digest
 from holdfast.agent._tools import Tool
@@ -13,9 +14,26 @@ from holdfast.session import Session, now_ms
 
 __all__ = ["ResultCache"]
 
+_RESULTS_MAX = 1000  # of one open session; beyond it the oldest go
+
+
+class _Results:
+    """What tools gave in one session: by name and arguments, the result and its time."""
+
+    def __init__(self) -> None:
+        self.names: frozenset[str] = frozenset()
+        """The tools whose results were read from the log; later ones are put here."""
+        self.known: dict[tuple[str, str], tuple[Any, int]] = {}
+
+
+_of_sessions: WeakKeyDictionary[Session, _Results] = WeakKeyDictionary()
+
 
 class ResultCache:
-    """What idempotent tools gave in this session; read from its log once, then kept up to date."""
+    """What idempotent tools gave in this session, for every run of it.
+
+    It is read from the log once for as long as the session is open, then kept up to date.
+    """
 
     def __init__(
         self, session: Session, names: Collection[str], clock: Callable[[], int] = now_ms
@@ -23,7 +41,6 @@ class ResultCache:
         self._session = session
         self._names = frozenset(names)
         self._clock = clock
-        self._known: dict[tuple[str, str], tuple[Any, int]] | None = None
 
     def find(self, tool: Tool, args: dict[str, Any]) -> tuple[Any] | None:
         """The result of an earlier call, alone in a tuple; None if there is none fresh enough."""
@@ -34,20 +51,24 @@ class ResultCache:
 
     def keep(self, tool: Tool, args: dict[str, Any], result: Any) -> None:
         """Remember a result."""
-        self._results()[(tool.name, args_digest(args))] = (result, self._clock())
+        _put(self._results(), (tool.name, args_digest(args)), (result, self._clock()))
 
     def _results(self) -> dict[tuple[str, str], tuple[Any, int]]:
-        if self._known is None:
-            self._known = self._read() if self._session.restored else {}
-        return self._known
+        results = _of_sessions.get(self._session)
+        if results is None:
+            results = _of_sessions[self._session] = _Results()
+        unread = self._names - results.names
+        if unread:
+            self._read(unread, results.known)
+            results.names |= unread
+        return results.known
 
-    def _read(self) -> dict[tuple[str, str], tuple[Any, int]]:
+    def _read(self, names: Collection[str], known: dict[tuple[str, str], tuple[Any, int]]) -> None:
         calls: dict[str, tuple[str, str]] = {}
-        known: dict[tuple[str, str], tuple[Any, int]] = {}
         for event in self._session.events():
             data = event.data
             tool, params = data.get("tool"), data.get("params")
-            if event.type == "tool_call" and isinstance(tool, str) and tool in self._names:
+            if event.type == "tool_call" and isinstance(tool, str) and tool in names:
                 if isinstance(params, dict):
                     calls[str(data.get("id"))] = (tool, args_digest(params))
             elif event.type == "tool_result" and not data.get("is_error"):
@@ -56,5 +77,13 @@ class ResultCache:
                 # A result with a mark in it is not what the tool gave.
                 whole = not is_reference(result) and not has_mark(bytes(event.raw))
                 if key is not None and whole and not data.get("cached"):
-                    known[key] = (result, event.timestamp)
-        return known
+                    _put(known, key, (result, event.timestamp))
+
+
+def _put(
+    known: dict[tuple[str, str], tuple[Any, int]], key: tuple[str, str], value: tuple[Any, int]
+) -> None:
+    known.pop(key, None)  # the newest stand last
+    known[key] = value
+    if len(known) > _RESULTS_MAX:
+        del known[next(iter(known))]

@@ -106,6 +106,7 @@ class Executor:
             self._talk.tool_result(call_id, {"error": True, "message": message}, is_error=True)
         else:
             self._talk.tool_result(call_id, plain_result(result), repeated=True)
+            self._keep(plan, plain_result(result))
 
     async def _plan(self, call: CallRequest) -> _Plan:
         tool = self._tools.get(call.name)
@@ -170,9 +171,12 @@ class Executor:
             await run.__aexit__(None, None, None)
         except DataError:
             return None  # what cannot be stored is recorded as an error
-        if self._cache is not None and plan.tool.cache_ms:
-            self._cache.keep(plan.tool, plan.request.args, run.result)
+        self._keep(plan, run.result)
         return None
+
+    def _keep(self, plan: _Plan, result: Any) -> None:
+        if self._cache is not None and plan.tool is not None and plan.tool.cache_ms:
+            self._cache.keep(plan.tool, plan.request.args, result)
 
     async def _call(self, tool: Tool, args: dict[str, Any], call_id: str) -> Any:
         self._watch(tool.name, args)
