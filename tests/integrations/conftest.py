@@ -6,10 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import textwrap
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 collect_ignore_glob = [] if find_spec("agents") else ["test_*.py"]
 
@@ -48,3 +53,44 @@ class Programs:
 def programs(store_root):
     """Programs of the test, with its store."""
     return Programs(store_root)
+
+
+@pytest.fixture(scope="session")
+def sdist():
+    """Fetch the sources of a framework, which have its own tests: a function from name to folder.
+
+    It is the version that is locked, held to the hashes of the lock, and kept below ``build``.
+    """
+    return _fetch_sdist
+
+
+def _fetch_sdist(name):
+    lines = (ROOT / "requirements-frameworks.lock").read_text(encoding="utf-8").splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith(f"{name}=="))
+    locked = [lines[first]]
+    while locked[-1].endswith("\\"):
+        locked.append(lines[first + len(locked)])
+    folder = ROOT / "build" / "sdists" / locked[0].split()[0]
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as given:
+            _unpack(Path(given), name, "\n".join(locked), folder)
+    return folder
+
+
+def _unpack(given, name, locked, folder):
+    (given / "locked.txt").write_text(locked + "\n", encoding="utf-8")
+    options = ["--quiet", "--no-deps", "--no-binary", name, "--require-hashes"]
+    command = [sys.executable, "-m", "pip", "download", *options, "-r", "locked.txt"]
+    asked = subprocess.run(command, cwd=given, capture_output=True, text=True, check=False)
+    if asked.returncode:
+        assert "HASH" not in asked.stderr, asked.stderr
+        pytest.skip(f"the sources of {name} cannot be had: {asked.stderr.strip()[-200:]}")
+    (packed,) = given.glob("*.tar.gz")
+    with tarfile.open(packed) as tar:
+        tar.extractall(given, filter="data")
+    unpacked = given / packed.name.removesuffix(".tar.gz")
+    try:
+        unpacked.rename(folder)
+    except OSError:  # another worker was quicker
+        assert folder.exists()

@@ -123,15 +123,91 @@ def test_the_state_of_a_group_is_kept(hf):
     assert HoldfastSessionRepository(hf).read_multi_agent("trip", "graph") == group.state
 
 
-def test_a_call_without_its_result_is_answered(hf):
-    """After a crash the list is valid: the call says that its outcome is unknown."""
+ASKED = [*MESSAGES[:1], {"role": "assistant", "content": [CALL, OTHER]}]
+
+
+def _results(message):
+    return {part["toolResult"]["toolUseId"]: part["toolResult"]["status"] for part in message}
+
+
+def test_a_call_in_the_last_message_is_left_alone(hf):
+    """It may wait for a person: the list ends with it, whoever reads it."""
     repository = _begun(hf)
-    _say(repository, [*MESSAGES[:1], {"role": "assistant", "content": [CALL, OTHER]}])
+    _say(repository, ASKED)
+    assert _said(HoldfastSessionRepository(hf)) == ASKED
+    assert HoldfastSessionRepository(hf).messages("trip") == ASKED
+
+
+def test_a_call_that_others_went_on_after_is_answered(hf):
+    """The list is valid: calls whose result never came say so, before what was said next."""
+    repository = _begun(hf)
+    _say(repository, ASKED)
+    with hf.session("trip") as session:
+        session.user("Still there?")
+    *_, lost, last = _said(HoldfastSessionRepository(hf))
+    assert _results(lost["content"]) == {"c1": "error", "c2": "error"}
+    assert last == {"role": "user", "content": [{"text": "Still there?"}]}
+
+
+def test_of_two_calls_the_one_without_its_result_is_answered(hf):
+    """In the message that has the other's result, also where that was redacted."""
+    repository = _begun(hf)
+    _say(repository, [*ASKED, {"role": "user", "content": [RESULT]}])
     *_, last = _said(HoldfastSessionRepository(hf))
-    assert [part["toolResult"]["toolUseId"] for part in last["content"]] == ["c1", "c2"]
-    _say(repository, [{"role": "user", "content": [RESULT]}], start=2)
+    assert _results(last["content"]) == {"c1": "success", "c2": "error"}
+    hidden = RESULT["toolResult"] | {"content": [{"text": "[hidden]"}]}
+    given = {"role": "user", "content": [{"toolResult": hidden}]}
+    repository.update_message("trip", "main", SessionMessage(ASKED[0], 2, redact_message=given))
     *_, last = _said(HoldfastSessionRepository(hf))
-    assert sorted(part["toolResult"]["toolUseId"] for part in last["content"]) == ["c1", "c2"]
+    assert _results(last["content"]) == {"c1": "success", "c2": "error"}
+
+
+def test_what_is_put_in_is_the_same_at_each_reading(hf):
+    """It has a tracking id and a number of its own, which no other message has."""
+    repository = _begun(hf)
+    again = [{"role": "assistant", "content": [CALL]}, *MESSAGES[3:4]]
+    _say(repository, [*ASKED, *again, *again])
+    first, second = (HoldfastSessionRepository(hf).list_messages("trip", "main") for _ in range(2))
+    assert [one.to_dict() for one in first] == [one.to_dict() for one in second]
+    numbers = [one.message_id for one in first]
+    assert len(numbers) == len(set(numbers)) == 9
+    put_in = [one.message["tracking_id"] for one in first if "tracking_id" in one.message]
+    assert len(put_in) == len(set(put_in)) == 3
+    assert numbers[-1] == 5  # the next of Strands is the sixth
+
+
+def test_an_agent_goes_on_with_a_session_of_others_in_which_a_call_was_lost(hf):
+    """What was put in is handed on to the agent like the rest, and nothing is recorded again."""
+    with hf.session("trip") as session:
+        session.user("Hello")
+        session.tool_call("look", {"n": 1}, id="c1")
+        session.user("Still there?")
+    repository = HoldfastSessionRepository(hf)
+    handed_on = repository.messages("trip")
+    repository.create_agent("trip", SessionAgent("main", {}, {}))
+    _say(repository, handed_on)
+    _say(repository, MESSAGES[3:4], start=len(handed_on))
+    assert _said(HoldfastSessionRepository(hf)) == [*handed_on, MESSAGES[3]]
+    assert [event.type for event in hf.events("trip") if event.type in ("user", "assistant")] == [
+        *("user", "user", "assistant"),
+    ]
+    numbers = [one.message_id for one in repository.list_messages("trip", "main")]
+    assert numbers == [0, 1, 2, 3, 4]
+
+
+def test_a_fork_is_a_session_of_its_own(hf):
+    """It goes on from where it was forked, under its own id, and its origin stays as it was."""
+    repository = _begun(hf)
+    _say(repository, MESSAGES[:4])
+    at = next(event.seq for event in hf.events("trip", types={"tool_result"}))
+    fork = hf.fork("trip", at)
+    other = HoldfastSessionRepository(hf)
+    assert other.read_session(fork).session_id == fork
+    assert [one.to_message() for one in other.list_messages(fork, "main")] == MESSAGES[:3]
+    said = {"role": "assistant", "content": [{"text": "A bush."}]}
+    other.create_message(fork, "main", SessionMessage.from_message(said, 3))
+    assert [one.to_message() for one in other.list_messages(fork, "main")] == [*MESSAGES[:3], said]
+    assert _said(repository) == MESSAGES[:4]
 
 
 def test_errors_are_the_framework_s_own(hf):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import math
 from datetime import UTC, datetime, timedelta
-from itertools import zip_longest
 from typing import Any, cast
-
-from strands.types.session import SessionMessage
+from uuid import UUID, uuid5
 
 from holdfast.integrations._units import Form, Words, blocks_of, spoken
 from holdfast.model import Event
@@ -16,6 +15,8 @@ __all__ = ["FORM", "as_message", "micros_of", "repaired", "time_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_PUT_IN = UUID("5f0c6a0e-3b1d-4f0a-9d1c-6f5a52f3f4c7")
+_TIMES = ("created_at", "updated_at")
 _LOST = "Tool was interrupted."  # as Strands itself says it
 
 
@@ -34,40 +35,74 @@ def as_message(events: list[Event]) -> list[dict[str, Any]]:
     return made
 
 
-def repaired(messages: list[SessionMessage]) -> list[SessionMessage]:
-    """Every call directly followed by its result, as the model demands it."""
-    made: list[SessionMessage] = []
-    for message, following in zip_longest(messages, messages[1:]):
-        made.append(message)
-        answer = _interrupted(message.to_message(), following and following.to_message())
-        if answer is None:
+def repaired(items: list[dict[str, Any]], conversation: str) -> list[dict[str, Any]]:
+    """Messages in their order, every call directly followed by its result, as models demand it.
+
+    A call in the last message is left alone: it may wait for a person, and Strands answers it when
+    something else is said. A message that is put in has the same tracking id whenever the
+    ``conversation`` is read. Items without a number get one; those of the others stay.
+    """
+    made: list[dict[str, Any]] = []
+    for place, item in enumerate(items):
+        calls = _ids(made[-1], "toolUse") if made else {}
+        answered = _ids(item, "toolResult")
+        lost = [_lost_result(id) for id in calls if id not in answered]
+        told = item
+        if lost and calls.keys() & answered.keys():
+            told = _with_content(item, [*lost, *_said(item)["content"]])
+        elif lost:
+            tracking_id = uuid5(_PUT_IN, json.dumps([conversation, place, *calls]))
+            message = {"role": "user", "content": lost, "tracking_id": str(tracking_id)}
+            times = {name: made[-1][name] for name in _TIMES if name in made[-1]}
+            made.append({"message": message, "message_id": -place, **times})
+        made.append(told)
+    return _numbered(made)
+
+
+def _numbered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give every item a number: those that Strands did not number get the ones in between.
+
+    What was put in goes without, and keeps its number below zero, where there is no room.
+    """
+    made: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = []
+    next_free = 0
+    for item in [*items, None]:
+        number = math.inf if item is None else item.get("message_id", -1)
+        if item is not None and number < 0:
+            waiting.append(item)
             continue
-        if following is not None and answer["partly"]:
-            said = cast("Any", following.to_message())
-            following.message = said | {"content": answer["content"] + said["content"]}
-        else:
-            number = message.message_id + 1
-            content = cast("Any", {"role": "user", "content": answer["content"]})
-            made.append(replace(message, message=content, message_id=number, redact_message=None))
+        room = len(waiting) <= number - next_free
+        for one in waiting:
+            if room or "message_id" not in one:
+                made.append(one | {"message_id": next_free})
+                next_free += 1
+            else:
+                made.append(one)
+        waiting = []
+        if item is not None:
+            made.append(item)
+            next_free = max(next_free, int(number) + 1)
     return made
 
 
-def _interrupted(message: Any, following: Any) -> dict[str, Any] | None:
-    """Results for the calls of a message that have none in the next; None if all have.
+def _said(item: dict[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", item.get("redact_message") or item["message"])
 
-    ``partly`` says whether the next message has some of them: there the others belong.
-    """
-    calls = [part["toolUse"]["toolUseId"] for part in message["content"] if "toolUse" in part]
-    parts = following["content"] if following else []
-    answered = {part["toolResult"]["toolUseId"] for part in parts if "toolResult" in part}
-    missing = [id for id in calls if id not in answered]
-    if not missing:
-        return None
-    content = [
-        {"toolResult": {"toolUseId": id, "status": "error", "content": [{"text": _LOST}]}}
-        for id in missing
-    ]
-    return {"content": content, "partly": bool(answered & set(calls))}
+
+def _with_content(item: dict[str, Any], content: list[Any]) -> dict[str, Any]:
+    name = "redact_message" if item.get("redact_message") else "message"
+    return item | {name: item[name] | {"content": content}}
+
+
+def _ids(item: dict[str, Any], kind: str) -> dict[str, None]:
+    """The ids of the calls or of the results in a message, in their order."""
+    parts = _said(item)["content"]
+    return {part[kind]["toolUseId"]: None for part in parts if kind in part}
+
+
+def _lost_result(id: str) -> dict[str, Any]:
+    return {"toolResult": {"toolUseId": id, "status": "error", "content": [{"text": _LOST}]}}
 
 
 def micros_of(text: Any) -> int | None:
@@ -85,7 +120,7 @@ def time_of(micros: int) -> str:
 
 
 def _tell(item: dict[str, Any]) -> Words:
-    message = item.get("redact_message") or item["message"]
+    message = _said(item)
     blocks = [_block(part) for part in message["content"]]
     said = [block for block in blocks if block is not None]
     words = spoken({"role": message["role"], "content": said}, "neutral") if said else []

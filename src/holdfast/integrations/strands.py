@@ -98,27 +98,20 @@ class _Kept(Units):
         run = self.run_of(agent_id)
         units = [unit for unit in self.read() if unit.run == run]
         made: list[dict[str, Any]] = []
-        last = last_own = -1
+        last = -1
         for own, some in groupby(units, key=lambda unit: unit.own):
             items = [unit.item for unit in some]
             if not own:
-                told = as_message(items)
-                numbers = range(last + 1, last + 1 + len(told))
-                made += [
-                    {"message": message, "message_id": number}
-                    for number, message in zip(numbers, told, strict=True)
-                ]
-                last += len(told)
+                made += [{"message": message} for message in as_message(items)]
                 continue
             for item in items:
-                if item["message_id"] > last_own:
+                if item["message_id"] > last:
                     made.append(item)
-                    last_own = item["message_id"]
+                    last = item["message_id"]
                 else:  # put in the place of another, later
-                    later = [one["message_id"] > item["message_id"] for one in made]
+                    later = [one.get("message_id", -1) > item["message_id"] for one in made]
                     made.insert(later.index(True), item)
-            last = max(last, last_own)
-        return made
+        return repaired(made, f"{self.place.id}/{run}")
 
     def at(self, agent_id: str, number: int) -> dict[str, Any] | None:
         """The message of a number; None if there is none."""
@@ -128,7 +121,7 @@ class _Kept(Units):
         return next((one for one in self.items(agent_id) if one["message_id"] == number), None)
 
     def messages(self, agent_id: str) -> list[SessionMessage]:
-        """The same as the framework has them."""
+        """The messages of an agent as the framework has them."""
         return [SessionMessage.from_dict(fresh(item)) for item in self.items(agent_id)]
 
 
@@ -137,7 +130,8 @@ class HoldfastSessionRepository(SessionRepository):
 
     ``hf`` is a Holdfast, a store URL or path, or None for the default place. A message is on the
     medium when ``create_message`` returns. A call whose result never came is answered, when the
-    messages are listed, with one that says so: the list is valid in every state of the log.
+    messages are listed, with one that says so; but one in the last message is left alone, because
+    it may wait for a person, and Strands itself answers it when something else is said.
     """
 
     def __init__(self, hf: Library = None) -> None:
@@ -162,7 +156,7 @@ class HoldfastSessionRepository(SessionRepository):
         """A session, also one that another framework began; None if there is none."""
         kept = self._read(session_id)
         if kept.session is not None:
-            return Session.from_dict(kept.session)
+            return Session.from_dict(kept.session | {"session_id": session_id})
         if self._library.exists(kept.place.id):
             return Session(session_id=session_id, session_type=SessionType.AGENT)
         return None
@@ -261,18 +255,21 @@ class HoldfastSessionRepository(SessionRepository):
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """The messages of an agent in their order, every call with its result."""
+        """The messages of an agent in their order, every call but the last with its result.
+
+        A result that was lost is put in as a message with a number below zero, always the same.
+        """
         kept = self._read(session_id)
         if (_AGENT, agent_id) not in kept.states:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        found = repaired(kept.messages(agent_id))
+        found = kept.messages(agent_id)
         return found[offset : None if limit is None else offset + limit]
 
     def messages(self, session_id: str) -> list[Any]:
         """The conversation of a session, whatever recorded it, for ``Agent(messages=…)``."""
         kept = self._read(session_id)
         agents = [id for kind, id in kept.states if kind == _AGENT]
-        found = repaired(kept.messages(agents[0] if agents else ""))
+        found = kept.messages(agents[0] if agents else "")
         return [message.to_message() for message in found]
 
     # -- groups of agents --------------------------------------------------------------------
