@@ -38,6 +38,7 @@ class Talk(Recorder):
 
     def __init__(self, session: Session, run: str, agent: str, *, child: bool = False) -> None:
         self.session = session
+        self.turns = session.turns
         self.run = run
         self.agent = agent
         self._own = Conversation(incomplete="mark") if child else None

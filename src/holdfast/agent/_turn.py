@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from holdfast.agent._delegation import delegate_tools, resume_child
-from holdfast.agent._locks import turn_of
 from holdfast.agent._plugins import Plugin
 from holdfast.agent._recovery import find_leftovers, repeat_leftovers
 from holdfast.agent._result import RunResult
@@ -139,7 +138,7 @@ class Turn:
         """The turn's block: its beginning and its end are on record, however it ends."""
         async with contextlib.AsyncExitStack() as stack:
             place = self._place(stack)
-            await stack.enter_async_context(turn_of(place.home))
+            await stack.enter_async_context(place.home.turns.of_agent())
             leftovers = find_leftovers(place.talks)
             talk = Talk(place.talks, new_run(), self._spec.name)
             self._was_cut = place.talks.live_state.status in ("running", "interrupted")

@@ -9,7 +9,7 @@ from holdfast.errors import TooLarge, UsageError
 from holdfast.model import Event, Limits
 from holdfast.session._clock import new_call_id
 from holdfast.session._tool import ToolRun
-from holdfast.session._turn import Turn
+from holdfast.session._turn import Turn, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +24,8 @@ class Recorder(ABC):
 
     limits: Limits
     """What may be recorded."""
+    turns: Turns
+    """Who has the turn, and who waits for it."""
 
     @abstractmethod
     def append(
@@ -138,7 +140,11 @@ class Recorder(ABC):
         return ToolRun(self, tool, params, id=id, run=run, extra=extra)
 
     def turn(self, *, run: str | None = None) -> Turn:
-        """A ``with`` (or ``async with``) block around one turn, flushed at its end."""
+        """A ``with`` (or ``async with``) block around one turn, flushed at its end.
+
+        Turns of one run are kept apart: whoever comes while one is going on in this process, in
+        any thread or task, waits until it has ended. A turn inside of a turn is a part of it.
+        """
         return Turn(self, run=run)
 
     def add_turn(self, role: str, content: Any) -> Event:

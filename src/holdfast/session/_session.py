@@ -22,6 +22,7 @@ from holdfast.session._outbox import Outbox
 from holdfast.session._talk import Talk
 from holdfast.session._timers import Timers
 from holdfast.session._todos import Todos
+from holdfast.session._turn import Turns
 from holdfast.session._variables import Variables
 from holdfast.session._writer import Draft
 from holdfast.storage import Store, forks
@@ -60,6 +61,7 @@ class Session(Appending):
         self._opening = opening
         self._lock = threading.RLock()
         self._forks = forks.count
+        self.turns = Turns(self.id)
         self._closed = False
         self._ended = False
         self._users = 1
@@ -330,6 +332,7 @@ def _free_locks() -> None:
     """In a forked child: whoever held a session's lock is not there to give it back."""
     for session in list(_sessions):
         session._lock, session._straight = threading.RLock(), False  # noqa: SLF001 - its own class
+        session.turns = Turns(session.id)
 
 
 os.register_at_fork(after_in_child=_free_locks)

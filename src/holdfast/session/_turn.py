@@ -1,29 +1,178 @@
-"""One turn: from a user's input to the agent's final answer."""
+"""Turns, each from a user's input to the agent's final answer, and how they are kept apart."""
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from holdfast.errors import UsageError
 from holdfast.session._cancellation import was_cancelled
 
 if TYPE_CHECKING:
     from holdfast.session._recording import Recorder
 
-__all__ = ["Turn"]
+__all__ = ["Turn", "Turns"]
+
+
+class _Ticket:
+    """A turn that is wanted or going on."""
+
+    __slots__ = ("agent", "held", "place", "thread", "wake")
+
+    def __init__(self, turns: Turns, run: str | None, *, agent: bool = False) -> None:
+        self.place = (turns, run)
+        self.agent = agent
+        self.thread = threading.get_ident()
+        self.held = False
+        self.wake: Callable[[], object] = bool
+
+
+_within: ContextVar[tuple[_Ticket, ...]] = ContextVar("holdfast_turns", default=())
+
+
+class Turns:
+    """The turns of one session: in each run one at a time, in the order they were asked for.
+
+    Any thread and any event loop may ask. What is done inside of a turn, by the tasks too that were
+    begun in it, may begin another one: that is a part of it and does not wait.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._lines: dict[str | None, deque[_Ticket]] = {}
+        self._guard = threading.Lock()
+
+    def enter(self, ticket: _Ticket) -> None:
+        """Begin a turn once those before it have ended. Whatever it raises, ``leave`` it.
+
+        Raises UsageError where this thread would wait for itself: in an event loop, whose other
+        tasks could not go on meanwhile.
+        """
+        gate = threading.Lock()
+        gate.acquire()  # opened by whoever has the turn before
+        ticket.wake = gate.release
+        if not self._takes(ticket):
+            self._check_can_wait(ticket)
+            gate.acquire()
+        _within.set((*_within.get(), ticket))
+
+    async def aenter(self, ticket: _Ticket) -> None:
+        """Begin a turn once those before it have ended, without blocking the event loop."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+
+        def begin() -> None:
+            if not turn.done():
+                turn.set_result(None)
+
+        ticket.wake = lambda: loop.call_soon_threadsafe(begin)
+        if not self._takes(ticket):
+            await turn
+        _within.set((*_within.get(), ticket))
+
+    def leave(self, ticket: _Ticket) -> None:
+        """End a turn, or give up waiting for one; the next begins. Harmless the second time."""
+        # Not reset by a token: an end may be run in another context than the beginning.
+        _within.set(tuple(other for other in _within.get() if other is not ticket))
+        run = ticket.place[1]
+        with self._guard:
+            was_held, ticket.held = ticket.held, False
+            line = self._lines.get(run, deque())
+            if ticket in line:
+                line.remove(ticket)
+                while was_held and line and not line[0].held:
+                    line[0].held = True
+                    try:
+                        line[0].wake()
+                    except RuntimeError:  # its event loop is closed: nobody waits there any more
+                        line.popleft()
+            if not line:
+                self._lines.pop(run, None)
+
+    @asynccontextmanager
+    async def of_agent(self) -> AsyncIterator[None]:
+        """Hold the turn of the conversation for an agent.
+
+        Raises UsageError if the caller is inside an agent's turn of this session: what it says
+        would come into the midst of that.
+        """
+        ticket = _Ticket(self, None, agent=True)
+        if any(other.agent for other in _around(ticket)):
+            raise UsageError(
+                "a turn of this session is going on, and this call is part of it",
+                remedy="Let the tool return, or give the other agent a session of its own.",
+                session_id=self._session_id,
+            )
+        try:
+            await self.aenter(ticket)
+            yield
+        finally:
+            self.leave(ticket)
+
+    def _takes(self, ticket: _Ticket) -> bool:
+        """Whether the turn is this one's at once, as a part of another or because it is free."""
+        if any(_around(ticket)):
+            ticket.held = True
+            return True
+        with self._guard:
+            line = self._lines.setdefault(ticket.place[1], deque())
+            ticket.held = not line
+            line.append(ticket)
+            return ticket.held
+
+    def _check_can_wait(self, ticket: _Ticket) -> None:
+        """Raise UsageError if whoever holds the turn could not end it while this thread waits."""
+        import asyncio
+
+        with self._guard:
+            line = self._lines.get(ticket.place[1], deque())
+            blocked = any(other is not ticket and other.thread == ticket.thread for other in line)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            if not blocked:
+                return
+        raise UsageError(
+            "another turn of this session is going on, and waiting for it would stop this thread,"
+            " in which it may have to end",
+            remedy="Write `async with s.turn():` in code that runs in an event loop.",
+            session_id=self._session_id,
+        )
+
+
+def _around(ticket: _Ticket) -> Iterator[_Ticket]:
+    """The turns of the same session and run that the caller is inside of."""
+    return (other for other in _within.get() if other.held and other.place == ticket.place)
 
 
 class Turn:
-    """Marks the beginning and the end of a turn; its end is on disk before the caller goes on."""
+    """Marks the beginning and the end of a turn; its end is on disk before the caller goes on.
+
+    The block begins when the session's turn before it has ended.
+    """
 
     def __init__(self, session: Recorder, *, run: str | None) -> None:
         self._session = session
         self._run = run
+        self._ticket = _Ticket(session.turns, run)
         self.number = -1
         """The seq at which the turn began."""
 
     def __enter__(self) -> Self:
-        self._begin()
+        ticket = self._ticket = _Ticket(self._session.turns, self._run)
+        try:
+            self._session.turns.enter(ticket)
+            self._begin()
+        except BaseException:
+            self._session.turns.leave(ticket)
+            raise
         return self
 
     def __exit__(
@@ -32,11 +181,20 @@ class Turn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end(error)
-        self._session.barrier()
+        try:
+            self._end(error)
+            self._session.barrier()
+        finally:
+            self._session.turns.leave(self._ticket)
 
     async def __aenter__(self) -> Self:
-        self._begin()
+        ticket = self._ticket = _Ticket(self._session.turns, self._run)
+        try:
+            await self._session.turns.aenter(ticket)
+            self._begin()
+        except BaseException:
+            self._session.turns.leave(ticket)
+            raise
         return self
 
     async def __aexit__(
@@ -45,8 +203,11 @@ class Turn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end(error)
-        await self._session.abarrier()
+        try:
+            self._end(error)
+            await self._session.abarrier()
+        finally:
+            self._session.turns.leave(self._ticket)
 
     def _begin(self) -> None:
         self.number = self._session.append("turn_start", {}, run=self._run).seq
