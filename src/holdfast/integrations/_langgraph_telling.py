@@ -3,12 +3,13 @@
 A message is told when it is first seen: in what a run was given, in what a task wrote, or in the
 list of a checkpoint. Only the graph knows whether what was given or written becomes part of its
 list, and in which order. So with the next checkpoint all of it is settled: it stays, it gets its
-id, it is taken back, or it is told again in the order of the graph.
+id, it is taken back, or it is told again in the order of the graph. The conversation is that of the
+newest checkpoint: one that goes on from an older checkpoint takes back what the other branch said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
@@ -51,8 +52,10 @@ class NewCheckpoint:
         }
         told = [self._told(channel, version, checkpoint) for channel, version in versions.items()]
         amended = self._settle() if self._ns == ROOT else []
+        if self._ns == ROOT and self._parent != self._thread.newest(ROOT):
+            self._change_branch(checkpoint)
         standing = values.standing
-        gone = [seq for name in self._gone for seq in standing.get(name, ())]
+        gone = [seq for name in dict.fromkeys(self._gone) for seq in standing.get(name, ())]
         back: Words = [("retracted", {"seqs": gone})] if gone else []
         return [*amended, *back, *_message_words(self._new), self._frame(about, told)]
 
@@ -74,11 +77,11 @@ class NewCheckpoint:
     def _told(self, channel: str, version: Version, checkpoint: Mapping[str, Any]) -> list[Any]:
         named: list[Any] = [channel]
         if checkpoint["channel_versions"].get(channel) != version:
-            named.append(version)
+            named.append(self._thread.values.encode(version, self._serde))
         if channel in checkpoint["channel_values"]:
             return [*named, self._value(channel, checkpoint["channel_values"][channel])]
         if self._ns == ROOT and channel in self._thread.speaking:
-            self._said += self._written(channel)
+            self._said += self._written(channel, self._parent or "")
         return [*named, {"empty": True}] if len(named) > 1 else named
 
     def _value(self, channel: str, value: Any) -> dict[str, Any]:
@@ -108,10 +111,10 @@ class NewCheckpoint:
         self._said += names_in(added)
         return {"is": encoded} if kept < _LISTED_MIN else {"keep": kept, "add": added}
 
-    def _written(self, channel: str) -> list[str]:
-        """Of a channel of changes: the messages in what was written to it since its parent."""
+    def _written(self, channel: str, id: str) -> list[str]:
+        """Of a channel of changes: the messages in what was written to it at a checkpoint."""
         standing, names = self._thread.values.standing, []
-        for write in self._thread.ordered_writes(ROOT, self._parent or ""):
+        for write in self._thread.ordered_writes(ROOT, id):
             if write.channel != channel:
                 continue
             for one in write.value if isinstance(write.value, list) else [write.value]:
@@ -125,11 +128,41 @@ class NewCheckpoint:
                     names += names_in(one)
         return names
 
+    # -- branches ----------------------------------------------------------------------------
+
+    def _change_branch(self, checkpoint: Mapping[str, Any]) -> None:
+        """Take back what other branches said, and tell again what this one had said."""
+        thread = self._thread
+        names = list(dict.fromkeys(self._spoken(checkpoint)))
+        standing = thread.values.standing
+        kept = len(list(takewhile(lambda name: name in standing, names)))
+        missing, found = names[kept:], thread.checkpoints[ROOT].get(self._parent or "")
+        others = set(thread.said_after(found.seq if found else -1)) - set(names[:kept])
+        self._gone += [*others, *missing]
+        known = thread.values.items
+        again = {name: self._new.get(name) or known[name] for name in missing}
+        self._new = again | {name: one for name, one in self._new.items() if name not in again}
+
+    def _spoken(self, checkpoint: Mapping[str, Any]) -> Iterator[str]:
+        """The messages in the channels of a checkpoint that hold the conversation."""
+        thread, values = self._thread, checkpoint["channel_values"]
+        for channel in checkpoint["channel_versions"]:
+            if channel not in thread.speaking or channel == INPUT:
+                continue
+            if channel in values:
+                yield from names_in(thread.values.encode(values[channel], self._serde, self._new))
+                continue
+            seed, passed = thread.stretch(ROOT, self._parent, channel)
+            if seed is not None:
+                yield from names_in(thread.encoded(ROOT, seed, channel))
+            for id in passed:
+                yield from self._written(channel, id)
+
     # -- what was announced ------------------------------------------------------------------
 
     def _settle(self) -> Words:
         """Hold what was told before the graph took it up against what it has now."""
-        announced = self._thread.announced.get(self._parent or "", [])
+        announced = self._thread.still_announced(self._parent or "")
         if not announced:
             return []
         got_ids = _got_ids(self._thread, announced, self._new)
@@ -171,7 +204,7 @@ def writes_words(
         for channel, place, value in writes
     ]
     # A graph that is quick gives a message its id while what was written is being recorded.
-    got_ids = _got_ids(thread, thread.announced.get(id, []), new)
+    got_ids = _got_ids(thread, thread.still_announced(id), new)
     amended = _amended(thread, got_ids, new)
     told: dict[str, Any] = {"ns": ns} if ns else {}
     told |= {"id": id} if id != thread.newest(ns) else {}

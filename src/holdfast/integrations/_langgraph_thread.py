@@ -4,6 +4,10 @@ A checkpoint tells only what is new: what changed since the newest one, of a lis
 what was added, and a message, wherever it stands, once in the log and by its name after that. What
 is written here is told in `_langgraph_telling`. These forms are on disk: they may gain members, and
 never change.
+
+A value belongs to the checkpoint that told it, and to those that went on from there without a new
+one. Its version alone does not name it: in early logs branches of a thread gave the same versions
+to different values.
 """
 
 from __future__ import annotations
@@ -18,7 +22,17 @@ from holdfast.integrations._place import Place
 from holdfast.integrations._units import CONVERSATION, UnitReader
 from holdfast.model import Event
 
-__all__ = ["INPUT", "ROOT", "TOOL", "Checkpoint", "Thread", "Version", "Write", "names_in"]
+__all__ = [
+    "INPUT",
+    "ROOT",
+    "TOOL",
+    "Checkpoint",
+    "Thread",
+    "Value",
+    "Version",
+    "Write",
+    "names_in",
+]
 
 TOOL = "langgraph"
 ROOT = ""
@@ -29,18 +43,42 @@ _EMPTY = {"empty": True}
 Version: TypeAlias = "str | int | float"
 
 
-class Checkpoint(NamedTuple):
-    """A checkpoint as it is on record: encoded, without its channels' values."""
+class Value(NamedTuple):
+    """A channel's value as a checkpoint told it: whole, or what it keeps of an earlier list."""
 
+    told: dict[str, Any]
+    before: Value | None = None
+
+    def encoded(self) -> Any:
+        """The whole value."""
+        steps: list[dict[str, Any]] = []
+        at = self
+        while at.before is not None:
+            steps.append(at.told)
+            at = at.before
+        if not steps:
+            return at.told["is"]
+        value = list(at.told["is"])
+        for step in reversed(steps):
+            value[step["keep"] :] = step["add"]
+        return value
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint as it is on record, encoded."""
+
+    seq: int
+    """The event that tells it."""
     id: str
     parent: str | None
     metadata: dict[str, Any]
     body: dict[str, Any]
+    values: dict[str, Value]
+    """The values of its channels; a channel of changes may have none."""
 
     def version(self, channel: str) -> Any:
-        """The version of a channel, of which a big number is told as a text."""
-        version = self.body["channel_versions"].get(channel)
-        return int(next(iter(version.values()))) if isinstance(version, dict) else version
+        """The version of a channel."""
+        return _number(self.body["channel_versions"].get(channel))
 
 
 class Write(NamedTuple):
@@ -66,13 +104,14 @@ class Thread(UnitReader):
         """The checkpoints, by namespace and id, from which one that is there went on."""
         self._newest: dict[str, str | None] = {}
         self.writes: dict[tuple[str, str], dict[tuple[str, int], Write]] = {}
-        self.latest: dict[tuple[str, str], tuple[Version, list[Any]]] = {}
-        """The newest value of channels that hold a list."""
+        self.latest: dict[tuple[str, str], tuple[Value, list[Any]]] = {}
+        """The last value told of channels that hold a list, and the list."""
         self.speaking: set[str] = set()
         """Channels of the graph itself that hold messages: the conversation."""
         self.announced: dict[str, list[str]] = {}
         """Messages that were told at a checkpoint, before the graph itself has taken them up."""
-        self._stored: dict[tuple[str, str, Version], dict[str, Any]] = {}
+        self._told: dict[tuple[str, str, Version | None], Value] = {}
+        """The last value told of a channel's version."""
         self._names: dict[int, str] = {}
         self._fresh: list[str] = []
 
@@ -82,45 +121,58 @@ class Thread(UnitReader):
         """The id of the newest checkpoint of a namespace: ids grow."""
         return self._newest.get(ns)
 
+    def lineage(self, ns: str, id: str | None) -> Iterator[Checkpoint]:
+        """A checkpoint and those it comes from, the nearest first, each of them once."""
+        checkpoints, seen = self.checkpoints.get(ns, {}), set()
+        while id in checkpoints and id not in seen:
+            seen.add(id)
+            yield checkpoints[id]
+            id = checkpoints[id].parent
+
+    def stretch(self, ns: str, id: str | None, channel: str) -> tuple[Checkpoint | None, list[str]]:
+        """From where a channel's value at what follows a checkpoint is put together.
+
+        The nearest checkpoint that has a value, if there is one, and those whose writes count after
+        it, in their order.
+        """
+        passed: list[str] = []
+        seed = None
+        for one in self.lineage(ns, id):
+            passed.append(one.id)
+            if channel in one.values:
+                seed = one
+                break
+        return seed, passed[::-1]
+
+    def still_announced(self, id: str) -> list[str]:
+        """Messages that were told at a checkpoint, are not taken up yet, and still stand."""
+        return [name for name in self.announced.get(id, ()) if name in self.values.standing]
+
     def channel_values(self, ns: str, checkpoint: Checkpoint, serde: Typed) -> dict[str, Any]:
         """The values of all channels at a checkpoint."""
-        versions = checkpoint.body["channel_versions"]
-        named = [channel for channel in versions if self.has_value(ns, checkpoint.id, channel)]
-        return {name: self.channel_value(ns, checkpoint, name, serde) for name in named}
+        return {name: self.channel_value(ns, checkpoint, name, serde) for name in checkpoint.values}
 
     def channel_value(self, ns: str, checkpoint: Checkpoint, channel: str, serde: Typed) -> Any:
         """The value of a channel that has one at a checkpoint."""
-        version = checkpoint.version(channel)
-        encoded = self._encoded(ns, channel, version)
-        if "snapshot" in self._stored[ns, channel, version]:
+        encoded = self.encoded(ns, checkpoint, channel)
+        if "snapshot" in checkpoint.values[channel].told:
             encoded = {"~s": encoded}
         return self.values.decode(encoded, serde)
+
+    def encoded(self, ns: str, checkpoint: Checkpoint, channel: str) -> Any:
+        """The value of a channel that has one at a checkpoint, as it is on record."""
+        value, latest = checkpoint.values[channel], self.latest.get((ns, channel))
+        return latest[1] if latest is not None and latest[0] is value else value.encoded()
+
+    def said_after(self, seq: int) -> list[str]:
+        """The messages of the graph that stand in the conversation, told after an event."""
+        standing = self.values.standing
+        return [name for name, seqs in standing.items() if seqs[0] > seq and seqs[0] in self._names]
 
     def ordered_writes(self, ns: str, id: str) -> list[Write]:
         """The writes at a checkpoint, in the order in which a live run applies them."""
         stored = self.writes.get((ns, id), {})
         return [stored[key] for key in sorted(stored, key=lambda key: (stored[key].path, *key))]
-
-    def has_value(self, ns: str, id: str, channel: str) -> bool:
-        """Whether a checkpoint has a value of its own for a channel, or writes alone."""
-        version = self.checkpoints[ns][id].version(channel)
-        return self._stored.get((ns, channel, version), _EMPTY) != _EMPTY
-
-    def _encoded(self, ns: str, channel: str, version: Version) -> Any:
-        latest = self.latest.get((ns, channel))
-        if latest is not None and latest[0] == version:
-            return latest[1]
-        steps: list[dict[str, Any]] = []
-        stored = self._stored[ns, channel, version]
-        while "of" in stored:
-            steps.append(stored)
-            stored = self._stored[ns, channel, stored["of"]]
-        if not steps:
-            return stored["is"]
-        value = list(stored["is"])
-        for step in reversed(steps):
-            value[step["keep"] :] = step["add"]
-        return value
 
     # -- what the log says -------------------------------------------------------------------
 
@@ -136,20 +188,20 @@ class Thread(UnitReader):
 
     def _take_foreign(self, event: Event) -> None:
         if event.type == "frame":
-            self._take_frame(event.data)
+            self._take_frame(event.data, event.seq)
         elif event.type == "retracted":
             for seq in event.data.get("seqs", ()):
                 self.values.standing.pop(self._names.pop(seq, ""), None)
         elif event.type in CONVERSATION and event.run is None:
             self.values.told[event.seq] = event
 
-    def _take_frame(self, data: dict[str, Any]) -> None:
+    def _take_frame(self, data: dict[str, Any], seq: int) -> None:
         if FORM.has(data.get("by")):
             self._take_amended(data)
         if data.get("tool") != TOOL:
             return
         if "checkpoint" in data:
-            self._take_checkpoint(data["checkpoint"])
+            self._take_checkpoint(data["checkpoint"], seq)
         elif "writes" in data:
             self._take_writes(data["writes"])
         elif "removed" in data:
@@ -187,23 +239,30 @@ class Thread(UnitReader):
         if self._fresh:
             self.announced.setdefault(id, []).extend(self._fresh)
 
-    def _take_checkpoint(self, told: dict[str, Any]) -> None:
+    def _take_checkpoint(self, told: dict[str, Any], seq: int) -> None:
         ns = told.get("ns", ROOT)
-        made = self._checkpoint(ns, told)
-        self.checkpoints.setdefault(ns, {})[made.id] = made
-        self.parents.add((ns, made.parent))
-        self._newest[ns] = max(made.id, self._newest.get(ns) or "")
-        if ns == ROOT:
-            self.announced.pop(made.parent or "", None)
-            self.speaking.update(made.metadata.get("counters_since_delta_snapshot") or ())
+        id, parent, about = self._about(ns, told)
+        body = about["body"]
+        versions = {name: _number(one) for name, one in body["channel_versions"].items()}
         for channel, *rest in told["values"]:
-            version = rest[0] if len(rest) == 2 else made.version(channel)
-            self._take_value(ns, channel, version, rest[-1] if rest else _EMPTY)
+            version = _number(rest[0]) if len(rest) == 2 else versions.get(channel)
+            self._told[ns, channel, version] = self._value(
+                ns, channel, rest[-1] if rest else _EMPTY
+            )
             if ns == ROOT and channel == INPUT and self._fresh:
                 given = set(names_in(rest[-1:]))
-                self.announced[made.id] = [name for name in self._fresh if name in given]
+                self.announced[id] = [name for name in self._fresh if name in given]
+        new = {channel for channel, *_ in told["values"]}
+        values = self._belonging(ns, versions, parent, new)
+        made = Checkpoint(seq, id, parent, about["metadata"], body, values)
+        self.checkpoints.setdefault(ns, {})[id] = made
+        self.parents.add((ns, parent))
+        self._newest[ns] = max(id, self._newest.get(ns) or "")
+        if ns == ROOT:
+            self.announced.pop(parent or "", None)
+            self.speaking.update(made.metadata.get("counters_since_delta_snapshot") or ())
 
-    def _checkpoint(self, ns: str, told: dict[str, Any]) -> Checkpoint:
+    def _about(self, ns: str, told: dict[str, Any]) -> tuple[str, str | None, dict[str, Any]]:
         newest = self.newest(ns)
         if newest is None or "change" not in told:
             about, parent = told, told.get("parent")
@@ -211,27 +270,50 @@ class Thread(UnitReader):
             before = self.checkpoints[ns][newest]
             base = {"metadata": before.metadata, "body": before.body}
             about, parent = apply(base, told["change"]), told.get("parent", newest)
-        return Checkpoint(about["body"]["id"], parent, about["metadata"], about["body"])
+        return about["body"]["id"], parent, about
 
-    def _take_value(self, ns: str, channel: str, version: Version, told: dict[str, Any]) -> None:
+    def _belonging(
+        self, ns: str, versions: dict[str, Version], parent: str | None, new: set[str]
+    ) -> dict[str, Value]:
+        """The values of a checkpoint: new ones, those of its parent, or else those told last."""
+        before = self.checkpoints.get(ns, {}).get(parent or "")
+        found = {}
+        for channel, version in versions.items():
+            if channel not in new and before is not None and before.version(channel) == version:
+                value = before.values.get(channel)
+            else:
+                value = self._told.get((ns, channel, version))
+            if value is not None and value.told != _EMPTY:
+                found[channel] = value
+        return found
+
+    def _value(self, ns: str, channel: str, told: dict[str, Any]) -> Value:
+        """The value that was told of a channel, which what follows may be told by."""
         latest = self.latest.get((ns, channel))
-        if "keep" in told and latest is not None:
-            told = {"of": latest[0], **told}
-        self._stored[ns, channel, version] = told
         if told == _EMPTY:
-            return
-        if latest is not None and told.get("of") == latest[0]:
-            latest[1][told["keep"] :] = told["add"]
+            return Value(told)
+        before = latest[0] if latest is not None and "keep" in told else None
+        if "of" in told:  # as early logs name the list that is kept
+            before = self._told[ns, channel, told["of"]]
+        value = Value(told, before)
+        if latest is not None and before is latest[0]:
             now = latest[1]
+            now[told["keep"] :] = told["add"]
         else:
             self.latest.pop((ns, channel), None)
-            encoded = self._encoded(ns, channel, version)
+            encoded = value.encoded()
             if not isinstance(encoded, list):
-                return
+                return value
             now = list(encoded)
-        self.latest[ns, channel] = (version, now)
+        self.latest[ns, channel] = (value, now)
         if ns == ROOT and channel not in self.speaking and any(names_in(now)):
             self.speaking.add(channel)
+        return value
+
+
+def _number(version: Any) -> Any:
+    """A version as it was given: of a big number the log has the text."""
+    return int(next(iter(version.values()))) if isinstance(version, dict) else version
 
 
 def names_in(encoded: Any) -> Iterator[str]:

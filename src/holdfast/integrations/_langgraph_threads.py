@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 
 from holdfast.errors import Fenced
 from holdfast.integrations._langgraph_telling import NewCheckpoint, removed_words, writes_words
-from holdfast.integrations._langgraph_thread import TOOL, Checkpoint, Thread
+from holdfast.integrations._langgraph_thread import TOOL, Thread
 from holdfast.integrations._place import Act, Library, Place, library_of, linked
 from holdfast.integrations._recent import Recent
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Named", "Threads", "config_of", "fits", "named_in", "needed"]
 
-_OWN = frozenset({"session_start", "opened", "closed", "link", "interrupted", "snapshot"})
-
 
 class Named(NamedTuple):
     """What a config names: a thread, a namespace in it, and a checkpoint if it says which."""
@@ -33,41 +31,6 @@ class Named(NamedTuple):
     thread_id: str
     ns: str
     id: str | None
-
-
-class Stretch:
-    """A channel from the nearest checkpoint that has its value up to a later one."""
-
-    def __init__(self, thread: Thread, ns: str, id: str | None, channel: str) -> None:
-        self.channel = channel
-        self._thread = thread
-        self._ns = ns
-        checkpoints = thread.checkpoints.get(ns, {})
-        self._passed: list[str] = []
-        """The checkpoints whose writes count, the newest first."""
-        self._seed: Checkpoint | None = None
-        at = checkpoints.get(id or "")
-        while at is not None and self._seed is None:
-            at = checkpoints.get(at.parent or "")
-            if at is not None:
-                self._passed.append(at.id)
-                self._seed = at if thread.has_value(ns, at.id, channel) else None
-
-    def decoded(self, serde: Typed) -> DeltaChannelHistory:
-        """The writes in their order, after the value if there is one."""
-        thread = self._thread
-        made: DeltaChannelHistory = {
-            "writes": [
-                (write.task, write.channel, thread.values.decode(write.value, serde))
-                for id in reversed(self._passed)
-                for write in thread.ordered_writes(self._ns, id)
-                if write.channel == self.channel
-            ]
-        }
-        if self._seed is not None:
-            seed = thread.channel_value(self._ns, self._seed, self.channel, serde)
-            made["seed"] = seed
-        return made
 
 
 class Threads:
@@ -159,8 +122,8 @@ class Threads:
         thread, ns = self.of(named.thread_id), named.ns
         with thread.lock:
             thread.catch_up()
-            found = [Stretch(thread, ns, named.id or thread.newest(ns), name) for name in channels]
-            return {one.channel: one.decoded(serde) for one in found}
+            id = named.id or thread.newest(ns)
+            return {name: _history(thread, ns, id, name, serde) for name in channels}
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -215,13 +178,15 @@ class Threads:
             words = removed_words(list(removed))
             thread.place.write(lambda session: _write(session, thread, words))
 
-    def copy(self, source_id: str, target_id: str) -> None:
-        """Copy all that was said and stored in a thread to another one."""
-        events = self.of(source_id).place.events()
-        words = [(event.type, event.data) for event in events if event.type not in _OWN]
-        if words:
-            target = self.of(target_id)
-            target.place.write(lambda session: _write(session, target, words))
+    def fork(self, source_id: str, target_id: str) -> bool:
+        """Make a thread that begins as another one; False if there is one of that name already."""
+        source = Place(self.library, TOOL, source_id).id
+        target = Place(self.library, TOOL, target_id).id
+        if self.library.exists(target):
+            return False
+        if self.library.exists(source):
+            self.library.fork(source, new_id=target)
+        return True
 
     def delete(self, thread_id: str) -> None:
         """Move the session of a thread to the trash."""
@@ -258,15 +223,33 @@ def needed(thread: Thread, ns: str) -> set[str]:
     newest = thread.newest(ns)
     if newest is None:
         return set()
-    checkpoints = thread.checkpoints[ns]
+    counters = thread.checkpoints[ns][newest].metadata.get("counters_since_delta_snapshot")
     found = {newest}
-    for channel in checkpoints[newest].metadata.get("counters_since_delta_snapshot") or ():
-        id: str | None = newest
-        while id in checkpoints and not thread.has_value(ns, id, channel):
-            id = checkpoints[id].parent
-            if id is not None:
-                found.add(id)
-    return found & set(checkpoints)
+    for channel in counters or ():
+        for one in thread.lineage(ns, newest):
+            found.add(one.id)
+            if channel in one.values:
+                break
+    return found
+
+
+def _history(
+    thread: Thread, ns: str, id: str | None, channel: str, serde: Typed
+) -> DeltaChannelHistory:
+    """What was written to a channel in its order, after the nearest value if there is one."""
+    one = thread.checkpoints.get(ns, {}).get(id or "")
+    seed, passed = thread.stretch(ns, one.parent if one else None, channel)
+    made: DeltaChannelHistory = {
+        "writes": [
+            (write.task, write.channel, thread.values.decode(write.value, serde))
+            for one in passed
+            for write in thread.ordered_writes(ns, one)
+            if write.channel == channel
+        ]
+    }
+    if seed is not None:
+        made["seed"] = thread.channel_value(ns, seed, channel, serde)
+    return made
 
 
 def _metadata(thread: Thread, ns: str, id: str, serde: Typed) -> dict[str, Any]:

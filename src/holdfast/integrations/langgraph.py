@@ -8,7 +8,8 @@ other, and a list of messages that grows by one costs one message, not the list.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from holdfast.integrations._langgraph_values import Typed
 
 __all__ = ["HoldfastSaver", "bring_over"]
+
+_CHANCE_BITS = 32  # of a version, below the number that grows: no two branches have the same
 
 
 class HoldfastSaver(BaseCheckpointSaver[int]):
@@ -147,8 +150,11 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             self._threads.remove(thread, removed)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy everything of a thread to another one."""
-        self._threads.copy(source_thread_id, target_thread_id)
+        """Copy everything of a thread to another one, which may have checkpoints of its own."""
+        if not self._threads.fork(source_thread_id, target_thread_id):
+            source = config_of(source_thread_id, "", None)
+            del source["configurable"]["checkpoint_ns"]
+            _take_over(self, self.list(source), target_thread_id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all checkpoints but the newest of each namespace, or all (``"delete"``).
@@ -170,11 +176,15 @@ class HoldfastSaver(BaseCheckpointSaver[int]):
             self._threads.remove(thread, removed)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """The version after this one, also after those of savers whose versions are texts."""
+        """A version after this one that no branch of a thread has been given before.
+
+        Texts go on as texts, which savers of the framework have; the others are numbers.
+        """
         if isinstance(current, str):
             number = int(current.partition(".")[0]) + 1
-            return f"{number:032}"
-        return super().get_next_version(current, channel)
+            return f"{number:032}.{secrets.randbits(_CHANCE_BITS):020}"
+        step = int(current or 0) >> _CHANCE_BITS
+        return ((step + 1) << _CHANCE_BITS) + secrets.randbits(_CHANCE_BITS)
 
     # -- the same without blocking the event loop -----------------------------------------------
 
@@ -249,20 +259,29 @@ def bring_over(source: BaseCheckpointSaver[Any], hf: Library = None) -> int:
 
     Done again, it records only what is new there.
     """
-    target, count = HoldfastSaver(hf), 0
-    found = sorted(source.list(None), key=lambda one: str(one.checkpoint["id"]))
+    return _take_over(HoldfastSaver(hf), source.list(None))
+
+
+def _take_over(
+    target: HoldfastSaver, source: Iterable[CheckpointTuple], thread_id: str | None = None
+) -> int:
+    """Record checkpoints that are not there yet, parents first; how many."""
+    count = 0
+    found = sorted(source, key=lambda one: str(one.checkpoint["id"]))
     versions: dict[Named, Versions] = {}
     for one in found:
         named = named_in(one.config)
+        named = named._replace(thread_id=thread_id or named.thread_id)
         parent = named_in(one.parent_config).id if one.parent_config else None
         now = versions[named] = one.checkpoint["channel_versions"]
-        if target.get_tuple(one.config) is not None:
+        config = config_of(*named)
+        if target.get_tuple(config) is not None:
             continue
         before = versions.get(named._replace(id=parent), {})
         new = {name: version for name, version in now.items() if before.get(name) != version}
-        config = config_of(named.thread_id, named.ns, parent)
-        target.put(config, one.checkpoint, one.metadata, new)
+        from_parent = config_of(named.thread_id, named.ns, parent)
+        target.put(from_parent, one.checkpoint, one.metadata, new)
         for task, writes in groupby(one.pending_writes or (), key=itemgetter(0)):
-            target.put_writes(one.config, [(name, value) for _, name, value in writes], task)
+            target.put_writes(config, [(name, value) for _, name, value in writes], task)
         count += 1
     return count
