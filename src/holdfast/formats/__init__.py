@@ -6,7 +6,14 @@ from holdfast.formats._archive import holds_bundle, is_zip, open_archive
 from holdfast.formats._bounds import Bounds
 from holdfast.formats._bundle import Bundle, BundledSession, is_bundle, read_bundle, write_bundle
 from holdfast.formats._fitting import fit_drafts, fit_value
-from holdfast.formats._foreign import Draft, Foreign, Reader, frame, read_time, session_id_of
+from holdfast.formats._foreign import (
+    Draft,
+    Foreign,
+    Reader,
+    frame,
+    read_time,
+    session_id_of,
+)
 from holdfast.formats._one_file import File, MemoryFile
 from holdfast.formats._own_folder import OwnFolder, is_own_folder, is_own_log
 from holdfast.formats._readers import READERS, all_readers, claims, reader_for, reader_of

@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
+from holdfast.errors import HoldfastError, TooNew
+
 if TYPE_CHECKING:
     from holdfast.formats._source import Source
 
-__all__ = ["Draft", "Foreign", "Reader", "frame", "read_time", "session_id_of"]
+__all__ = [
+    "Draft",
+    "Foreign",
+    "Reader",
+    "check_version",
+    "frame",
+    "read_time",
+    "session_id_of",
+]
 
 _DIGEST_CHARS = 16
 _UNFIT = re.compile(r"[^a-z0-9]+")
@@ -59,7 +69,11 @@ class Foreign(msgspec.Struct):
     other_scope: str | None = None
     """The same, but only if the session of its foreign id here has nothing in common with it."""
     provider_type: str | None = None
+    agent_id: str | None = None
+    """The agent whose session it is, as the tool names it."""
     problems: list[str] = msgspec.field(default_factory=list)
+    refusal: HoldfastError | None = None
+    """Why nothing of it may be recorded."""
 
 
 @runtime_checkable
@@ -95,6 +109,25 @@ def frame(tool: str, raw: Any, timestamp: int | None = None, key: str | None = N
     """A draft for what carries nothing of the conversation, but came with it."""
     data = {"direction": "imported", "tool": tool}
     return Draft("frame", data, timestamp, key=key, raw=raw)
+
+
+def check_version(name: str, tool: str, version: Any, newest: int) -> None:
+    """Refuse a document of a version that is not known, by that version. Raises TooNew.
+
+    None is a document from before there were versions. A number may be written as a text.
+    """
+    if version is None:
+        return
+    try:
+        number = float(version) if isinstance(version, (int, float, str)) else float("nan")
+    except ValueError:
+        number = float("nan")
+    if not number < newest + 1:
+        raise TooNew(
+            f"{name} has version {str(version)[:40]!s} of {tool}'s files,"
+            f" and this Holdfast knows up to {newest}",
+            remedy="Nothing of it was recorded. Bring it in with a newer Holdfast.",
+        )
 
 
 def read_time(value: Any) -> int | None:

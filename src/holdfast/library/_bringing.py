@@ -11,7 +11,7 @@ from holdfast.errors import TooLarge
 from holdfast.formats import Draft, Foreign, fit_drafts, fit_value, session_id_of
 from holdfast.library._import_report import ImportedSession, Outcome
 from holdfast.library._revising import returns, revisions
-from holdfast.model import VERSION
+from holdfast.model import VERSION, fit_id
 from holdfast.session import Draft as EventDraft
 from holdfast.session import now_ms
 
@@ -200,6 +200,8 @@ def _record(
     )
     facade: Any = library
     options: dict[str, Any] = {"autosave_ms": 0, "snapshot_ms": 0, "durability": "os"}
+    if foreign.agent_id:
+        options["agent_id"] = fit_id(foreign.agent_id)
     if foreign.provider_type:
         options["provider_type"] = fit_value(foreign.provider_type[:_NAME_CHARS_MAX])
     with facade.session(id, clock=clock, limits=limits, **options) as session:

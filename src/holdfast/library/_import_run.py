@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.errors import Forbidden, HoldfastError, InvalidData, StoreError, UsageError
 from holdfast.formats import (
     Bounds,
@@ -27,6 +29,8 @@ from holdfast.formats import (
 from holdfast.library._bringing import Origin, bring
 from holdfast.library._import_report import ImportedSession, ImportReport, Skipped
 from holdfast.library._signed_files import SignedFile
+from holdfast.model import fit_id
+from holdfast.session import point_agent, read_agent
 
 if TYPE_CHECKING:
     from holdfast.library._importing import Given, Importing
@@ -59,6 +63,7 @@ class ImportRun:
         self._dry_run = dry_run
         self._passphrase = passphrase
         self._progress = progress
+        self._homeless: dict[str, list[str]] = {}
 
     def take(self, path: Given, bounds: Bounds | None) -> None:
         """Bring in what lies at a path. Whatever is wrong with it is reported."""
@@ -66,6 +71,7 @@ class ImportRun:
         name = _name_of(path)
         try:
             source = self._take(_source(path, self.report, bounds or Bounds()))
+            self._point_agents()
             self._tell_passed_over(source)
             if len(self.report.sessions) + len(self.report.errors) == count:
                 _explain(source)
@@ -146,7 +152,11 @@ class ImportRun:
 
     def _bring(self, foreign: Foreign, origin: Origin) -> None:
         try:
+            if foreign.refusal is not None:
+                raise foreign.refusal
             row = bring(self._library, foreign, origin, dry_run=self._dry_run)
+            if foreign.agent_id and row.outcome == "imported" and not self._dry_run:
+                self._homeless.setdefault(fit_id(foreign.agent_id), []).append(row.session_id)
         except HoldfastError as error:
             _suit(error)
             self.report.errors.append(error)
@@ -160,6 +170,29 @@ class ImportRun:
                 reason=fit_value(str(error)),
             )
         self.report.sessions.append(row)
+
+    def _point_agents(self) -> None:
+        """Have agents go on with the newest of their sessions, unless they have one here already.
+
+        Of two sessions that an agent could go on with, the one that it has here is never left for
+        one that came with a file; that is told.
+        """
+        facade: Any = self._library
+        for agent, ids in self._homeless.items():
+            newest = max(ids, key=lambda one: facade.info(one).updated_at)
+            try:
+                documents = facade.store.documents(f"agents/{agent}")
+                current = read_agent(documents, agent)[0].current_session
+                if current is None or not facade.exists(current):
+                    point_agent(documents, agent, newest)
+                    continue
+                text = f"the agent {agent} goes on with its session {current}, not with this one"
+            except HoldfastError as error:
+                text = f"the agent {agent} does not go on with it: {error}"
+            at = next(n for n, row in enumerate(self.report.sessions) if row.session_id == newest)
+            row = self.report.sessions[at]
+            self.report.sessions[at] = replace(row, problems=(*row.problems, text))
+        self._homeless.clear()
 
     def _fail(self, name: str, error: HoldfastError) -> None:
         # What it was raised over, perhaps a large file, is not to stay in memory with the report.

@@ -303,3 +303,268 @@ def test_snapshots_of_the_first_design(hf, base, go):
     assert (row.title, row.created_at) == ("First", CREATED_MS)
     assert (state.links["acp"], state.task, state.provider_type) == (["acp-5"], "greet", "claude")
     assert (state.usage.input_tokens, state.usage.output_tokens) == (4, 5)
+
+
+def lines(*messages):
+    """A message log: each message is its kind, its text and, if it has one, its raw."""
+    found = []
+    ways = {"user": "append", "delta": "append_output_delta"}
+    for seq, (named, contents, *raw) in enumerate(messages, 1):
+        kind = "output" if named == "delta" else named
+        how = ways.get(named, "append_raw")
+        found.append(line(seq, kind, contents, how, **({"raw": raw[0]} if raw else {})))
+    return found
+
+
+@pytest.fixture
+def bring(hf, base):
+    """Brings messages in, from the log or from the list in the session file; the session's id."""
+
+    def bring(messages, place="log", name="a1"):
+        log = lines(*messages)
+        path = base / f"sessions/{name}.json"
+        if place == "log":
+            write(path, session(name))
+            (base / f"sessions/{name}.messages.jsonl").write_text("\n".join(log))
+        else:
+            listed, values = [], [json.loads(one) for one in log]
+            for value in values:
+                how = value.pop("projection")
+                if how == "append_output_delta":
+                    value.pop("raw", None)
+                    if listed and listed[-1]["kind"] == "output":
+                        listed[-1]["contents"] += value["contents"]
+                        continue
+                listed.append({"id": f"log_{value.pop('seq')}", **value})
+            write(path, session(name, messages=listed))
+        [id] = hf.import_(path)
+        assert hf.import_all([path]).unchanged
+        for one in log if place == "log" else []:
+            assert json.dumps(one)[1:-1] in everything(hf, id)
+        return id
+
+    return bring
+
+
+def talk(hf, id):
+    """The conversation for a model: who speaks, and words, calls and results as short texts."""
+    found = []
+    for message in hf.recover(id, incomplete="keep").messages:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for block in blocks:
+            kind = block["type"]
+            if kind == "tool_use":
+                said = f"{block['id']}: {block['name']} {json.dumps(block['input'])}"
+            elif kind == "tool_result":
+                failed = " failed" if block.get("is_error") else ""
+                said = f"{block['tool_use_id']}{failed}: {block['content']}"
+            else:
+                said = block.get("text") or block.get("thinking")
+            found.append((message["role"], kind, said))
+    return found
+
+
+def text_content(words):
+    """What a tool showed, as ACP has it."""
+    return [{"type": "content", "content": {"type": "text", "text": words}}]
+
+
+ACP = [
+    ("user", "What is the price?"),
+    ("system", "status: idle -> running"),
+    ("output", "What is the price?"),
+    ("system", "user_message_chunk"),
+    ("output", "Look "),
+    ("thought", "Look ", {"content": {"type": "text", "text": "Look "}}),
+    ("output", "it up."),
+    ("thought", "it up.", {"content": {"type": "text", "text": "it up."}}),
+    ("output", "I "),
+    ("output", "look."),
+    ("tool_use", ": ", {"toolCallId": "call_7", "title": "Read it", "kind": "read"}),
+    ("system", "permission_request"),
+    ("tool_use", ": call_7", {"toolCallId": "call_7", "rawInput": {"path": "price.go"}}),
+    ("tool_use", ": call_7", {"toolCallId": "call_7", "status": "in_progress"}),
+    (
+        "tool_use",
+        ": call_7",
+        {"toolCallId": "call_7", "status": "completed", "content": text_content("price = 7")},
+    ),
+    ("tool_use", ": ", {"toolCallId": "call_8", "title": "Run", "rawInput": {"cmd": "go"}}),
+    (
+        "tool_use",
+        ": call_8",
+        {"toolCallId": "call_8", "status": "failed", "rawOutput": {"code": 1}},
+    ),
+    ("output", "It is "),
+    ("output", "7."),
+    ("system", "stop_reason", {"stopReason": "end_turn"}),
+    ("system", "status: running -> idle"),
+]
+
+
+@pytest.mark.parametrize("place", ["log", "list"])
+def test_a_session_of_an_acp_agent(hf, bring, place):
+    """Thoughts once, chunks joined, calls with arguments that came later and with their ends."""
+    id = bring(ACP, place)
+    assert talk(hf, id) == [
+        ("user", "text", "What is the price?"),
+        ("assistant", "text", "I look."),
+        ("assistant", "tool_use", 'call_7: read {"path": "price.go"}'),
+        ("user", "tool_result", "call_7: price = 7"),
+        ("assistant", "tool_use", 'call_8: Run {"cmd": "go"}'),
+        ("user", "tool_result", 'call_8 failed: {"code":1}'),
+        ("assistant", "text", "It is 7."),
+    ]
+    [thought] = hf.events(id, types=["thinking"])
+    assert thought.data["content"] == "Look it up."
+    assert hf.info(id).message_count == 5
+    assert not list(hf.events(id, types=["system"]))
+
+
+def block(kind, index=0, **members):
+    """An event of Claude's stream."""
+    return {"type": f"content_block_{kind}", "index": index, **members}
+
+
+def delta(words):
+    """A piece of an answer."""
+    return ("delta", words, block("delta", delta={"type": "text_delta", "text": words}))
+
+
+def typed(words):
+    """A piece of the input of a tool, which the system takes for a piece of the answer."""
+    change = {"type": "input_json_delta", "partial_json": words}
+    return ("delta", words, block("delta", 1, delta=change))
+
+
+def snapshot_of(id, *content, **usage):
+    """A message of the model as it was in the end."""
+    message = {"id": id, "role": "assistant", "model": "claude-sonnet-4-5", "content": content}
+    return ("system", "assistant_snapshot", {"type": "assistant", "message": message | usage})
+
+
+def started(id, input):
+    """The start of a request, with what went in."""
+    usage = {"input_tokens": input, "output_tokens": 1, "cache_read_input_tokens": 9}
+    message = {"id": id, "model": "claude-sonnet-4-5", "usage": usage}
+    return ("metric", f"in={input} out=1 requests=1", {"type": "message_start", "message": message})
+
+
+def ended(output):
+    """The end of a request, with all that came out."""
+    usage = {"output_tokens": output}
+    return ("metric", f"in=0 out={output} requests=0", {"type": "message_delta", "usage": usage})
+
+
+USE = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "price.go"}}
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "price = 7"}
+CLAUDE = [
+    ("user", "What is the price?"),
+    ("system", "system_init", {"type": "system", "subtype": "init", "model": "claude-sonnet-4-5"}),
+    started("msg_1", 50),
+    delta("I "),
+    delta("look."),
+    snapshot_of("msg_1", {"type": "text", "text": "I look."}, usage={"input_tokens": 50}),
+    ("system", "content_block_stop", block("stop")),
+    ("system", "tool_use_start", block("start", 1, content_block=USE | {"input": {}})),
+    typed('{"file_path":'),
+    typed('"price.go"}'),
+    snapshot_of("msg_1", USE),
+    ("system", "content_block_stop", block("stop", 1)),
+    ended(20),
+    ("system", "message_complete", {"type": "message_stop"}),
+    ("system", "tool_result", {"type": "user", "message": {"role": "user", "content": [RESULT]}}),
+    started("msg_2", 70),
+    delta("It is 7."),
+    snapshot_of("msg_2", {"type": "text", "text": "It is 7."}),
+    ended(11),
+    ("system", "message_complete", {"type": "message_stop"}),
+]
+CLAUDE_TALK = [
+    ("user", "text", "What is the price?"),
+    ("assistant", "text", "I look."),
+    ("assistant", "tool_use", 'toolu_1: Read {"file_path": "price.go"}'),
+    ("user", "tool_result", "toolu_1: price = 7"),
+    ("assistant", "text", "It is 7."),
+]
+
+
+@pytest.mark.parametrize("place", ["log", "list"])
+def test_a_session_of_claude(hf, bring, place):
+    """Call and result from the provider's own events, no input as words, model and usage."""
+    id = bring(CLAUDE, place)
+    assert talk(hf, id) == CLAUDE_TALK
+    row, usage = hf.info(id), hf.state(id).usage
+    assert (row.model, row.message_count) == ("claude-sonnet-4-5", 4)
+    assert (usage.input_tokens, usage.output_tokens, usage.requests) == (120, 31, 2)
+    assert usage.cache_read_tokens == 18
+    assert usage.by_model.keys() == {"claude-sonnet-4-5"}
+    assert not list(hf.events(id, types=["system"]))
+
+
+def test_a_session_of_claude_that_was_killed(hf, bring):
+    """A call whose input was only streamed has it; one that was cut off has none."""
+    first = CLAUDE[:10]
+    assert talk(hf, bring(first))[-1] == CLAUDE_TALK[2]
+    cut = [*CLAUDE[:2], *CLAUDE[6:9]]
+    assert talk(hf, bring(cut, name="b2"))[-1] == ("assistant", "tool_use", "toolu_1: Read {}")
+
+
+def test_a_session_of_claude_over_a_socket(hf, bring):
+    """Events in envelopes, questions for permission that are no calls, and what it cost."""
+    messages = []
+    for kind, contents, *raw in CLAUDE:
+        bare = not raw or raw[0]["type"] in ("assistant", "user", "system")
+        enveloped = raw if bare else [{"type": "stream_event", "event": raw[0]}]
+        if contents == "tool_use_start":
+            messages.append(("tool_use", "Read: toolu_1", *enveloped))
+        elif contents not in ('{"file_path":', '"price.go"}'):  # not told there
+            messages.append((kind, contents, *enveloped))
+    asked = {"subtype": "can_use_tool", "tool_name": "Read", "input": {}}
+    question = {"type": "control_request", "request_id": "q1", "request": asked}
+    messages[9:9] = [("tool_use", "Read: q1", question)] * 2
+    total = {"type": "result", "usage": {"input_tokens": 120, "output_tokens": 31}}
+    messages += [
+        ("metric", "in=120 out=31 requests=0", total),
+        ("plan", "map[…]", total | {"total_cost_usd": 0.02}),
+    ]
+    id = bring(messages)
+    assert talk(hf, id) == CLAUDE_TALK
+    usage = hf.state(id).usage
+    assert (usage.input_tokens, usage.output_tokens, usage.cost) == (120, 31, 0.02)
+    assert hf.info(id).cost == pytest.approx(0.02)
+
+
+def test_what_only_the_last_form_of_a_message_has(hf, bring):
+    """Words and thoughts that were not streamed, failed results, and usage without a start."""
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    usage = {"usage": {"input_tokens": 5, "output_tokens": 6}}
+    failed = RESULT | {"content": [{"type": "text", "text": "no file"}], "is_error": True}
+    id = bring(
+        [
+            ("user", "Go"),
+            snapshot_of("msg_1", thought, {"type": "text", "text": "I go."}, USE, **usage),
+            snapshot_of("msg_1", {"type": "text", "text": "I go."}, **usage),
+            ("system", "tool_result", {"type": "user", "message": {"content": [failed]}}),
+            ("metric", "in=3 out=4 requests=2"),
+            ("metric", "odd"),
+        ]
+    )
+    assert talk(hf, id)[1:] == [
+        ("assistant", "thinking", "Hm."),
+        ("assistant", "text", "I go."),
+        ("assistant", "tool_use", 'toolu_1: Read {"file_path": "price.go"}'),
+        ("user", "tool_result", "toolu_1 failed: no file"),
+    ]
+    used = hf.state(id).usage
+    assert (used.input_tokens, used.output_tokens, used.requests) == (8, 10, 3)
+
+
+def test_words_that_a_person_or_the_system_said(hf, bring):
+    """A remark in words is said; the name of an event is kept beside the talk."""
+    listed = [("user", "Go"), ("system", "Run cancelled by user"), ("system", "stderr")]
+    id = bring(listed, "list")
+    assert [event.data["content"] for event in hf.events(id, types=["system"])] == [
+        "Run cancelled by user"
+    ]

@@ -6,7 +6,9 @@ import posixpath
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.formats._foreign import check_version
 from holdfast.formats._source import Source
+from holdfast.formats.readers._oneringai_items import TOOL
 from holdfast.formats.readers._speech import member
 
 __all__ = ["SESSION", "Agent", "is_agent_folder"]
@@ -16,6 +18,8 @@ _MEMORY = "memory.json"
 _PLUGINS = "plugins/"
 _INSTRUCTIONS = "custom_instructions.json"
 _OLD_INSTRUCTIONS = "custom_instructions.md"
+_VERSION = 1
+_INSTRUCTIONS_VERSION = 2
 _OLD_INSTRUCTIONS_BYTES_MAX = 1024 * 1024
 
 
@@ -32,14 +36,14 @@ class Agent:
         plugins = [name for name in self._source.names(".json") if name.startswith(_PLUGINS)]
         found = {}
         for name in [_MEMORY, *plugins]:
-            value = self._json(name)
+            value = self._json(name, _VERSION)
             if isinstance(value, dict):
                 found[posixpath.basename(name).removesuffix(".json")] = value
         return found
 
     def _instructions(self) -> Any:
         """What a person told the agent for good: texts with their ids and times, or one text."""
-        entries = member(self._json(_INSTRUCTIONS), "entries")
+        entries = member(self._json(_INSTRUCTIONS, _INSTRUCTIONS_VERSION), "entries")
         if isinstance(entries, list):
             return entries or None
         if not self._source.has(_OLD_INSTRUCTIONS):
@@ -48,11 +52,13 @@ class Agent:
         text = data.decode("utf-8", "replace").strip()
         return [{"id": "legacy_instructions", "content": text}] if text else None
 
-    def _json(self, name: str) -> Any:
+    def _json(self, name: str, newest: int) -> Any:
         if not self._source.has(name):
             return None
         try:
-            return self._source.json(name)
+            value = self._source.json(name)
+            check_version(name, TOOL, member(value, "version"), newest)
+            return value
         except HoldfastError as error:
             self._source.pass_over(name, str(error))
             return None

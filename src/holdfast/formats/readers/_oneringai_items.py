@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.formats._foreign import Draft, frame
+from holdfast.formats._foreign import Draft, frame, read_time
 from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak
 
-__all__ = ["TOOL", "Item", "said"]
+__all__ = ["TOOL", "Item", "said", "with_calls"]
 
 TOOL = "oneringai"
 
@@ -40,19 +40,94 @@ class Item:
         return self.id or self.words
 
 
-def said(entry: Item) -> list[Draft]:
+def with_calls(items: list[Item], records: Any) -> list[Item]:
+    """The items, and among them, by their times, the calls that are kept in a list of their own.
+
+    A call that an item tells too is left to it. An item that only repeats what a call gave back is
+    the call's result, and is kept beside it.
+    """
+    told = {
+        as_text(member(part, "id"))
+        for one in items
+        for part in _parts(member(one.item, "content"))
+        if member(part, "type") == "tool_use"
+    }
+    calls = [_Call(record) for record in (records if isinstance(records, list) else [])]
+    calls = [call for call in calls if call.id and call.id not in told]
+    found = [one for one in items if not any(call.takes(one) for call in calls)]
+    for call in calls:
+        later = (n for n, one in enumerate(found) if call.when and (one.when or 0) > call.when)
+        found.insert(next(later, len(found)), call)
+    return found
+
+
+class _Call(Item):
+    """A record of a call: its name, arguments and end."""
+
+    __slots__ = ("_repeated",)
+
+    def __init__(self, record: Any) -> None:
+        super().__init__(record, read_time(member(record, "timestamp")))
+        self._repeated: list[Any] = []
+
+    def takes(self, item: Item) -> bool:
+        """Whether an item says what came of this call; no second one does."""
+        result = member(self.item, "result")
+        words = result if isinstance(result, str) else as_text(result)
+        if self._repeated or not words or member(item.item, "role") != "tool":
+            return False
+        if member(item.item, "content") != words:
+            return False
+        self._repeated.append(item.raw)
+        return True
+
+    def drafts(self) -> list[Draft]:
+        """The call, and its result once it ended."""
+        record = self.item
+        took = record.get("durationMs")
+        began = self.when
+        if began and isinstance(took, (int, float)) and 0 < took < began:
+            began -= int(took)
+        call = {
+            "id": self.id,
+            "tool": as_text(record.get("name")) or "unknown",
+            "params": as_json(record.get("args", record.get("arguments"))),
+        }
+        raw = [record, *self._repeated] if self._repeated else record
+        drafts = [Draft("tool_call", call, began, raw=raw)]
+        error = record.get("error")
+        if error or "result" in record:
+            ended = {"toolCallId": self.id, "result": error or record.get("result")}
+            ended |= {"is_error": True} if error else {}
+            drafts.append(Draft("tool_result", ended, self.when))
+        return drafts
+
+
+def said(entry: Item, model: str | None = None) -> list[Draft]:
     """The events of an item, each with a key of its own."""
     item = entry.item
     role = member(item, "role") or entry.role
-    if not role or member(item, "type") == "compaction":
+    if isinstance(entry, _Call):
+        drafts = entry.drafts()
+    elif not role or member(item, "type") == "compaction":
         drafts = [frame(TOOL, entry.raw, entry.when)]
     else:
         content = member(item, "content") if isinstance(item, dict) else item
-        parts = content if isinstance(content, list) else [content]
-        drafts = speak(role, [_block(part) for part in parts], entry.when, entry.raw)
+        blocks = [_block(part) for part in _parts(content)]
+        extra = {"model": model, "usage": _usage(item)} if role == "assistant" else {}
+        drafts = speak(role, blocks, entry.when, entry.raw, **extra)
     for number, draft in enumerate(drafts):
         draft.key = f"{entry.key}.{number}"
     return drafts
+
+
+def _parts(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else [content]
+
+
+def _usage(item: Any) -> Any:
+    usage = member(item, "usage") or member(item, "metadata", "usage")
+    return usage if isinstance(usage, dict) else None
 
 
 def _block(part: Any) -> Any:

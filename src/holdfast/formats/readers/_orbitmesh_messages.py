@@ -1,69 +1,110 @@
-"""The messages of orbitmesh: from its log, from the list in a session file, or from a snapshot."""
+"""The messages of orbitmesh: from its log, from the list in a session file, or from a snapshot.
+
+A message is what one event of the provider left behind, so a streamed answer may be many of them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
-from holdfast.formats._foreign import Draft, frame, read_time
+from holdfast.formats._foreign import read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._speech import as_json, as_text, digest, join, member, speak
+from holdfast.formats.readers._speech import as_json, as_text, digest, join, member
 
 __all__ = [
     "TOOL",
     "Said",
-    "drafts_of",
     "embedded",
     "go_on_with",
     "is_log_line",
     "join_in_time",
     "logged",
+    "put_together",
+    "raw_of",
 ]
 
 TOOL = "orbitmesh"
 _COMPARED_CHARS_MAX = 1_000_000_000
-_SPOKEN = {"user": "user", "output": "assistant", "system": "system"}
+_NOTICE = re.compile(r"[a-z][a-z0-9_]*|status: \S+ -> \S+")
 
 
 class Said:
     """One message: what kind, its text, when, and how it came."""
 
-    __slots__ = ("_pieces", "_raws", "kind", "own", "when")
+    __slots__ = ("_pieces", "_raws", "is_chunk", "is_notice", "kind", "own", "when")
 
-    def __init__(self, kind: str, contents: str, when: int | None, raw: Any, own: Any) -> None:
+    def __init__(
+        self, kind: str, contents: str, when: int | None, raw: Any, own: Any, *, how: str = ""
+    ) -> None:
         self.kind = kind
         self.when = when
-        self.own = own
-        """What the provider said, where it was kept."""
+        own = as_json(own)
+        event = member(own, "event")
+        self.own = event if isinstance(event, dict) and own["type"] == "stream_event" else own
+        """What the provider said, where it was kept, without an envelope."""
+        self.is_chunk = kind == "output" and own is None and how != "append"
+        """Whether it may be a piece of an answer, as agents of ACP stream it."""
+        self.is_notice = how == "append_raw" or (not how and bool(_NOTICE.fullmatch(contents)))
+        """Whether the word of a system message only names an event."""
         self._pieces = [contents]
         self._raws = [raw]
 
-    def go_on(self, contents: str, raw: Any) -> None:
+    def go_on(self, contents: str, *raws: Any) -> None:
         """Add a piece of what was streamed."""
         self._pieces.append(contents)
-        self._raws.append(raw)
+        self._raws += raws
+
+    def take_over(self, other: Said) -> None:
+        """Keep how another message came, which says the same."""
+        self._raws += other._raws
+
+    def give_back(self) -> Said:
+        """Take the last piece off again, as a message by itself."""
+        return Said(self.kind, self._pieces.pop(), self.when, self._raws.pop(), None)
+
+    @property
+    def last_piece(self) -> str:
+        """What was streamed last."""
+        return self._pieces[-1]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every piece was taken off."""
+        return not self._pieces
+
+    @property
+    def is_tool_input(self) -> bool:
+        """Whether this is the input of a tool, which streams like words."""
+        return bool(member(self.own, "delta", "type") == "input_json_delta")
 
     @property
     def contents(self) -> str:
         """The whole text."""
-        if len(self._pieces) > 1:
-            self._pieces = ["".join(self._pieces)]
-        return self._pieces[0]
+        return "".join(self._pieces)
+
+    @property
+    def raws(self) -> list[Any]:
+        """How its pieces came."""
+        return self._raws
 
     @property
     def raw(self) -> Any:
         """The source as it came; of a message in pieces, all of them."""
-        if len(self._raws) == 1:
-            return self._raws[0]
-        return [
-            one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in self._raws
-        ]
+        return raw_of(self._raws)
 
     @property
     def key(self) -> str:
         """The same for a message of the log and its copy elsewhere."""
         return f"{self.kind}.{digest(self.contents)}"
+
+
+def raw_of(raws: list[Any]) -> Any:
+    """One source as it came, or all of several."""
+    if len(raws) == 1:
+        return raws[0]
+    return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in raws]
 
 
 def is_log_line(value: Any) -> bool:
@@ -81,11 +122,14 @@ def logged(source: Source, name: str, problems: list[str]) -> list[Said]:
             problems.append(f"{name}: a line without number, time or kind was left out")
             continue
         kind, contents = as_text(value["kind"]) or "output", as_text(value.get("contents"))
-        joins = value["projection"] == "append_output_delta"
-        if joins and found and found[-1].kind == "output":
-            found[-1].go_on(contents, line)
-            continue
-        found.append(Said(kind, contents, when, line, value.get("raw")))
+        how = as_text(value["projection"])
+        said = Said(kind, contents, when, line, value.get("raw"), how=how)
+        last = found[-1] if found else None
+        joins = how == "append_output_delta" and last is not None and last.kind == "output"
+        if last is not None and joins and last.is_tool_input == said.is_tool_input:
+            last.go_on(contents, line)
+        else:
+            found.append(said)
     return found
 
 
@@ -118,6 +162,42 @@ def join_in_time(base: list[Said], other: list[Said]) -> list[Said]:
             late.append(one)
     early = [one for one in other if not any(one is later for later in late)]
     return [*join(base, early, key=lambda one: one.key), *late]
+
+
+def put_together(messages: list[Said]) -> list[Said]:
+    """The messages with the chunks of one answer, or of one thought, as one.
+
+    An agent of ACP tells every thought twice, as output first, and echoes the user as output.
+    """
+    found: list[Said] = []
+    for said in messages:
+        last = found[-1] if found else None
+        if last is None:
+            found.append(said)
+        elif last.is_chunk and _is_echo(said, last.last_piece):
+            said.take_over(last.give_back())
+            if last.is_empty:
+                found.pop()
+            _add(found, said)
+        elif last.is_chunk and said.is_chunk:
+            last.go_on(said.contents, *said.raws)
+        else:
+            _add(found, said)
+    return found
+
+
+def _is_echo(said: Said, words: str) -> bool:
+    """Whether what was taken for an answer is a thought, or what the user said."""
+    if said.kind == "thought":
+        return said.contents == words
+    return said.kind == "system" and said.contents == "user_message_chunk"
+
+
+def _add(found: list[Said], said: Said) -> None:
+    if said.kind == "thought" and found and found[-1].kind == "thought":
+        found[-1].go_on(said.contents, *said.raws)
+    else:
+        found.append(said)
 
 
 def go_on_with(said: list[Said], messages: Any) -> list[Said]:
@@ -178,84 +258,3 @@ def _text_of(content: Any) -> str:
         texts = (member(block, "text") or member(block, "Text") for block in content)
         return "".join(as_text(text) for text in texts)
     return as_text(content)
-
-
-def drafts_of(messages: list[Said]) -> Iterator[Draft]:
-    """The messages as drafts."""
-    counts: dict[str, int] = {}
-    calls: set[str] = set()
-    for said in messages:
-        count = counts[said.key] = counts.get(said.key, 0) + 1
-        drafts = _called_once(_drafts(said, count), calls, said)
-        for number, draft in enumerate(drafts):
-            draft.key = f"{said.key}.{count}.{number}"
-            yield draft
-
-
-def _called_once(drafts: list[Draft], calls: set[str], said: Said) -> list[Draft]:
-    """The drafts; of news about a call that was told already only its result, or as it came."""
-    if not drafts or drafts[0].type != "tool_call":
-        return drafts
-    id = drafts[0].data["id"]
-    if id not in calls:
-        calls.add(id)
-        return drafts
-    if len(drafts) == 1:
-        return [frame(TOOL, said.raw, said.when)]
-    drafts[1].raw = said.raw
-    return drafts[1:]
-
-
-def _drafts(said: Said, count: int) -> list[Draft]:
-    if said.kind in _SPOKEN:
-        return speak(_SPOKEN[said.kind], said.contents, said.when, said.raw)
-    if said.kind == "thought":
-        return [Draft("thinking", {"content": said.contents}, said.when, raw=said.raw)]
-    if said.kind == "tool_use":
-        return _call(said, count)
-    if said.kind == "error":
-        data = {"agent": TOOL, "error": said.contents}
-        return [Draft("agent_error", data, said.when, raw=said.raw)]
-    if said.kind == "plan":
-        return _plan(said)
-    return [frame(TOOL, said.raw, said.when)]
-
-
-def _call(said: Said, count: int) -> list[Draft]:
-    """A call as far as it was kept: its name and arguments from the provider's own words."""
-    own = as_json(said.own)
-    told = own if isinstance(own, dict) else as_json(said.contents)
-    told = told if isinstance(told, dict) else {}
-    names = ("id", "tool_call_id", "toolCallId", "call_id")
-    id = next((told[name] for name in names if isinstance(told.get(name), str)), None)
-    titled = next(
-        (told[name] for name in ("name", "tool", "title", "kind") if told.get(name)), None
-    )
-    given = (told.get(name) for name in ("input", "arguments", "params", "args", "rawInput"))
-    params = next((item for item in given if item is not None), {"contents": said.contents})
-    id = id or f"log_{digest(said.contents)[:12]}_{count}"
-    tool = as_text(titled) or said.contents.partition("(")[0].partition(":")[0][:64] or "unknown"
-    data = {"id": id, "tool": tool, "params": as_json(params)}
-    drafts = [Draft("tool_call", data, said.when, raw=said.raw)]
-    results = (told.get(name) for name in ("result", "output", "rawOutput"))
-    result = next((item for item in results if item is not None), None)
-    if result is not None:
-        drafts.append(Draft("tool_result", {"toolCallId": id, "result": result}, said.when))
-    return drafts
-
-
-def _plan(said: Said) -> list[Draft]:
-    """A plan as todos where it is one, else as the words that the agent showed."""
-    plan = as_json(said.own if said.own is not None else said.contents)
-    items = plan.get("entries", plan.get("todos")) if isinstance(plan, dict) else plan
-    if not isinstance(items, list):
-        return speak("assistant", said.contents, said.when, said.raw, metadata={"kind": "plan"})
-    todos = [_todo(item) for item in items]
-    return [Draft("todo_update", {"todos": todos}, said.when, raw=said.raw)]
-
-
-def _todo(item: Any) -> dict[str, Any]:
-    if not isinstance(item, dict):
-        return {"content": as_text(item), "status": "pending"}
-    content = item.get("content") or item.get("step") or item.get("title")
-    return {**item, "content": as_text(content), "status": as_text(item.get("status")) or "pending"}

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.errors import HoldfastError, TooNew
+from holdfast.formats._foreign import Draft, Foreign, check_version, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._oneringai_agent import SESSION, Agent, is_agent_folder
-from holdfast.formats.readers._oneringai_items import TOOL, Item, said
+from holdfast.formats.readers._oneringai_items import TOOL, Item, said, with_calls
 from holdfast.formats.readers._speech import (
     as_json,
     as_text,
@@ -26,12 +26,16 @@ from holdfast.formats.readers._speech import (
 
 __all__ = ["READER"]
 
+_VERSION = 1
+_CONTEXT_VERSION = 2  # 1 has a history of texts, 2 a conversation of items
+_NAMED_MAX = 20
 _JOURNAL = ".history.jsonl"
 _INDEX = "_index.json"
 _TOLD = frozenset(
     """
     sessionId agentId agentType version createdAt lastSavedAt lastActiveAt state context metadata
     memory plugins files conversation pluginStates systemPrompt core instructions history
+    toolCalls messageMetadata
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 _ROLES = {"tool_result": "user", "developer": "system"}
@@ -64,13 +68,12 @@ class OneRingAI:
         value = source.json(source.name)
         if source.name == SESSION and "context" in value:
             agent = Agent(source)
-            foreign = _first_design(source, agent)
-            foreign.drafts += _instructed(agent.instructions)
-            yield foreign
+            yield _under(agent, _first_design(source, agent))
             return
         if not _is_index(value):
             yield _session(source, value, _journal_of(source))
             return
+        check_version(source.name, TOOL, value.get("version"), _VERSION)
         for name in _listed(value, source):
             try:
                 yield _session(source, source.json(name), name.removesuffix(".json") + _JOURNAL)
@@ -84,8 +87,7 @@ class OneRingAI:
             if one.is_used() or not self.claims(one):
                 continue
             for foreign in self.read(one) if one.name != SESSION else [_first_design(one, agent)]:
-                foreign.drafts += _instructed(agent.instructions)
-                yield foreign
+                yield _under(agent, foreign)
 
     def _read_journal(self, source: Source) -> Iterator[Foreign]:
         """A journal by its own: with the session file that it belongs to, if that is there."""
@@ -114,6 +116,15 @@ def _first_design(source: Source, agent: Agent) -> Foreign:
     """The one session of an agent: memory and plugins lie beside it, or in it."""
     value = source.json(source.name)
     return _session(source, {**value, "files": agent.plugins}, _journal_of(source))
+
+
+def _under(agent: Agent, foreign: Foreign) -> Foreign:
+    """A session with what its agent was told for good."""
+    told = _instructed(agent.instructions)
+    if told and foreign.refusal is None:
+        foreign.drafts += told
+        foreign.problems.append("its custom instructions were kept only to be read")
+    return foreign
 
 
 def _instructed(instructions: Any, when: int | None = None) -> list[Draft]:
@@ -181,6 +192,11 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
     problems: list[str] = []
     state = value.get("state") if isinstance(value.get("state"), dict) else value.get("context")
     state = state if isinstance(state, dict) else {}
+    try:
+        check_version(source.name, TOOL, value.get("version"), _VERSION)
+        check_version(f"the context in {source.name}", TOOL, state.get("version"), _CONTEXT_VERSION)
+    except TooNew as error:
+        return Foreign(TOOL, id, [], refusal=error)
     index = source.remember("oneringai index", _INDEX, lambda: _index_of(source))
     listed = next((row for row in member(index, "sessions") or [] if row["sessionId"] == id), None)
     created = read_time(value.get("createdAt")) or read_time(member(listed, "createdAt"))
@@ -193,10 +209,12 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
     drafts = list(_prompts(state, created))
     entries = _entries(source, state, journal, problems)
     first = next((entry.when for entry in entries if entry.when), None)
+    model = _text(member(state, "metadata", "model")) or _text(member(state, "config", "model"))
     for entry in entries:
-        drafts += said(entry)
+        drafts += said(entry, model)
     drafts += _kept(value, state, saved)
     drafts += _left(value, state, saved)
+    problems += _not_taken(value, state)
     metas = [member(value, "metadata"), member(state, "metadata"), member(listed, "metadata")]
     drafts.append(_description(value, metas, saved))
     return Foreign(
@@ -208,6 +226,7 @@ def _session(source: Source, value: dict[str, Any], journal: str) -> Foreign:
         created_at=created or first or saved,
         version=_version(value),
         scope=_scope(state, index),
+        agent_id=_text(value.get("agentId")) or _scope(state, index),
         problems=problems,
     )
 
@@ -222,10 +241,11 @@ def _index_of(source: Source) -> Any:
         return None
     try:
         index = source.json(_INDEX)
+        if not _is_index(index):
+            return None
+        check_version(_INDEX, TOOL, index.get("version"), _VERSION)
     except HoldfastError as error:
         source.pass_over(_INDEX, str(error))
-        return None
-    if not _is_index(index):
         return None
     list(_listed(index, source))  # tells which of them are not there
     return index
@@ -240,8 +260,7 @@ def _entries(
     source: Source, state: dict[str, Any], journal: str, problems: list[str]
 ) -> list[Item]:
     """The journal, with what only the state has put in its place."""
-    conversation = state.get("conversation") or member(state, "core", "history")
-    kept = [Item(item) for item in conversation] if isinstance(conversation, list) else []
+    kept = with_calls(_conversation(state), member(state, "core", "toolCalls"))
     if not source.has(journal):
         return kept
     written = []
@@ -255,6 +274,18 @@ def _entries(
     # Copies in the state may have lost their id, or, being shortened, their words.
     words = {entry.id: entry.words for entry in written if entry.id}
     return join(written, kept, key=lambda entry: words.get(entry.id or "", entry.words))
+
+
+def _conversation(state: dict[str, Any]) -> list[Item]:
+    """What the state itself keeps of the conversation, with times where it has them."""
+    core = (member(state, "core", name) for name in ("conversation", "history"))
+    items = next((kept for kept in (state.get("conversation"), *core) if kept), None)
+    times = member(state, "core", "messageMetadata")
+    found = [Item(item) for item in items] if isinstance(items, list) else []
+    for one in found:
+        when = read_time(member(one.item, "timestamp"))
+        one.when = when or read_time(member(times, one.id or "", "timestamp"))
+    return found
 
 
 def _prompts(state: dict[str, Any], created: int | None) -> Iterator[Draft]:
@@ -301,6 +332,21 @@ def _left(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> It
         left |= {name: item for name, item in core.items() if name not in _TOLD and item}
     if left:
         yield frame(TOOL, left, saved, key=f"left.{digest(left)}")
+
+
+def _not_taken(value: dict[str, Any], state: dict[str, Any]) -> Iterator[str]:
+    """What an agent had there and has not here, because nothing in a file may act."""
+    permissions = state.get("permissions")
+    for name in ("approvals", "allowlist", "blocklist"):
+        rules = member(permissions, name)
+        if isinstance(rules, (dict, list)) and rules:
+            tools = ", ".join(sorted(str(rule) for rule in rules)[:_NAMED_MAX])
+            yield f"the {name} of its permissions was left out, and does not hold here: {tools}"
+    if any(member(state, "tools", name) for name in ("enabled", "namespaces", "priorities")):
+        yield "which tools were switched on, and how they were ranked, was left out"
+    for name, kept in _plugins(value, state):
+        if kept and not list(memories(member(kept, "entries"), None, read_time)):
+            yield f"the state of its plugin {name[:80]!r} was kept only to be read"
 
 
 def _plugins(value: dict[str, Any], state: dict[str, Any]) -> Iterator[tuple[str, Any]]:

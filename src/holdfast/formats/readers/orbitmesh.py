@@ -13,14 +13,15 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
+from holdfast.formats.readers._orbitmesh_events import drafts_of
 from holdfast.formats.readers._orbitmesh_messages import (
     TOOL,
-    drafts_of,
     embedded,
     go_on_with,
     is_log_line,
     join_in_time,
     logged,
+    put_together,
 )
 from holdfast.formats.readers._orbitmesh_snapshot import tame_snapshot
 from holdfast.formats.readers._speech import as_text, digest, member, texts_in
@@ -78,6 +79,7 @@ class _Parts:
         problems: list[str] = []
         said = logged(source, self.log, problems) if self.log else []
         said = join_in_time(said, embedded(self.session.get("messages")))
+        said = put_together(said)
         said = go_on_with(said, member(self.snapshot, "provider_state", "messages"))
         created = read_time(self.session.get("created_at")) or read_time(
             self.snapshot.get("created_at")
