@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,10 +10,15 @@ import sys
 import tarfile
 import tempfile
 import textwrap
+import traceback
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+import holdfast
+from holdfast.apps.cli import cli
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,3 +100,93 @@ def _unpack(given, name, locked, folder):
         unpacked.rename(folder)
     except OSError:  # another worker was quicker
         assert folder.exists()
+
+
+class Processes:
+    """Runs functions of a test, each in a process of its own; they get ``say``."""
+
+    def killed(self, run):
+        """Until it says "waiting", then ended by kill -9; what it said before."""
+        pid, lines = self._start(run)
+        said = []
+        with lines:
+            while (line := json.loads(lines.readline() or "null")) != "waiting":
+                assert line is not None, "it ended by itself"
+                said.append(line)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        return said
+
+    def finished(self, run):
+        """To its end, which is a good one; what it said."""
+        pid, lines = self._start(run)
+        with lines:
+            said = [json.loads(line) for line in lines]
+        assert os.waitpid(pid, 0)[1] == 0
+        return said
+
+    def _start(self, run):
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                os.close(reading)
+                run(lambda said: os.write(writing, json.dumps(said).encode() + b"\n"))
+                code = 0
+            except BaseException:  # noqa: BLE001 - whatever it is, it is told and the child ends
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        os.close(writing)
+        return pid, os.fdopen(reading)
+
+
+@pytest.fixture
+def processes():
+    """Functions of the test in processes of their own, which begin at once."""
+    return Processes()
+
+
+class Readers:
+    """Everybody who reads a session without being the adapter that wrote it."""
+
+    def __init__(self, store_root):
+        self._store_root = store_root
+
+    def all_have(self, id, *words):
+        """Assert that each of them has each of these words."""
+        seen = self._of(id, words)
+        assert seen == {name: list(words) for name in seen}
+
+    def none_has(self, id, *words):
+        """Assert that none has any of them; `show` tells also what was taken back."""
+        seen = self._of(id, words)
+        del seen["show"]
+        assert seen == {name: [] for name in seen}
+
+    def _of(self, id, words):
+        from holdfast.integrations.langchain import HoldfastChatMessageHistory
+        from holdfast.integrations.llama_index import HoldfastChatStore
+
+        with holdfast.open(self._store_root) as hf:
+            recovery = hf.recover(id, "neutral", incomplete="mark")
+            told = {
+                "recover": json.dumps(recovery.messages),
+                "langchain": repr(HoldfastChatMessageHistory(id, hf).messages),
+                "llama-index": repr(HoldfastChatStore(hf).get_messages(id)),
+                "show": self._shown(id),
+            }
+            seen = {name: [word for word in words if word in text] for name, text in told.items()}
+            found = {word: [one.session_id for one in hf.search(f'"{word}"')] for word in words}
+        return seen | {"search": [word for word in words if id in found[word]]}
+
+    def _shown(self, id):
+        command = ["show", id, "--store", str(self._store_root)]
+        return CliRunner().invoke(cli, command, catch_exceptions=False).output
+
+
+@pytest.fixture
+def readers(store_root):
+    """Those who read what an adapter wrote: recover, search, show, other frameworks."""
+    return Readers(store_root)

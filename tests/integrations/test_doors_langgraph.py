@@ -1,0 +1,158 @@
+"""LangGraph: a kill in a tool, an approval elsewhere, a fork, and what others read."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, TypedDict
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, interrupt
+
+import holdfast
+from holdfast.integrations.langgraph import HoldfastSaver
+
+THREAD = {"configurable": {"thread_id": "trip"}}
+ASKED = {"messages": [HumanMessage("a berth, please")]}
+ALL = ["a berth, please", "I book it.", "berth in Marstal", "You have a berth in Marstal"]
+
+
+def _say(state):
+    last = state["messages"][-1]
+    if isinstance(last, ToolMessage):
+        return {"messages": [AIMessage(f"You have a {last.content}")]}
+    call = {"name": "book", "args": {"port": "Marstal"}, "id": "call-1"}
+    return {"messages": [AIMessage("I book it.", tool_calls=[call])]}
+
+
+def _graph(store_root, say, *, asks=False, hangs=False):
+    def book(port: str) -> str:
+        """Book a berth, which can be seen outside."""
+        if asks:
+            interrupt(f"book {port}?")
+        with (store_root / "../booked").open("a") as file:
+            file.write(f"{port}\n")
+        if hangs:
+            say("waiting")
+            time.sleep(600)
+        return f"berth in {port}"
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("say", _say)
+    builder.add_node("tools", ToolNode([book]))
+    builder.add_edge(START, "say")
+    builder.add_conditional_edges("say", tools_condition, {"tools": "tools", END: END})
+    builder.add_edge("tools", "say")
+    return builder.compile(checkpointer=HoldfastSaver(store_root))
+
+
+def _contents(state):
+    return [message.content for message in state["messages"]]
+
+
+def test_kill_in_a_tool(processes, readers, store_root):
+    """The call is on record without a result; going on runs the tool again: booked twice."""
+
+    def begin(say):
+        _graph(store_root, say, hangs=True).invoke(ASKED, THREAD, durability="sync")
+
+    def go_on(say):
+        say(_contents(_graph(store_root, say).invoke(None, THREAD, durability="sync")))
+
+    processes.killed(begin)
+    readers.all_have("trip", "a berth, please", "I book it.", "Marstal")
+    assert processes.finished(go_on) == [ALL]
+    assert (store_root / "../booked").read_text() == "Marstal\n" * 2
+    readers.all_have("trip", *ALL)
+
+
+def test_approval_in_another_process(processes, readers, store_root):
+    """The question outlives a kill -9; the answer in another process runs the tool, once."""
+
+    def ask(say):
+        state = _graph(store_root, say, asks=True).invoke(ASKED, THREAD, durability="sync")
+        say(state["__interrupt__"][0].value)
+        say("waiting")
+        time.sleep(600)
+
+    def approve(say):
+        graph = _graph(store_root, say, asks=True)
+        say(_contents(graph.invoke(Command(resume=True), THREAD)))
+
+    assert processes.killed(ask) == ["book Marstal?"]
+    readers.all_have("trip", "a berth, please", "Marstal")  # to read it spoils nothing
+    with holdfast.open(store_root) as hf, hf.session("trip", repair="auto"):
+        pass  # nor to open it, which repairs what a crash left
+    assert processes.finished(approve) == [ALL]
+    assert (store_root / "../booked").read_text() == "Marstal\n"
+    readers.all_have("trip", *ALL)
+
+
+def _echo(state):
+    return {"messages": [AIMessage(f"re: {state['messages'][-1].content}")]}
+
+
+def _echoing(hf):
+    builder = StateGraph(MessagesState)
+    builder.add_node("say", _echo)
+    builder.add_edge(START, "say")
+    return builder.compile(checkpointer=HoldfastSaver(hf))
+
+
+def test_fork(readers, store_root):
+    """Both branches keep what they have; others read the one that the thread is on."""
+    points = []
+    for word, point in (("begun", None), ("harbour", 0), ("lighthouse", 0), ("on", 1)):
+        with holdfast.open(store_root) as hf:
+            graph = _echoing(hf)
+            config = THREAD if point is None else points[point]
+            graph.invoke({"messages": [HumanMessage(word)]}, config)
+            points.append(graph.get_state(THREAD).config)
+        if word == "lighthouse":
+            readers.all_have("trip", "re: begun", "re: lighthouse")
+            readers.none_has("trip", "harbour")
+    readers.all_have("trip", "re: begun", "re: harbour", "re: on")
+    readers.none_has("trip", "lighthouse")
+    with holdfast.open(store_root) as hf:
+        graph = _echoing(hf)
+        states = [_contents(graph.get_state(point).values) for point in points]
+    begun, harbour = ["begun", "re: begun"], ["harbour", "re: harbour"]
+    lighthouse = ["lighthouse", "re: lighthouse"]
+    assert states == [
+        *(begun, begun + harbour, begun + lighthouse, [*begun, *harbour, "on", "re: on"]),
+    ]
+
+
+def _append(state, writes):
+    return [*(state or []), *(one for write in writes for one in write)]
+
+
+class _Channels(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+    changes: Annotated[list, DeltaChannel(_append)]
+    note: str
+
+
+def test_what_search_sees(readers, store_root):
+    """Messages of lists and delta channels, calls and results; not what other channels hold."""
+
+    def say(state):
+        call = {"name": "look", "args": {"port": "Troense"}, "id": "call-1"}
+        result = ToolMessage("a free berth", tool_call_id="call-1")
+        return {
+            "messages": [AIMessage("", tool_calls=[call]), result, AIMessage("in a list")],
+            "changes": [AIMessage("in a delta channel")],
+            "note": "in a plain channel",
+        }
+
+    builder = StateGraph(_Channels)
+    builder.add_node("say", say)
+    builder.add_edge(START, "say")
+    with holdfast.open(store_root) as hf:
+        graph = builder.compile(checkpointer=HoldfastSaver(hf))
+        graph.invoke({"messages": [HumanMessage("look")], "changes": [], "note": ""}, THREAD)
+    readers.all_have("trip", "in a list", "in a delta channel", "Troense", "a free berth")
+    readers.none_has("trip", "in a plain channel")
