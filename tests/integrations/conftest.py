@@ -51,6 +51,14 @@ class Programs:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def failed(self, source, mode):
+        """To its end, which is a bad one; what it said, and why."""
+        done = subprocess.run(
+            self._command(source, mode), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1, done.stdout
+        return done.stdout + done.stderr
+
     def _command(self, source, mode):
         return [sys.executable, "-c", textwrap.dedent(source), str(self._store_root), mode]
 

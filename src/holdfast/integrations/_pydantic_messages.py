@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 from holdfast.integrations._units import Form, Unit, Words, blocks_of, neutral_of, spoken
 from holdfast.replay import to_dialect
 
-__all__ = ["FORM", "as_items", "as_messages", "messages_of"]
+__all__ = ["FORM", "Told", "as_items", "as_messages", "changes", "told_by"]
 
 _DIALECT = "pydantic-ai"
 _PLAIN_PART = {"id": None, "provider_name": None, "provider_details": None}
@@ -38,17 +40,75 @@ def as_messages(items: list[dict[str, Any]]) -> list[ModelMessage]:
     return ModelMessagesTypeAdapter.validate_python(items)
 
 
-def messages_of(units: list[Unit]) -> list[ModelMessage]:
+class Told(NamedTuple):
+    """A message as it is on record: the unit of it, or (None) the events of others that say it."""
+
+    item: dict[str, Any]
+    seqs: tuple[int, ...]
+    unit: Unit | None
+
+
+def told_by(units: list[Unit]) -> list[Told]:
     """What an agent gets: its own messages as they came, what others said in its form."""
-    items: list[dict[str, Any]] = []
-    foreign: list[dict[str, Any]] = []
-    for unit in units:
-        if unit.own:
-            items += [*to_dialect(foreign, _DIALECT), unit.fresh]
-            foreign = []
-        else:
-            foreign += neutral_of(unit.item)
-    return as_messages([*items, *to_dialect(foreign, _DIALECT)])
+    told: list[Told] = []
+    for own, some in groupby(units, key=lambda unit: unit.own):
+        stretch = list(some)
+        if own:
+            told += [Told(unit.fresh, unit.seqs, unit) for unit in stretch]
+            continue
+        said = [message for unit in stretch for message in neutral_of(unit.item)]
+        seqs = tuple(seq for unit in stretch for seq in unit.seqs)
+        told += [Told(item, seqs, None) for item in to_dialect(said, _DIALECT)]
+    return told
+
+
+def changes(
+    told: list[Told], items: list[dict[str, Any]], misspoken: Collection[int] = ()
+) -> tuple[list[Told], Words, list[dict[str, Any]]]:
+    """What is to be recorded so that these items are on record: nothing that is told already.
+
+    Returns what stays, the words by which it is completed and the rest is taken back, and the items
+    that are new. An item is told already if what is on record says the same, be it as one message
+    or as several; what its unit lacks beside the words is added to it. ``misspoken`` are units
+    whose words say another thing than they hold.
+    """
+    stay: list[Told] = []
+    words: Words = []
+    at = 0
+    for item in items:
+        same = _that_say(told[at:], item, misspoken)
+        if not same:
+            break
+        unit = same[0].unit if len(same) == 1 else None
+        if unit is not None and same[0].item != item:
+            words += FORM.amend(unit, item)
+            unit = unit._replace(item=item)
+        seqs = tuple(dict.fromkeys(seq for one in same for seq in one.seqs))
+        stay.append(Told(item, seqs, unit))
+        at += len(same)
+    while stay and at < len(told) and stay[-1].unit is None and stay[-1].seqs == told[at].seqs:
+        stay.pop()  # others said it in one stretch, which stays or goes as one
+        at -= 1
+    known = {seq for one in stay for seq in one.seqs}
+    gone = dict.fromkeys(seq for one in told[at:] for seq in one.seqs if seq not in known)
+    if gone:
+        words.append(("retracted", {"seqs": list(gone)}))
+    return stay, words, items[len(stay) :]
+
+
+def _that_say(told: list[Told], item: dict[str, Any], misspoken: Collection[int]) -> list[Told]:
+    """The first of what is on record, as far as it says what an item says; empty if it does not."""
+    words = _tell(item)
+    said: Words = []
+    for number, one in enumerate(told, 1):
+        if one.seqs[0] in misspoken:
+            return []
+        said += _tell(one.item)
+        if said == words:
+            return told[:number]
+        if len(said) >= len(words):
+            return []
+    return []
 
 
 def _tell(item: dict[str, Any]) -> Words:
