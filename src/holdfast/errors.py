@@ -147,7 +147,7 @@ class Locked(StoreError, BlockingIOError):
     """Another process has this session open for writing."""
 
     code = "locked"
-    remedy = "Close it there, or open it here with read_only=True."
+    remedy = "Wait for it with wait_ms=…, close it there, or open it here with read_only=True."
 
 
 class Conflict(StoreError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
+from holdfast.storage import open_store
 from holdfast.testing.model_server import Fail, Say, ScriptedModel
 
 
@@ -161,3 +163,22 @@ def test_only_a_title_or_only_tags(asked, library):
     outcome, _ = asked([Say(f"Tags: birds, {'x' * 99}, ,")], "tag", "s", "--suggest", "--apply")
     assert outcome.out.splitlines() == ["title  (none)", "tags   birds"]
     assert (library.info("s").title, library.info("s").tags) == ("Owls", ("birds",))
+
+
+@pytest.mark.parametrize(
+    "verb", [["tag", "trip", "may"], ["title", "trip", "May"], ["pin", "trip"], ["run", "Hi"]]
+)
+def test_a_session_that_is_open_elsewhere_is_waited_for(run, library, trip, store_root, verb):
+    """With ``--wait`` a verb waits for it; over it the error names the option."""
+    store = open_store(store_root)
+    lease = store.lease(f"sessions/{trip}")
+    lease.acquire("somebody", 60_000)
+    more = ["--session", trip, "--model", "test"] if verb[0] == "run" else []
+    refused = run(*verb, *more, "--wait", "0.01")
+    assert refused.code == 4
+    assert "--wait" in refused.err
+    threading.Timer(0.05, lease.release).start()
+    assert run(*verb, *more, "--wait", "60").code == 0
+    assert run(*verb, *more, "--wait", "-1").code == 2
+    assert run(*verb, *more, "--wait", "nan").code == 2
+    store.close()

@@ -292,7 +292,7 @@ def test_threads_of_one_adapter_lose_nothing(hf, few, monkeypatch):
     """Conversations that go and come while others are written hold every message, in order."""
     # Given back as soon as nobody writes; and a busy machine may take its time.
     monkeypatch.setitem(Place.__init__.__kwdefaults__, "idle_ms", 0)
-    monkeypatch.setitem(Place.__init__.__kwdefaults__, "patience_s", 120.0)
+    monkeypatch.setitem(Place.__init__.__kwdefaults__, "wait_ms", 120_000)
     store = llama_index.HoldfastChatStore(hf)
     names = [f"trip-{number}" for number in range(8)]
 

@@ -124,7 +124,7 @@ async def test_a_place_waits_for_another_process_and_says_who_has_it(store_root)
     )
     with holder:
         assert holder.stdout.readline() == "held\n"
-        impatient = Place(store_root, "test", "a", patience_s=0.05)
+        impatient = Place(store_root, "test", "a", wait_ms=50)
         with pytest.raises(Locked):
             async with impatient.awriting():
                 pass

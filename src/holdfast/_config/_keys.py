@@ -42,6 +42,7 @@ KEYS: dict[str, Key] = {
     "durability": Key(str, "when to flush", choices=("barriers", "always", "os")),
     "autosave_ms": Key(int, "flush what changed this often; 0 for never"),
     "snapshot_ms": Key(int, "take a snapshot this often; 0 for never"),
+    "wait_ms": Key(int, "wait so long for a session that another process has; 0 for not at all"),
     "seal": Key(bool, "whether new sessions are sealed (encrypted); needs a key"),
     "key": Key(
         str,

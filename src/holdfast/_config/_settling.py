@@ -15,7 +15,7 @@ from holdfast.storage import Store, open_store
 
 __all__ = ["Settings", "default_location", "settle"]
 
-_OF_SESSIONS = ("durability", "autosave_ms", "snapshot_ms")
+_OF_SESSIONS = ("durability", "autosave_ms", "snapshot_ms", "wait_ms")
 
 
 class Settings(msgspec.Struct, frozen=True):

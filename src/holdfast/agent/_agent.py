@@ -32,12 +32,12 @@ from holdfast.agent._spec import Spec
 from holdfast.agent._threads import run_to_end
 from holdfast.agent._tools import as_tools
 from holdfast.agent._turn import Prompt, Turn
-from holdfast.errors import UsageError
+from holdfast.errors import Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import fit_id
 from holdfast.replay import Status, status_of
-from holdfast.session import Session
+from holdfast.session import Session, in_event_loop
 from holdfast.storage import Documents
 
 __all__ = ["Agent"]
@@ -336,6 +336,12 @@ class Agent:
             return
         try:
             self.load()
+        except Locked:
+            if not (self._persistence.wait_ms and in_event_loop()):
+                self.close()
+                raise
+            # The first run waits for it, in a thread; here that would stop the loop.
+            self._session_id = self._session_id or self._needs_home("load").current()
         except BaseException:
             self.close()  # nobody else could: there is no agent yet
             raise
@@ -360,7 +366,12 @@ class Agent:
 
     def _open(self, session_id: str | None) -> Session:
         home, kept = self._needs_home("have a session"), self._persistence or PersistentSession()
-        return home.open_session(session_id, staged=kept.staged, autosave_ms=kept.autosave_ms)
+        return home.open_session(
+            session_id,
+            staged=kept.staged,
+            autosave_ms=kept.autosave_ms,
+            wait_ms=kept.wait_ms,
+        )
 
     def _let_go(self) -> None:
         session, self._session = self._session, None

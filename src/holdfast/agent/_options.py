@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.session import check_wait
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
@@ -58,8 +59,12 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
     """Flush what is dirty this often; 0 keeps everything in memory until ``save()`` or close."""
     save_on_close: bool = True
     load_on_create: bool = True
+    wait_ms: float | None = None
+    """How long to wait for the session while another process has it; None for as settings say."""
 
     def __post_init__(self) -> None:
+        if self.wait_ms is not None:
+            check_wait(self.wait_ms)
         if isinstance(self.autosave_ms, bool) or not isinstance(self.autosave_ms, int):
             raise UsageError("autosave_ms is a whole number of milliseconds")
         if self.autosave_ms < 0:

@@ -6,17 +6,26 @@ import asyncio
 import inspect
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from holdfast.agent._options import check_library, check_whole
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import Event, Notice
-from holdfast.session import Clock, Session, Timers, now_ms
+from holdfast.session import (
+    Clock,
+    Patience,
+    Session,
+    Timers,
+    check_wait,
+    in_event_loop,
+    in_thread,
+    now_ms,
+)
 
 __all__ = ["EXIT_WORDS", "Runtime"]
 
@@ -44,7 +53,8 @@ class Runtime:
 
     ``agent`` is an Agent, or a function ``(text, source, session)`` that gives the answer. A
     session that nobody used for ``idle_ms`` is put away: closed, with nothing lost; the next use of
-    its id opens it again. What happens is told through ``Holdfast.subscribe``; there is no second
+    its id opens it again. One that another process has is waited for, for ``wait_ms`` at the most.
+    What happens is told through ``Holdfast.subscribe``; there is no second
     bus. Methods that are not async may be called from any thread.
     """
 
@@ -54,15 +64,18 @@ class Runtime:
         hf: Holdfast | None = None,
         *,
         idle_ms: int = IDLE_MS,
+        wait_ms: float = 0,
         clock: Clock = now_ms,
     ) -> None:
         check_whole(0, idle_ms=idle_ms)
+        check_wait(wait_ms)
         check_library(hf)
         self.agent = agent
         self.hf = hf or open_library()
         self._owns_hf = hf is None
         self._answers = _answering(agent)
         self._idle_ms = idle_ms
+        self._wait_ms = wait_ms
         self._clock = clock
         self._places: dict[str, _Place] = {}
         self._stops: list[Callable[[], None]] = []
@@ -76,8 +89,14 @@ class Runtime:
 
     def session(self, id: str) -> Session:
         """The session of that id, created or resumed; the same object while it is in memory."""
-        with self._lock:
-            return self._place(id).session
+        patience = self._patience(id)
+        while True:
+            try:
+                with self._lock:
+                    return self._place(id).session
+            except Locked:
+                if in_event_loop() or not patience.pause():
+                    raise
 
     # The name under which earlier runtimes have it.
     _get_or_create_session = session
@@ -114,7 +133,7 @@ class Runtime:
         session stays usable.
         """
         id = session if isinstance(session, str) else session.id
-        with self._using(id) as place:
+        async with self._using(id) as place:
             return await self._answers(text, source, place)
 
     async def input_loop(
@@ -206,17 +225,33 @@ class Runtime:
         place = self._places.get(id)
         if place is None or place.session.closed:
             agent_id = getattr(self.agent, "agent_id", None)
-            session = self.hf.session(id, agent_id=agent_id, repair="auto")
+            session = self.hf.session(id, agent_id=agent_id, repair="auto", wait_ms=0)
             place = self._places[id] = _Place(session, self._clock())
         place.used_at = self._clock()
         return place
 
-    @contextmanager
-    def _using(self, id: str) -> Iterator[Session]:
-        """The session, which is not put away for the length of the block."""
+    def _patience(self, id: str) -> Patience:
+        return Patience(self.hf.store, f"sessions/{id}", self._wait_ms)
+
+    def _take(self, id: str) -> _Place:
         with self._lock:
             place = self._place(id)
             place.users += 1
+        return place
+
+    async def _taken(self, id: str) -> _Place:
+        patience = self._patience(id)
+        while True:
+            try:
+                return self._take(id)
+            except Locked:
+                if not await in_thread(patience.pause, name="holdfast-wait"):
+                    raise
+
+    @asynccontextmanager
+    async def _using(self, id: str) -> AsyncIterator[Session]:
+        """The session, which is not put away for the length of the block."""
+        place = await self._taken(id)
         try:
             yield place.session
         finally:

@@ -12,8 +12,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._context import ToolContext
 from holdfast.agent._options import check_function, check_map, check_texts, check_whole
-from holdfast.agent._threads import in_thread
 from holdfast.errors import UsageError
+from holdfast.session import in_thread
 
 __all__ = ["Tool", "as_tools", "tool"]
 

@@ -19,7 +19,7 @@ import holdfast
 from holdfast.errors import InvalidId, Locked, NotFound, UsageError
 from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
-from holdfast.session import Session, Timers, WhenForgotten, resolve_blobs
+from holdfast.session import Patience, Session, Timers, WhenForgotten, resolve_blobs
 
 __all__ = ["SESSIONS", "Act", "Library", "Place", "library_of", "linked", "own_id"]
 
@@ -29,9 +29,7 @@ Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"
 Act: TypeAlias = Callable[[Session], Sequence[Event]]
 """Something that is done with a session that is held; it gives what it recorded."""
 
-_PATIENCE_S = 10.0
-_FIRST_WAIT_S = 0.005
-_LONGEST_WAIT_S = 0.1
+_WAIT_MS = 10_000
 _IDLE_MS = 1_000
 SESSIONS = "sessions/"
 _LINK_WITHIN = 6  # a session that an adapter begins says whose it is right after its beginning
@@ -117,13 +115,13 @@ class Place:
         *,
         scope: str | None = None,
         idle_ms: int = _IDLE_MS,
-        patience_s: float = _PATIENCE_S,
+        wait_ms: float = _WAIT_MS,
     ) -> None:
         self.library = library_of(hf)
         self.id = _session_of(self.library, framework, foreign_id, scope)
         self._link = {"kind": framework, "id": foreign_id} | ({"scope": scope} if scope else {})
         self._idle_ms = idle_ms
-        self._patience_s = patience_s
+        self._wait_ms = wait_ms
         self._lock = threading.RLock()
         self._open_one = _Open()
         self._users = 0
@@ -178,7 +176,7 @@ class Place:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Session]:
         """The session, to write. Waits for another process that has it; Locked if it stays away."""
-        session = self._take(self._deadline())
+        session = self._take()
         try:
             yield session
         finally:
@@ -189,7 +187,7 @@ class Place:
         """The same without blocking the event loop."""
         session = self._quickly()
         if session is None:
-            session = await asyncio.to_thread(self._take, self._deadline())
+            session = await asyncio.to_thread(self._take)
         try:
             yield session
         finally:
@@ -212,9 +210,6 @@ class Place:
         with self._lock:
             self._open_one.close()
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self._patience_s
-
     def _quickly(self) -> Session | None:
         """The session if it is held already: then taking it costs nothing."""
         with self._lock:
@@ -224,8 +219,8 @@ class Place:
             self._users += 1
             return held
 
-    def _take(self, deadline: float) -> Session:
-        wait_s = _FIRST_WAIT_S
+    def _take(self) -> Session:
+        patience = Patience(self.library.store, SESSIONS + self.id, self._wait_ms)
         while True:
             with self._lock:
                 session = self._quickly()
@@ -233,14 +228,14 @@ class Place:
                     return session
                 try:
                     session = self._open_one.session = self._open()
-                except Locked:
-                    if time.monotonic() > deadline:
-                        raise
+                except Locked as error:
+                    refused = error
                 else:
                     self._users += 1
                     return session
-            time.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            # Without the lock, which whoever gives sessions back needs as well.
+            if not patience.pause():
+                raise refused
 
     def _open(self) -> Session:
         session = self.library.session(self.id, repair="auto")

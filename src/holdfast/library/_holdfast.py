@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from holdfast._config import Given
-from holdfast.errors import UsageError
+from holdfast.errors import HoldfastError, Locked, UsageError
 from holdfast.library._branching import Branching
 from holdfast.library._care import Care
 from holdfast.library._copy_to import Copying
@@ -27,7 +28,17 @@ from holdfast.library._retention import Retention
 from holdfast.library._sealing import Sealing
 from holdfast.library._searching import Searching
 from holdfast.model import Limits, Notice, check_id
-from holdfast.session import Opening, Options, Session, Subscriber, new_session_id
+from holdfast.session import (
+    Opening,
+    Options,
+    Patience,
+    Session,
+    Subscriber,
+    in_event_loop,
+    in_thread,
+    new_session_id,
+    uncancelled,
+)
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
@@ -99,13 +110,16 @@ class Holdfast(
         durability: str | None = None,
         staged: bool = False,
         seal: bool | None = None,
+        wait_ms: float | None = None,
         **options: Any,
     ) -> Session:
         """Create or resume a session, and take the right to write it.
 
         The same id gives the same live object within a process. ``seal`` says whether a new one is
-        sealed, if it is not to be as the store's settings have it. Raises Locked while another
-        process has it, NotFound with ``resume="always"`` if there is none, Damaged unless
+        sealed, if it is not to be as the store's settings have it. While another process has it,
+        this waits for ``wait_ms`` at the most, then raises Locked; inside of an event loop the
+        waiting is done by ``async with``, and nothing else can be done with what this gives before.
+        Raises NotFound with ``resume="always"`` if there is none, Damaged unless
         ``repair="auto"``, KeyMissing or Tampered for a sealed one that does not open.
         """
         chosen = self._settings.options(
@@ -118,14 +132,22 @@ class Holdfast(
             durability=durability,
             staged=staged,
             seal=seal,
+            wait_ms=wait_ms,
             **options,
         )
         self._check_open()
         if read_only:
             return self._watched(self._opened_to_read, self._known(id), chosen)[0]
-        return self._live_session(
-            new_session_id(chosen.clock) if id is None else check_id(id), chosen
-        )
+        known = new_session_id(chosen.clock) if id is None else check_id(id)
+        patience = Patience(self._store, f"sessions/{known}", chosen.wait_ms)
+        if not chosen.wait_ms or not in_event_loop():
+            return self._live_session(known, chosen, patience)
+        try:
+            return self._live_session(known, chosen, None)
+        except Locked as error:
+            return cast(
+                "Session", _Awaited(partial(self._live_session, known, chosen), patience, error)
+            )
 
     def space(self, name: str) -> Holdfast:
         """The sessions of one space of this store, such as those of one user among many.
@@ -199,8 +221,9 @@ class Holdfast(
         opening = Opening(self._store, id, options)
         return Session(self._store, opening), opening
 
-    def _live_session(self, id: str, options: Options) -> Session:
-        session, opening = self._watched(self._live_or_opened, id, options)
+    def _live_session(self, id: str, options: Options, patience: Patience | None) -> Session:
+        find = partial(self._live_or_waited, patience=patience)
+        session, opening = self._watched(find, id, options)
         if opening is None:
             return session
         if self._timers is not None and self._store.capabilities.stores:
@@ -208,6 +231,16 @@ class Holdfast(
             self._feeder.watch(session)
         self._tell_opened(session, opening)
         return session
+
+    def _live_or_waited(
+        self, id: str, options: Options, *, patience: Patience | None
+    ) -> tuple[Session, Opening | None]:
+        while True:
+            try:
+                return self._live_or_opened(id, options)
+            except Locked:
+                if patience is None or not patience.pause():
+                    raise
 
     def _live_or_opened(self, id: str, options: Options) -> tuple[Session, Opening | None]:
         """The session, with its opening if it was not open already."""
@@ -245,3 +278,56 @@ def _check_resume(session: Session, options: Options) -> None:
             f"session {session.id} is open already, and resume='never' was asked for",
             session_id=session.id,
         )
+
+
+class _Awaited:
+    """A session that another process has, asked for inside of an event loop.
+
+    ``async with`` waits for it; whatever else is done with this raises the error that says so.
+    """
+
+    def __init__(
+        self, open: Callable[[Patience], Session], patience: Patience, refused: Locked
+    ) -> None:
+        self._open = open
+        self._patience = patience
+        self._refused = Locked(
+            refused.message,
+            remedy="Enter it with `async with`: that waits without stopping the event loop.",
+            **refused.fields,
+        )
+        self._session: Session | None = None
+
+    async def __aenter__(self) -> Session:
+        import asyncio
+
+        # A thread of its own: those of the pool are needed by whoever is to give a session back.
+        work = asyncio.ensure_future(
+            in_thread(partial(self._open, self._patience), name="holdfast-wait")
+        )
+        try:
+            self._session = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._patience.stop()
+            await uncancelled(_given_back(work))
+            raise
+        return self._session
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.aclose()
+
+    def __enter__(self) -> NoReturn:
+        raise self._refused
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached: it cannot be entered."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._refused
+
+
+async def _given_back(work: Awaitable[Session]) -> None:
+    """Close the session that nobody waits for any more, if it came."""
+    with contextlib.suppress(HoldfastError):
+        await (await work).aclose()

@@ -6,12 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.session._blobs import blob_loader, resolve_blobs
+from holdfast.session._cancellation import in_thread, uncancelled
 from holdfast.session._clock import Clock, new_session_id, now_ms
 from holdfast.session._forgotten import WhenForgotten
 from holdfast.session._hub import Hub, Subscriber
 from holdfast.session._liveness import is_alive
 from holdfast.session._loading import Loaded, load, load_state_at
 from holdfast.session._opening import Opening, Options, check_title
+from holdfast.session._patience import Patience, check_wait, in_event_loop
 from holdfast.session._reading import read_range
 from holdfast.session._recording import Recorder
 from holdfast.session._session import Session
@@ -80,6 +82,7 @@ __all__ = [
     "Observers",
     "Opening",
     "Options",
+    "Patience",
     "Place",
     "Recorder",
     "Report",
@@ -98,9 +101,12 @@ __all__ = [
     "check_new_id",
     "check_title",
     "check_unsealed",
+    "check_wait",
     "decrypt_key",
     "detach_children",
     "encrypt_key",
+    "in_event_loop",
+    "in_thread",
     "is_alive",
     "load",
     "load_state_at",
@@ -115,6 +121,7 @@ __all__ = [
     "resolve_blobs",
     "rewriter_for",
     "sealing",
+    "uncancelled",
     "verify_log",
     "within",
 ]

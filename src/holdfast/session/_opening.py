@@ -21,6 +21,7 @@ from holdfast.replay import State, needs_interruption
 from holdfast.session._agent_memory import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._loading import Loaded, load
+from holdfast.session._patience import check_wait
 from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
@@ -57,6 +58,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_ms: int = 300_000
     lease_ms: int = 30_000
     """On stores whose leases run out: how long after its last sign a writer may be replaced."""
+    wait_ms: float = 0
+    """How long to wait for the right to write while another process has it."""
     limits: Limits = Limits()
     clock: Clock = now_ms
     redactor: Any = None
@@ -66,6 +69,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("durability", self.durability, _DURABILITIES)
         _one_of("repair", self.repair, ("raise", "auto"))
         _one_of("resume", self.resume, _RESUMES)
+        check_wait(self.wait_ms)
         if self.lease_ms < _LEASE_MS_MIN:
             raise UsageError(f"lease_ms must be at least {_LEASE_MS_MIN}, not {self.lease_ms}")
         if self.agent_id is not None:
@@ -112,15 +116,19 @@ class Opening:
         self._store = store
         self._seal: SessionSeal | None = None
         self._lease = store.lease(self.key)
-        self._held = False
-        exists = store.exists(self.key)
-        self._check_policy(exists=exists)
-        if store.has_keys or options.seal:
-            from holdfast.session._session_seal import SessionSeal
-
-            self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
+        self._held = self._was_there = False
         try:
-            if exists and not self.read_only:
+            if options.wait_ms and not self.read_only:
+                # Also of a session that is not there yet: whoever waits for one wants to go on
+                # without being refused later.
+                self._hold()
+            exists = self._was_there = store.exists(self.key)
+            self._check_policy(exists=exists)
+            if store.has_keys or options.seal:
+                from holdfast.session._session_seal import SessionSeal
+
+                self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
+            if exists and not self.read_only and not self._held:
                 self._hold()
             self.loaded = self._load()
         except BaseException:
@@ -203,6 +211,8 @@ class Opening:
         self.log.close()
         self._lease.release()
         was_held, self._held = self._held, False
+        if was_held and not (self._was_there or self.begun or self.goes_on):
+            self._store.forget(self.key)
         if was_held and self.tell is not None:
             self.tell(Notice("lease_released", self.session_id, {"epoch": self.epoch}))
 

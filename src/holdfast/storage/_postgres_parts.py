@@ -206,14 +206,15 @@ class PostgresLease(RenewedLease):
             raise stale(self._key)
 
     def _give_back(self) -> None:
-        self._link.run(
-            lambda connection: connection.execute(
+        rows = self._link.run(
+            lambda connection: connection.fetch(
                 "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
-                " AND h.epoch = $2",
+                " AND h.epoch = $2 RETURNING n.id",
                 self._key,
                 self._epoch,
             )
         )
+        self._link.say(str(row["id"]) for row in rows)  # to whoever waits for it
 
     async def _take(self, connection: Connection, holder: Holder, ttl_ms: int) -> int:
         async with connection.transaction():

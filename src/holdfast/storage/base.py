@@ -313,6 +313,13 @@ class Store(ABC):
         the bytes that are left.
         """
 
+    def forget(self, key: str) -> None:
+        """Remove what a lease left of a key that has no log, where that can be seen.
+
+        Harmless for a key that has one, or that somebody else has.
+        """
+        check_key(key)
+
     def branch(
         self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -12,7 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from holdfast.errors import Conflict, Forbidden, NotFound, Unavailable, UsageError
+from holdfast.errors import (
+    Conflict,
+    Forbidden,
+    HoldfastError,
+    NotFound,
+    Unavailable,
+    UsageError,
+)
 from holdfast.model import check_id, fold_id, is_id
 from holdfast.storage._branch import check_branch
 from holdfast.storage._file_branch import inherit, making
@@ -205,6 +213,11 @@ class FileStore(Store):
                 self._disk.rename(name, directory, _DROPPED + name, directory)
                 self._disk.sync_directory(directory)
             remove_tree(self._disk, _DROPPED + name, directory)
+
+    def forget(self, key: str) -> None:
+        """Its directory, with the lock in it."""
+        with contextlib.suppress(HoldfastError, OSError):
+            self._make_room(key)
 
     def scrub(self) -> list[str]:
         """What crashes left of keys that were dropped goes too."""

@@ -151,6 +151,10 @@ class SpaceStore(Store):
         """As the store does."""
         return self._store.scrub()
 
+    def forget(self, key: str) -> None:
+        """Of the key inside of the space."""
+        self._store.forget(self._key(key))
+
     def wait(self, key: str, seconds: float) -> None:
         """As the store hears of it."""
         self._store.wait(self._key(key), seconds)

@@ -113,6 +113,8 @@ class App:
     def __init__(self, place: str | None = None, told: Asked | None = None) -> None:
         told = told or Asked()
         self.place = place
+        self.wait_ms: int | None = None
+        """How long to wait for a session that another process has; None for as settings say."""
         self.as_json = told.as_json
         self._may_page = told.pager
         self.out = standard_output(told.colour)
@@ -126,7 +128,8 @@ class App:
         if self._library is None:
             from holdfast.library import Holdfast
 
-            self._library = Holdfast(self.place, timers=False, redaction="mark")
+            given = None if self.wait_ms is None else {"wait_ms": self.wait_ms}
+            self._library = Holdfast(self.place, config=given, timers=False, redaction="mark")
             if sys.stdin.isatty() and self.err.is_terminal:
                 from getpass import getpass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,7 @@ __all__ = [
     "session_argument",
     "sessions_argument",
     "store_option",
+    "wait_option",
 ]
 
 # Under this name a context keeps the store for the completion of what follows.
@@ -53,6 +55,18 @@ def store_option(function: F) -> F:
         callback=_use_store,
         shell_complete=complete_folder,
         help="The store: a path or a URL [env: HOLDFAST_STORE].",
+    )(function)
+
+
+def wait_option(function: F) -> F:
+    """``--wait``: for a session that another process has, by verbs that write to it."""
+    return click.option(
+        "--wait",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        expose_value=False,
+        callback=_use_wait,
+        help="Wait so long for a session that is open elsewhere.",
     )(function)
 
 
@@ -113,6 +127,15 @@ def _use_store(ctx: click.Context, _: click.Parameter, value: str | None) -> Non
         ctx.meta[STORE] = value
         if app is not None:
             app.place = value
+
+
+def _use_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
+    app = ctx.find_object(App)
+    if value is None or app is None:
+        return
+    if not math.isfinite(value):
+        raise click.BadParameter("this is no number of seconds")
+    app.wait_ms = round(value * 1000)
 
 
 def complete_id(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._options import store_option
+from holdfast.apps.cli._options import store_option, wait_option
 from holdfast.apps.cli._talk_options import Wishes, talk_options
 from holdfast.apps.talk.before import needs_agent
 
@@ -27,6 +27,7 @@ Examples:
 """,
 )
 @talk_options
+@wait_option
 @store_option
 @click.pass_obj
 def command(app: App, /, **wishes: Any) -> int:

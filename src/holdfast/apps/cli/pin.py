@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import session_argument, store_option
+from holdfast.apps.cli._options import session_argument, store_option, wait_option
 from holdfast.apps.cli._screen import Span
 
 __all__ = ["command"]
@@ -27,6 +27,7 @@ Examples:
 @click.option("--off", is_flag=True, help="Let policies have it again.")
 @click.option("--hold", metavar="REASON", help="Legal hold: nobody can delete it.")
 @click.option("--release", is_flag=True, help="End the legal hold.")
+@wait_option
 @store_option
 @click.pass_context
 def command(ctx: click.Context, /, *, id: str, off: bool, hold: str | None, release: bool) -> None:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._options import json_option, store_option
+from holdfast.apps.cli._options import json_option, store_option, wait_option
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._talk_options import (
     Wishes,
@@ -41,6 +41,7 @@ Examples:
 @click.argument("prompt", nargs=-1, required=True)
 @talk_options
 @json_option
+@wait_option
 @store_option
 @click.pass_obj
 def command(app: App, /, prompt: tuple[str, ...], *, as_json: bool, **wishes: Any) -> None:

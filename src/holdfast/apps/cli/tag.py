@@ -6,7 +6,13 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import complete_tag, json_option, session_argument, store_option
+from holdfast.apps.cli._options import (
+    complete_tag,
+    json_option,
+    session_argument,
+    store_option,
+    wait_option,
+)
 from holdfast.apps.cli._screen import Column, Piece, Span
 
 __all__ = ["command"]
@@ -34,6 +40,7 @@ Examples:
 @click.option("--model", metavar="NAME", help="The model to ask, such as openai:gpt-5.")
 @click.option("--apply", is_flag=True, help="Record what the model suggests.")
 @json_option
+@wait_option
 @store_option
 @click.pass_context
 def command(

@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, session_argument, store_option
+from holdfast.apps.cli._options import json_option, session_argument, store_option, wait_option
 from holdfast.apps.cli._screen import Span
 
 __all__ = ["command"]
@@ -25,6 +25,7 @@ Examples:
 @session_argument
 @click.argument("text", metavar="[TEXT]", required=False)
 @json_option
+@wait_option
 @store_option
 @click.pass_obj
 def command(app: App, id: str, *, text: str | None, as_json: bool) -> None:

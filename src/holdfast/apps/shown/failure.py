@@ -33,5 +33,5 @@ def told(error: BaseException) -> Told:
 def _remedy(error: HoldfastError) -> str:
     """The error's own remedy; one that is about Python calls is said for people."""
     if isinstance(error, Locked) and error.remedy == Locked.remedy:
-        return "Close it there first. Reading it works all the time."
+        return "Close it there first, or wait with --wait. Reading it works all the time."
     return error.remedy
