@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import holdfast
-from holdfast.errors import InvalidData
+from holdfast.errors import InvalidData, TooNew
+from holdfast.testing import strategies
 
 
 @pytest.fixture
@@ -107,3 +112,151 @@ def test_a_damaged_archive_of_ours(hf, tmp_path):
     report = hf.import_all([tmp_path / "other"])
     assert sorted(report.ids) == ["first", "second"]
     assert [one.source for one in report.skipped] == ["sessions/third/events.jsonl.zst"]
+
+
+def record_full(hf):
+    """A session with something of everything that a document can carry."""
+    with hf.session("doc", agent_id="helper", title="Whole") as session:
+        session.user("Which port?")
+        session.append("tag", {"tag": "a"})
+        with session.tool("read", {"path": "conf"}) as call:
+            call.result = "Z" * 300_000
+        session.assistant("8080", model="m-1", usage={"input_tokens": 7, "output_tokens": 2})
+        session.memory.set("colour", {"is": "blue"}, description="of the sky")
+        session.variables["count"] = 3
+        session.append("todo_update", {"todos": [{"content": "rest", "status": "pending"}]})
+        session.append("task", {"task": "ports"})
+        session.append("link", {"kind": "ticket", "id": "T-1"})
+    return hf.export("doc", "json")
+
+
+def test_a_json_document_of_ours_comes_back_as_itself(hf, tmp_path):
+    """The same id, events and payloads: nothing that a bundle has is lost but raw bytes."""
+    with holdfast.open(tmp_path / "other") as other:
+        document = record_full(other)
+        expected = (
+            other.state("doc"),
+            other.recover("doc"),
+            other.info("doc"),
+            list(other.events("doc")),
+        )
+    (tmp_path / "doc.json").write_text(document)
+    [row] = hf.import_all([tmp_path / "doc.json"]).sessions
+    assert (row.session_id, row.tool, row.outcome, row.problems) == (
+        "doc",
+        "holdfast",
+        "imported",
+        (),
+    )
+    assert hf.state("doc") == expected[0]
+    assert hf.recover("doc") == expected[1]
+    assert hf.info("doc").agent_id == expected[2].agent_id == "helper"
+    assert [event.data for event in hf.events("doc")] == [event.data for event in expected[3]]
+    assert hf.state("doc").memory["colour"].value == {"is": "blue"}
+    assert hf.import_all([tmp_path / "doc.json"]).unchanged
+
+
+def test_a_json_document_where_its_session_is(hf):
+    """Nothing changes; an older one adds nothing, and a newer one what it has more."""
+    older = record_full(hf)
+    assert hf.import_all([older.encode()]).unchanged
+    with hf.session("doc") as session:
+        session.user("And the host?")
+    newer = hf.export("doc", "json")
+    assert hf.import_all([older.encode()]).unchanged
+    with holdfast.open("memory:") as other:
+        other.import_(older.encode())
+        report = other.import_all([newer.encode()])
+        assert [row.outcome for row in report.sessions] == ["updated"]
+        assert other.state("doc") == hf.state("doc")
+
+
+UNWRITABLE = {"session_start", "opened", "closed", "repaired"}
+ACTING = {"permission", "plugin_state", "tools", "config", "imported"}  # taken back by an import
+COMPARED = (
+    "title",
+    "tags",
+    "agent_id",
+    "memory",
+    "encoded",
+    "todos",
+    "message_count",
+    "usage",
+    "links",
+    "task",
+    "metadata",
+)
+
+
+@given(strategies.logs(), st.lists(strategies.events(), max_size=5))
+@settings(max_examples=25)
+def test_any_session_survives_its_json_document(log, more):
+    """State and conversation are equal after export and import, whatever was recorded."""
+    log += [event for event in more if event.type not in ACTING]
+    with holdfast.open("memory:") as one, holdfast.open("memory:") as other:
+        with one.session("any", agent_id="helper") as session:
+            session.user("hello")
+            for event in log:
+                if event.type not in UNWRITABLE:
+                    session.append(event.type, event.data, run=event.run)
+        [id] = other.import_(one.export("any", "json").encode())
+        assert one.export("any", "jsonl") == other.export(id, "jsonl")
+        before, after = one.state(id), other.state(id)
+        for member in COMPARED:
+            assert getattr(before, member) == getattr(after, member)
+        assert other.recover(id) == one.recover(id)
+
+
+def test_what_a_json_document_allows_is_not_allowed_here(hf):
+    """As with a bundle: permissions, plugins and settings are taken back by one more event."""
+    with holdfast.open("memory:") as other:
+        with other.session("doc") as session:
+            session.user("hi")
+            session.append("permission", {"approvals": {}, "allowlist": ["rm"]})
+            session.append("config", {"model": "theirs"})
+        hf.import_(other.export("doc", "json").encode())
+    assert hf.state("doc").permissions.allowlist == []
+    assert hf.state("doc").config == {}
+
+
+@pytest.mark.req("S0-83")
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_document_of_a_later_version(hf, indent):
+    """It is refused by its version, and taken for no other tool's."""
+    value = json.loads(record_full(hf)) | {"version": 9}
+    with pytest.raises(TooNew, match="version 9 of Holdfast"):
+        hf.import_(json.dumps(value, indent=indent).encode())
+
+
+def test_a_json_document_that_is_damaged(hf):
+    """Cut short or changed, it is refused as ours; nothing is made of a part of it."""
+    document = record_full(hf)
+    value = json.loads(document)
+    value["events"][2]["seq"] = "two"
+    broken = (document[: len(document) // 2], json.dumps(value))
+    with holdfast.open("memory:") as other:
+        for text in broken:
+            with pytest.raises(InvalidData):
+                other.import_(text.encode())
+        assert list(other.list()) == []
+
+
+def test_lines_of_ours_in_a_file_of_any_name(hf, tmp_path):
+    """A log that was exported comes back under its id; payloads that lie elsewhere are told."""
+    with holdfast.open(tmp_path / "other") as other:
+        record_full(other)
+        other.export("doc", "jsonl", to=tmp_path / "doc.jsonl")
+        expected = other.state("doc")
+    [row] = hf.import_all([tmp_path / "doc.jsonl"]).sessions
+    assert (row.session_id, row.tool) == ("doc", "holdfast")
+    assert row.problems == ("1 large payloads of it are not in the source",)
+    assert hf.state("doc") == expected
+
+
+def test_messages_with_a_session_id_are_still_another_tools(hf):
+    """What only looks like a document of ours is read by the reader that knows it."""
+    about = {"session_id": "2025-10-05_140001", "created_at": "2025-10-05T14:00:00"}
+    messages = [{"role": "user", "content": "hi", "timestamp": "2025-10-05T14:00:01"}]
+    value = {"metadata": about, "messages": messages}
+    [row] = hf.import_all([json.dumps(value).encode()]).sessions
+    assert row.tool == "openagent-terminal"

@@ -15,7 +15,7 @@ from holdfast.formats._foreign import (
     session_id_of,
 )
 from holdfast.formats._one_file import File, MemoryFile
-from holdfast.formats._own_folder import OwnFolder, is_own_folder, is_own_log
+from holdfast.formats._own_sessions import OwnSession, is_own_log, is_own_session, own_session
 from holdfast.formats._readers import READERS, all_readers, claims, reader_for, reader_of
 from holdfast.formats._recorded import ExportOptions, Recorded
 from holdfast.formats._source import Source
@@ -34,7 +34,7 @@ __all__ = [
     "Foreign",
     "Format",
     "MemoryFile",
-    "OwnFolder",
+    "OwnSession",
     "Reader",
     "Recorded",
     "Source",
@@ -46,10 +46,11 @@ __all__ = [
     "frame",
     "holds_bundle",
     "is_bundle",
-    "is_own_folder",
     "is_own_log",
+    "is_own_session",
     "is_zip",
     "open_archive",
+    "own_session",
     "read_bundle",
     "read_time",
     "reader_for",

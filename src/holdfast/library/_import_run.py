@@ -12,16 +12,16 @@ from holdfast.errors import Forbidden, HoldfastError, InvalidData, StoreError, U
 from holdfast.formats import (
     Bounds,
     Foreign,
-    OwnFolder,
     Reader,
     Source,
     claims,
     fit_value,
     holds_bundle,
-    is_own_folder,
     is_own_log,
+    is_own_session,
     is_zip,
     open_archive,
+    own_session,
     reader_for,
     reader_of,
     session_id_of,
@@ -108,12 +108,12 @@ class ImportRun:
         return self._format == "auto" and is_bundle_file(source)
 
     def _unpack(self, source: Source) -> None:
-        """Bring in a bundle, or a folder of a session of ours."""
+        """Bring in a bundle, or a session of ours by itself."""
         from holdfast.library._unpacking import bring_whole, unpack
 
         facade: Any = self._library
-        if not source.is_file:
-            found = bring_whole(facade, [OwnFolder(source)], dry_run=self._dry_run)
+        if not self._is_bundle(source):
+            found = bring_whole(facade, [own_session(source)], dry_run=self._dry_run)
         else:
             found = unpack(
                 facade,
@@ -308,12 +308,12 @@ def _claimed(
 ) -> Iterator[tuple[Reader | None, Source]]:
     """The parts of a source that a reader claims, the whole of it and what else lies in it.
 
-    A bundle among them has no reader, nor has a folder of a session of ours.
+    A bundle among them has no reader, nor has a session of ours by itself.
     """
     if source.is_used():
         return
     if format == "auto":
-        if is_bundle_file(source) or is_own_folder(source):
+        if is_bundle_file(source) or is_own_session(source):
             yield None, source
             return
         reader = reader_for(source, general=general)

@@ -9,6 +9,7 @@ from zlib import crc32
 from holdfast.errors import Damaged, InvalidData, KeyMissing
 from holdfast.library._ground import LEASE_MS, session_key
 from holdfast.library._import_report import Outcome
+from holdfast.library._redacted_log import referenced
 from holdfast.model import Event, LineReader, Unseal, blob_name, is_id
 from holdfast.replay import Fold, check_format
 from holdfast.session import Snapshots, resolve_blobs, within
@@ -17,7 +18,7 @@ from holdfast.storage import MemoryStore, Store
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast.formats import Bounds, BundledSession, OwnFolder
+    from holdfast.formats import Bounds, BundledSession, OwnSession
     from holdfast.library._holdfast import Holdfast
     from holdfast.security import Redactor
 
@@ -65,7 +66,7 @@ def unpack(
 
 
 def bring_whole(
-    library: Holdfast, sessions: Iterable[BundledSession | OwnFolder], *, dry_run: bool = False
+    library: Holdfast, sessions: Iterable[BundledSession | OwnSession], *, dry_run: bool = False
 ) -> list[Unpacked]:
     """The same for sessions of ours wherever their bytes come from."""
     redactor = library._redactor()  # noqa: SLF001 - a part of the same facade
@@ -78,7 +79,7 @@ class _Checked:
 
     def __init__(
         self,
-        session: BundledSession | OwnFolder,
+        session: BundledSession | OwnSession,
         unseal: Unseal | None = None,
         redactor: Redactor | None = None,
     ) -> None:
@@ -108,6 +109,7 @@ class _Checked:
             self.problems.append(f"{lost:,} lines of the log are damaged; all others are readable")
         if redactor is not None and unseal is None:
             events = self._redact(events, redactor)
+        self.payloads = referenced(events) if unseal is None else set()
         fold = self._check_snapshots(events)
         permissions = fold.state.permissions
         self.approves = bool(permissions.approvals or permissions.allowlist)
@@ -121,7 +123,7 @@ class _Checked:
 
     def _redact(self, events: list[Event], redactor: Redactor) -> list[Event]:
         """Without secrets from the first byte on; what was derived from them is left out."""
-        from holdfast.library._redacted_log import referenced, without_secrets
+        from holdfast.library._redacted_log import without_secrets
 
         documents = MemoryStore().documents(session_key("x"))
         for name, data in self.documents.items():
@@ -172,7 +174,7 @@ class _Checked:
         )
 
 
-def _opener(library: Holdfast, session: BundledSession | OwnFolder) -> Unseal | None:
+def _opener(library: Holdfast, session: BundledSession | OwnSession) -> Unseal | None:
     """What opens a session that comes sealed. Raises KeyMissing, Tampered."""
     from holdfast.security import KEY_DOCUMENT, read_key_document
     from holdfast.session import opener_of, sealing
@@ -196,7 +198,16 @@ def _bring(library: Holdfast, session: _Checked, *, dry_run: bool) -> Unpacked:
         _write(store, id, session, begun)
         if session.approves:
             _revoke(library, id)
-    return Unpacked(id, outcome, session.log.count(b"\n", begun), tuple(session.problems))
+    problems = (*session.problems, *_missing(store, id, session))
+    return Unpacked(id, outcome, session.log.count(b"\n", begun), problems)
+
+
+def _missing(store: Store, id: str, session: _Checked) -> list[str]:
+    """What to tell of large payloads that are neither in the source nor here."""
+    documents = store.documents(session_key(id))
+    names = {f"{_BLOBS}{name}" for name in session.payloads} - session.documents.keys()
+    count = sum(documents.get(name) is None for name in names)
+    return [f"{count:,} large payloads of it are not in the source"] if count else []
 
 
 def _place(store: Store, session: _Checked) -> tuple[str, int]:

@@ -8,22 +8,22 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.formats._own_sessions import DOCUMENT_FORMAT, DOCUMENT_VERSION
 from holdfast.formats._recorded import ExportOptions, Recorded
 from holdfast.formats._sayings import as_json
 from holdfast.model import VERSION, Event
 from holdfast.replay import State
 from holdfast.security import escape_json
 
-__all__ = ["DOCUMENT_VERSION", "write_json", "write_jsonl", "writer_of_messages"]
+__all__ = ["write_json", "write_jsonl", "writer_of_messages"]
 
-DOCUMENT_VERSION = 1
 _IN_THE_LIST = ("openai", "mistral")  # the system prompt is the first message there
 
 
 def write_json(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """One document: metadata, state, the conversation in neutral form, and every event."""
     found = recorded.recover("neutral", options.incomplete)
-    yield b'{"format":"holdfast-session","version":%d,"writer":' % DOCUMENT_VERSION
+    yield b'{"format":"%b","version":%d,"writer":' % (DOCUMENT_FORMAT.encode(), DOCUMENT_VERSION)
     yield _encoded(VERSION)
     parts: dict[str, Any] = {
         "metadata": recorded.metadata,
@@ -78,9 +78,8 @@ def _plain_event(event: Event) -> dict[str, Any]:
     except HoldfastError:
         data = None
     plain = {"seq": event.seq, "type": event.type, "timestamp": event.timestamp, "data": data}
-    return plain | {
-        name: value for name in ("run", "key") if (value := getattr(event, name)) is not None
-    }
+    extra = {"run": event.run, "key": event.key, "more": event.more or None}
+    return plain | {name: value for name, value in extra.items() if value is not None}
 
 
 def _encoded(value: Any) -> bytes:

@@ -1,0 +1,222 @@
+"""Sessions of ours by themselves: a folder of a store, the lines of a log, or a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError, InvalidData
+from holdfast.formats._bounds import decode_document
+from holdfast.formats._foreign import check_version, session_id_of
+from holdfast.formats._source import Source
+from holdfast.model import Event, Limits, encode_data, encode_line, encode_with_blobs, is_id
+from holdfast.model import line_body as body_of
+
+__all__ = [
+    "DOCUMENT_FORMAT",
+    "DOCUMENT_VERSION",
+    "OwnDocument",
+    "OwnFolder",
+    "OwnLines",
+    "OwnSession",
+    "is_own_log",
+    "is_own_session",
+    "own_session",
+]
+
+DOCUMENT_FORMAT = "holdfast-session"
+DOCUMENT_VERSION = 1
+
+_LOGS = ("events.jsonl", "events.jsonl.zst")
+_BASE = "base.json"
+_OWN = "own.jsonl"
+_PARTS_MAX = 16
+_BLOBS = "blobs/"
+_KEPT = (_BLOBS, "snapshots/")
+_ENDINGS = (".zst", ".gz", ".jsonl", ".json")
+# What was recorded once is not measured again; only where payloads begin to lie apart counts.
+_LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
+
+
+class OwnFolder:
+    """The session in such a folder: its bytes, as a bundle would have them."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.id = _id_for(source.name)
+        self.documents = [name for name in source.names() if name.startswith(_KEPT)]
+
+    def log(self) -> bytes:
+        """The bytes of the log up to the last whole line. Raises InvalidData and TooLarge."""
+        plain = next((name for name in _LOGS if self._source.has(name)), None)
+        most = self._source.bounds.archive_bytes_max
+        data = self._branch() if plain is None else self._source.read(plain, most)
+        return data[: data.rfind(b"\n") + 1]
+
+    def document(self, name: str) -> bytes:
+        """The bytes of a document of that name."""
+        return self._source.raw(name)
+
+    def _branch(self) -> bytes:
+        """What is inherited from other logs, and what came after it."""
+        sizes = _sizes(self._source)
+        parts = []
+        for number, size in enumerate(sizes, 1):
+            part = self._source.raw("base.jsonl" if number == 1 else f"base.{number}.jsonl")[:size]
+            if len(part) < size:
+                raise InvalidData("a part of the log that this session was forked from is missing")
+            parts.append(part)
+        if self._source.has(_OWN):
+            parts.append(self._source.raw(_OWN))
+        return b"".join(parts)
+
+
+class OwnLines:
+    """The session in a file that holds nothing but its log."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.documents: list[str] = []
+        name = source.name
+        for ending in _ENDINGS:
+            name = name.removesuffix(ending)
+        self.id = _id_for(name)
+
+    def log(self) -> bytes:
+        """The bytes of the log up to the last whole line. Raises InvalidData and TooLarge."""
+        data = self._source.read(self._source.name, self._source.bounds.archive_bytes_max)
+        return data[: data.rfind(b"\n") + 1]
+
+    def document(self, name: str) -> bytes:
+        """The bytes of a document of that name; there are none."""
+        raise KeyError(name)
+
+
+class _Written(msgspec.Struct):
+    """An event as a document has it."""
+
+    seq: int
+    type: str
+    timestamp: int
+    data: dict[str, Any] | None
+    run: str | None = None
+    key: str | None = None
+    more: bool = False
+
+
+class OwnDocument:
+    """The session in a JSON document: every event, from which the log is made again.
+
+    Raises TooNew for a later version, InvalidData if it is none or damaged.
+    """
+
+    def __init__(self, source: Source) -> None:
+        value = source.json(source.name)
+        check_version(source.name, "Holdfast", value.get("version"), DOCUMENT_VERSION)
+        about = value.get("metadata")
+        named = about.get("session_id") if isinstance(about, dict) else None
+        self.id = _id_for(named if isinstance(named, str) else source.name)
+        self._payloads: dict[str, bytes] = {}
+        try:
+            written = msgspec.convert(value.get("events"), list[_Written])
+        except msgspec.ValidationError as error:
+            raise InvalidData(f"{source.name} is no whole session: {error}") from error
+        self._lines = list(self._encoded(written))
+        self.documents = sorted(self._payloads)
+
+    def log(self) -> bytes:
+        """The log, line by line as it was recorded."""
+        return b"".join(self._lines)
+
+    def document(self, name: str) -> bytes:
+        """A large payload, as it lies beside the log."""
+        return self._payloads[name]
+
+    def _encoded(self, written: list[_Written]) -> Iterator[bytes]:
+        crc = 0
+        for one in written:
+            data = one.data or {}
+            raw = encode_data(data, _LIMITS)
+            if len(raw) > _LIMITS.blob_bytes_min:
+                raw, blobs = encode_with_blobs(data, _LIMITS)
+                self._payloads |= {f"{_BLOBS}{name}": payload for name, payload in blobs.items()}
+            event = Event(one.type, one.seq, one.timestamp, raw, one.run, one.key, one.more)
+            line, crc = encode_line(one.seq, body_of(event), crc)
+            yield line
+
+
+OwnSession = OwnFolder | OwnLines | OwnDocument
+
+
+def is_own_session(source: Source) -> bool:
+    """Whether a source is a session of ours by itself, by its content."""
+    if not source.is_file:
+        return _is_folder(source)
+    return _begins(source, source.name) or _is_document(source)
+
+
+def own_session(source: Source) -> OwnSession:
+    """The session of ours that a source is. Raises TooNew, InvalidData and TooLarge."""
+    if not source.is_file:
+        return OwnFolder(source)
+    return OwnLines(source) if _begins(source, source.name) else OwnDocument(source)
+
+
+def _is_document(source: Source) -> bool:
+    """Whether a file is a JSON document of ours; also one that was cut short since."""
+    value = source.glimpse(source.name)
+    if value is None:
+        return source.head(source.name).startswith(b'{"format":"%b"' % DOCUMENT_FORMAT.encode())
+    return isinstance(value, dict) and value.get("format") == DOCUMENT_FORMAT
+
+
+def _id_for(name: str) -> str:
+    return name if is_id(name) else session_id_of("holdfast", name)
+
+
+def _is_folder(source: Source) -> bool:
+    """Whether a folder holds a session of ours."""
+    names = [name for name in _LOGS if source.has(name)]
+    if names:
+        if not source.head(names[0]) and source.size(names[0]):
+            source.pass_over(names[0], "the log is compressed, and damaged at its beginning")
+        return _begins(source, names[0])
+    return source.has(_BASE) and source.has("base.jsonl") and _begins(source, "base.jsonl")
+
+
+def is_own_log(source: Source) -> bool:
+    """Whether a single file is the log in such a folder."""
+    return source.is_file and source.name in _LOGS and _begins(source, source.name)
+
+
+def _begins(source: Source, name: str) -> bool:
+    """Whether a log begins as ours do. Other tools number their lines, but do not sum them up."""
+    line = source.head(name).partition(b"\n")[0]
+    try:
+        value = decode_document(line, source.bounds)
+    except HoldfastError:
+        return False
+    return (
+        isinstance(value, dict)
+        and value.get("type") == "session_start"
+        and value.get("seq") == 0
+        and "crc" in value
+        and isinstance(_log_id(value), str)
+    )
+
+
+def _log_id(value: dict[str, Any]) -> Any:
+    data = value.get("data")
+    return data.get("log") if isinstance(data, dict) else None
+
+
+def _sizes(source: Source) -> list[int]:
+    value = source.json(_BASE)
+    sizes = value.get("bytes") if isinstance(value, dict) else None
+    if not isinstance(sizes, list) or len(sizes) > _PARTS_MAX:
+        raise InvalidData(f"{_BASE} does not say what the session was forked from")
+    if not all(type(size) is int and size >= 0 for size in sizes):
+        raise InvalidData(f"{_BASE} does not say how much of another log belongs to the session")
+    return sizes
