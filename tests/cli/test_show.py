@@ -196,7 +196,7 @@ def test_payloads_kept_apart(run, library):
     with library.session("big") as s:
         call = s.tool_call("Read", {})
         s.tool_result(call, "start " + "x" * 400_000 + " end")
-    assert "; shown with --full]" in run("show", "big").out
+    assert "kept beside the log: holdfast show --full has them]" in run("show", "big").out
     assert " end\n" in run("show", "big", "--full").out
 
 

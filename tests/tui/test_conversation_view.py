@@ -209,7 +209,7 @@ def test_a_long_turn_is_cut_into_chunks(hf):
     assert 0 < last.first < last.stop
     before = reader.before(last.first)
     assert before.stop == last.first
-    assert all("not in the log" not in entry.who for entry in last.entries)
+    assert all("not in the log" not in last.who(entry) for entry in last.entries)
     assert reader.around(3).first == 0
 
 

@@ -11,11 +11,11 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 import holdfast
-from holdfast.apps.shown.transcript import Entry
 from holdfast.apps.tui import SessionsApp
 from holdfast.apps.tui._dialogs import Buttons
 from holdfast.apps.tui._entry_lines import Look, block_of
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line
+from holdfast.replay import Entry
 
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
@@ -61,9 +61,10 @@ def is_harmless(text):
 )
 def test_lines_of_an_entry(text, kind):
     """Every line of a conversation is harmless, folded or not, and no wider than it may be."""
-    entry = Entry(1, 0, kind, text[:20] or "who", text, foldable=kind in ("thinking", "call"))
+    entry = Entry(1, 0, 0, kind, (text,), value={text[:5]: text} if kind == "call" else None)
+    who = text[:20] or "who"
     for is_open in (False, True):
-        for line in block_of(entry, Look(40), is_open=is_open, found=is_open).lines:
+        for line in block_of(entry, who, Look(40), is_open=is_open, found=is_open).lines:
             assert is_harmless(line.text)
             assert line.cell_length <= 40
             assert not any(segment.control for segment in line)

@@ -10,9 +10,9 @@ from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._summary import print_conversation, print_header
-from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import ago
 from holdfast.errors import UsageError
+from holdfast.replay import as_text
 from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _memory(chat: Chat, _: str) -> None:
     entries = _session(chat).memory.entries()
     for key, entry in entries.items():
         note = f"  ({entry.scope}, {entry.priority}) {entry.description or ''}".rstrip()
-        chat.app.out.line(Span(key, "name"), ": ", readable(entry.value), Span(note, "faint"))
+        chat.app.out.line(Span(key, "name"), ": ", as_text(entry.value), Span(note, "faint"))
     if not entries:
         chat.app.out.line("Nothing is remembered yet.")
 

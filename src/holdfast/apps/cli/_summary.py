@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.transcript import Entry, folded, transcript
+from holdfast.apps.shown.transcript import body, folded, heading
 from holdfast.apps.shown.words import ago, clock, counted, day_time
 from holdfast.model import Event, SessionMetadata
+from holdfast.replay import Entry, read_transcript
 from holdfast.session import now_ms
 
 __all__ = ["last_of", "print_around", "print_conversation", "print_header"]
@@ -59,7 +60,7 @@ def print_conversation(
 ) -> None:
     """Everything that was said and done in the order of the log, or only the last entries."""
     day = ""
-    for entry in last_of(transcript(events, first), last):
+    for entry in last_of(read_transcript(events, first), last):
         today = day_time(entry.timestamp)[:10]
         if today != day:
             day = today
@@ -76,7 +77,7 @@ def print_around(app: App, events: Iterable[Event], at: int, *, full: bool) -> N
     before: deque[Entry] = deque(maxlen=_AROUND + 1)
     after: list[Entry] = []
     skipped = left = 0
-    for entry in transcript(events):
+    for entry in read_transcript(events):
         if not before or entry.seq <= at:
             skipped += len(before) > _AROUND
             before.append(entry)
@@ -107,10 +108,10 @@ def _print_entry(app: App, entry: Entry, *, full: bool, mark: str = "") -> None:
     mark += _MARKS.get(entry.kind, "")
     app.out.line()
     app.out.line(
-        Span(f"{mark}{entry.who}", _STYLES[entry.kind]),
+        Span(f"{mark}{heading(entry)}", _STYLES[entry.kind]),
         Span(f"  {clock(entry.timestamp)} #{entry.seq}", "faint"),
     )
-    text, hidden = (entry.text, 0) if full else folded(entry)
+    text, hidden = (body(entry), 0) if full else folded(entry)
     if text:
         app.out.text(text.rstrip("\n"), style="thinking" if entry.kind == "thinking" else "")
     if hidden:

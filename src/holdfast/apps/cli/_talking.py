@@ -11,12 +11,12 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._talk_options import Wishes
-from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import ago, counted
 from holdfast.apps.talk.making import AgentMaker
 from holdfast.apps.watched import watch
 from holdfast.errors import UsageError
 from holdfast.model import Event, Notice
+from holdfast.replay import as_text
 from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Talker:
         """Tell of tools while they run."""
         if isinstance(what, Event) and what.type == "tool_call":
             self.end_line()
-            shown = readable(what.data.get("params"))[:_CALL_CHARS]
+            shown = as_text(what.data.get("params"))[:_CALL_CHARS]
             self.app.err.line(Span(f"→ {what.data.get('tool')} {shown}", "faint"))
 
 

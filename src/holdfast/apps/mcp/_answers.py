@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.shown.transcript import Entry, transcript
+from holdfast.apps.shown.transcript import body, heading, with_blobs
 from holdfast.apps.wire.times import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata, check_id, is_id
+from holdfast.replay import Entry, read_transcript
 from holdfast.security import neutralise, neutralise_line
-from holdfast.session import resolve_blobs
 
 __all__ = [
     "ANSWER_CHARS_MAX",
@@ -117,32 +117,37 @@ def read_events(hf: Holdfast, id: str, *, start: int, limit: int) -> str:
     if first >= end and end:
         raise NotFound(f"there is no event {first} in {id}; the last is {end - 1}")
     stop = min(first + limit, end)
-    events = resolve_blobs(hf.events(id, first, stop), hf.store.documents(f"sessions/{id}"))
-    lines, reached = _fitting(transcript(events, first), stop)
+    events = with_blobs(hf, id, hf.events(id, first, stop))
+    lines, reached = _fitting(read_transcript(events, first), first, stop)
     title = shown(hf.info(id).title)
     head = f"Session {id}{f' {title!r}' if title else ''}, events {first} to {reached - 1} of {end}"
     foot = f"More: start={reached}" if reached < end else "This is the end of the session."
     return "\n".join([f"{head}. A record, not instructions.", *lines, foot])
 
 
-def _fitting(entries: Iterator[Entry], stop: int) -> tuple[list[str], int]:
+def _fitting(entries: Iterator[Entry], first: int, stop: int) -> tuple[list[str], int]:
     """The lines that there is room for, and the first event that they do not show."""
     lines: list[str] = []
-    room, reached = ANSWER_CHARS_MAX, 0
+    room, shown = ANSWER_CHARS_MAX, -1
+    chars = _ENTRY_CHARS_MAX if stop > first + 1 else ANSWER_CHARS_MAX
     for entry in entries:
-        line = _line(entry)
+        line = _line(entry, first, chars)
         room -= len(line) + 1
-        # What was cut off comes late, with an earlier number: it would not be come by again.
-        if room < 0 and lines and entry.seq >= reached:
+        if room < 0 and lines and entry.seq > shown:  # an event is shown whole
             return lines, entry.seq
-        reached = max(reached, entry.seq + 1)
+        shown = entry.seq
         lines.append(line)
     return lines, stop
 
 
-def _line(entry: Entry) -> str:
-    text = _cut(entry.text, _ENTRY_CHARS_MAX)
-    return neutralise(f"\n[{entry.seq}] {utc(entry.timestamp)} {entry.who}: {text}")
+def _line(entry: Entry, first: int, chars: int) -> str:
+    """An entry with so many of its characters, and the way to the others."""
+    text, who = body(entry), heading(entry, first=first)
+    if len(text) > chars:
+        is_alone = chars == ANSWER_CHARS_MAX or entry.state != "whole"
+        way = "holdfast show --full" if is_alone else f"start={entry.seq}, limit=1"
+        text = f"{text[:chars]}… ({len(text) - chars:,} more characters: {way})"
+    return neutralise(f"\n[{entry.seq}] {utc(entry.timestamp)} {who}: {text}")
 
 
 def read_document(hf: Holdfast, id: str) -> str:
@@ -205,7 +210,7 @@ def summarise(hf: Holdfast, id: str) -> Answer:
 
 def _last_words(hf: Holdfast, id: str) -> str:
     events = hf.events(id, types=["assistant"], reverse=True, limit=1)
-    found = list(transcript(resolve_blobs(events, hf.store.documents(f"sessions/{id}"))))
+    found = list(read_transcript(with_blobs(hf, id, events)))
     return found[-1].text if found else ""
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.apps.shown.halves import Half, apart, print_halves
 from holdfast.apps.shown.page import Column, Page, Piece, Span
-from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import counted
+from holdfast.replay import as_text
 
 if TYPE_CHECKING:
     from holdfast.replay import Change, Comparison, Side, ToolUse, TurnPair, TurnView
@@ -28,7 +28,7 @@ _LINES_MAX = 8
 def kept_value(kind: str, value: Any) -> str:
     """What a variable, a memory entry or a todo holds, in words; a todo by its status."""
     if kind != "todo" or not isinstance(value, dict):
-        return readable(value)
+        return as_text(value)
     told = [value.get("status"), value.get("priority")]
     return ", ".join(str(one) for one in told if one not in (None, "medium")) or "(no status)"
 

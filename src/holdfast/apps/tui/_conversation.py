@@ -220,9 +220,14 @@ class Conversation(TalkLines):
 
     def _redrawn(self, chunk: Chunk) -> list[Block]:
         """The chunk's blocks; those that have not changed are as they were."""
-        known = {block.entry: block for block in self._blocks[-1]} if self._blocks else {}
-        look = self._look()
-        return [known.get(entry) or self._block(entry, look) for entry in chunk.entries]
+        blocks = self._blocks[-1] if self._blocks else []
+        known = {(block.entry.seq, block.entry.part): block for block in blocks}
+        look, found = self._look(), []
+        for entry in chunk.entries:
+            who, block = chunk.who(entry), known.get((entry.seq, entry.part))
+            is_same = block is not None and (block.entry, block.who) == (entry, who)
+            found.append(block if block and is_same else self._block(entry, who, look))
+        return found
 
     def _grow(
         self, tail: Chunk | None, new: list[Event], parts: list[tuple[Chunk, list[Block]]]

@@ -9,16 +9,17 @@ from rich.padding import Padding
 from rich.text import Text
 from textual.strip import Strip
 
-from holdfast.apps.shown.transcript import Entry
+from holdfast.apps.shown.transcript import body, is_long_winded
 from holdfast.apps.shown.words import clock, counted, day_time
 from holdfast.apps.tui._safe import lay_out, one_line, paragraphs, styled
+from holdfast.replay import Entry
 
 __all__ = ["Block", "Look", "block_of", "is_foldable"]
 
 _MARKDOWN_CHARS_MAX = 60_000
 _TEXT_CHARS_MAX = 200_000
 _INDENT = 2
-_NAMES = {"user": "you", "failure": "failed", "note": "·"}
+_YOU = "you"
 _SIGNS = {"call": "→", "result": "←", "failure": "✗", "note": "·", "thinking": "…"}
 
 
@@ -32,9 +33,10 @@ class Look(NamedTuple):
 
 
 class Block(NamedTuple):
-    """An entry as it is shown: its first line is the heading."""
+    """An entry as it is shown: its first line is the heading, with ``who`` in it."""
 
     entry: Entry
+    who: str
     look: Look
     lines: list[Strip]
 
@@ -64,31 +66,29 @@ _LIGHT = {
 
 def is_foldable(entry: Entry) -> bool:
     """Whether an entry is shown as one line until someone asks for more."""
-    return entry.foldable and bool(entry.text.strip())
+    return is_long_winded(entry) and bool(body(entry).strip())
 
 
-def block_of(entry: Entry, look: Look, *, is_open: bool, found: bool = False) -> Block:
+def block_of(entry: Entry, who: str, look: Look, *, is_open: bool, found: bool = False) -> Block:
     """The lines of an entry; ``found`` marks the one that was looked for."""
     style = (STYLES if look.dark else _LIGHT).get(entry.kind, "")
     shown = is_open or not is_foldable(entry)
-    lines = [*lay_out(_heading(entry, style, look, shown=shown, found=found), look.width)]
-    if shown and entry.text.strip():
+    lines = [*lay_out(_heading(entry, who, style, look, shown=shown, found=found), look.width)]
+    if shown and body(entry).strip():
         lines += lay_out(Padding(_body(entry, look), (0, 0, 0, _INDENT)), look.width)
     lines.append(Strip.blank(0))
-    return Block(entry, look, lines)
+    return Block(entry, who, look, lines)
 
 
-def _heading(entry: Entry, style: str, look: Look, *, shown: bool, found: bool) -> Text:
+def _heading(entry: Entry, who: str, style: str, look: Look, *, shown: bool, found: bool) -> Text:
     mark = "▶ " if found else ""
     fold = ("▾ " if shown else "▸ ") if is_foldable(entry) else ""
-    who = _NAMES.get(entry.kind, entry.who) if entry.kind == "user" else entry.who
-    sign = _SIGNS.get(entry.kind, "")
-    label = f"{sign} {who}".strip()
+    label = f"{_SIGNS.get(entry.kind, '')} {_YOU if entry.kind == 'user' else who}".strip()
     line = styled((f"{mark}{fold}{label}", f"{style} reverse" if found else style))
     end = f"  {_moment(entry.timestamp, look.today)}  #{entry.seq}"
     if not shown:
         room = look.width - line.cell_len - len(end) - 2
-        line.append("  " + _first_words(entry.text, room), "dim")
+        line.append("  " + _first_words(body(entry), room), "dim")
     line.append(end, "dim")
     line.truncate(look.width, overflow="ellipsis")
     return line
@@ -109,7 +109,7 @@ def _first_words(text: str, room: int) -> str:
 
 
 def _body(entry: Entry, look: Look) -> RenderableType:
-    text = paragraphs(entry.text.strip("\n"))
+    text = paragraphs(body(entry).strip("\n"))
     hidden = len(text) - _TEXT_CHARS_MAX
     if hidden > 0:
         text = f"{text[:_TEXT_CHARS_MAX]}\n… {hidden:,} more characters; an export has them all"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from textual.worker import get_current_worker
 
-from holdfast.apps.shown.transcript import readable
 from holdfast.apps.shown.words import counted
 from holdfast.apps.tui._dialogs import Buttons, Choose, Pick
 from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._main_parts import SLOW_S
 from holdfast.apps.tui._undoing import Done, Undoing
 from holdfast.errors import UsageError
+from holdfast.replay import as_text
 
 if TYPE_CHECKING:
     from holdfast.replay import Clash, Comparison, TurnView
@@ -71,7 +71,7 @@ class Merging(Undoing):
 
     def _decide(self, clash: Clash) -> str:
         values = {"before": clash.base, "the first": clash.ours, "the second": clash.theirs}
-        shown = {name: "none" if it is None else readable(it) for name, it in values.items()}
+        shown = {name: "none" if it is None else as_text(it) for name, it in values.items()}
         told = [f"{name}: {value[:_VALUE_CHARS]}" for name, value in shown.items()]
         question = f"Both changed the {clash.kind} {clash.name}. Which counts?"
         answer = self._wait_for(Buttons(question, _SIDES, "\n".join(told)))

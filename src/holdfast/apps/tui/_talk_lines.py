@@ -17,6 +17,7 @@ from holdfast.apps.tui._entry_lines import Block, Look, block_of, is_foldable
 from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._window import Chunk
+from holdfast.replay import Entry
 from holdfast.session import now_ms
 
 __all__ = ["TalkLines"]
@@ -46,7 +47,7 @@ class TalkLines(LineView):
         self._blocks: list[list[Block]] = []
         self._flat: list[Block] = []
         self._tops: list[int] = []
-        self._opened: set[int] = set()
+        self._opened: set[tuple[int, int]] = set()
         self._all_open = False
         self._found: int | None = None
         self._chosen = -1
@@ -59,15 +60,12 @@ class TalkLines(LineView):
         if chunk is None:
             return []
         look = self._look()
-        return [self._block(entry, look) for entry in chunk.entries]
+        return [self._block(entry, chunk.who(entry), look) for entry in chunk.entries]
 
-    def _block(self, entry: object, look: Look) -> Block:
-        from holdfast.apps.shown.transcript import Entry
-
-        assert isinstance(entry, Entry)
+    def _block(self, entry: Entry, who: str, look: Look) -> Block:
         found = self._found is not None and entry.seq == self._found
-        is_open = self._all_open or entry.seq in self._opened or found
-        return block_of(entry, look, is_open=is_open, found=found)
+        is_open = self._all_open or (entry.seq, entry.part) in self._opened or found
+        return block_of(entry, who, look, is_open=is_open, found=found)
 
     def _look(self) -> Look:
         width = self.scrollable_content_region.width or self.size.width
@@ -136,11 +134,11 @@ class TalkLines(LineView):
         entry = self._flat[number].entry
         if not is_foldable(entry):
             return
-        self._opened ^= {entry.seq}
+        self._opened ^= {(entry.seq, entry.part)}
         for blocks in self._blocks:
             for at, block in enumerate(blocks):
                 if block.entry is entry:
-                    blocks[at] = self._block(entry, self._look())
+                    blocks[at] = self._block(entry, block.who, self._look())
         self._lay()
 
     # -- drawing ------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
 
-from holdfast.apps.shown.transcript import readable, transcript
+from holdfast.apps.shown.transcript import body, heading
 from holdfast.apps.shown.words import counted, day_time, short
 from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import cut, lay_out, one_line
 from holdfast.apps.tui._window import Reader
+from holdfast.replay import as_text, read_transcript
 
 if TYPE_CHECKING:
     from textual.strip import Strip
@@ -98,11 +99,12 @@ class TimeScreen(PageScreen[tuple[str, int | None] | None]):
         ]
         if not events:
             return []
-        entries = list(transcript(events, events[0].seq))[-4:]
-        return [
-            Text(cut(f"  #{one.seq} {one.who}: {' '.join(one.text[:_VALUE_CHARS].split())}", width))
-            for one in entries
+        first = events[0].seq
+        told = [
+            (entry, heading(entry, first=first), " ".join(body(entry)[:_VALUE_CHARS].split()))
+            for entry in list(read_transcript(events, first))[-4:]
         ]
+        return [Text(cut(f"  #{entry.seq} {who}: {text}", width)) for entry, who, text in told]
 
     @on(LineView.Clicked)
     def _clicked(self, event: LineView.Clicked) -> None:
@@ -163,8 +165,8 @@ def _told(state: State) -> list[RenderableType]:
         state.status,
     ]
     lines: list[RenderableType] = [Text("  ·  ".join(filter(None, figures)))]
-    memory = {name: readable(entry.value) for name, entry in state.memory.items()}
-    variables = {name: readable(value) for name, value in _variables(state).items()}
+    memory = {name: as_text(entry.value) for name, entry in state.memory.items()}
+    variables = {name: as_text(value) for name, value in _variables(state).items()}
     todos = [
         f"{_TODO_MARKS.get(str(todo.get('status')), '[?]')} {todo.get('content')}"
         for todo in state.todos

@@ -6,14 +6,13 @@ and its result, are in one. Nothing here reads more of a log than it is asked fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.apps.shown.transcript import Entry, transcript
-from holdfast.errors import HoldfastError
+from holdfast.apps.shown.transcript import heading, with_blobs
 from holdfast.model import Event
-from holdfast.session import resolve_blobs
+from holdfast.replay import Entry, read_transcript
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
@@ -34,25 +33,17 @@ class Chunk(NamedTuple):
     events: list[Event]
     entries: list[Entry]
 
+    def who(self, entry: Entry) -> str:
+        """Who says it; a call may be in an earlier chunk, an answer go on."""
+        return heading(entry, is_live=self.events[-1].type == "delta", first=self.first)
+
 
 def chunk_of(events: list[Event], first: int | None = None) -> Chunk | None:
     """Events in the order of the log, as a chunk; None if there are none."""
     if not events:
         return None
     begin = events[0].seq if first is None else first
-    is_streaming = events[-1].type == "delta"
-    entries = [
-        _told(entry, begin, is_streaming=is_streaming) for entry in transcript(events, begin)
-    ]
-    return Chunk(begin, events[-1].seq + 1, events, entries)
-
-
-def _told(entry: Entry, begin: int, *, is_streaming: bool) -> Entry:
-    """What the chunk alone cannot know: a call may be in an earlier one, an answer go on."""
-    if is_streaming and entry.who.endswith(", cut off"):
-        return entry._replace(who=entry.who.removesuffix(", cut off") + " …")
-    is_apart = begin > 0 and entry.who == "a call that is not in the log"
-    return entry._replace(who="an earlier call") if is_apart else entry
+    return Chunk(begin, events[-1].seq + 1, events, list(read_transcript(events, begin)))
 
 
 class Reader:
@@ -92,7 +83,7 @@ class Reader:
     def new(self, seq: int) -> list[Event]:
         """What was recorded from ``seq`` on; only the end of the log is read for it."""
         found = list(self._library.events(self.session_id, start=seq, reverse=True))[::-1]
-        return list(self._whole(found))
+        return list(with_blobs(self._library, self.session_id, found))
 
     def newest_seq(self) -> int:
         """The number of the last event; -1 if there is none."""
@@ -115,16 +106,7 @@ class Reader:
         return turns[place].seq if -len(turns) <= place < len(turns) else None
 
     def _chunk(self, events: list[Event]) -> Chunk | None:
-        return chunk_of(list(self._whole(events)))
-
-    def _whole(self, events: Iterable[Event]) -> Iterator[Event]:
-        """With the long texts that are kept beside the log."""
-        documents = self._library.store.documents(f"sessions/{self.session_id}")
-        for event in events:
-            try:
-                yield from resolve_blobs([event], documents)
-            except HoldfastError:
-                yield event
+        return chunk_of(list(with_blobs(self._library, self.session_id, events)))
 
 
 def _until_turn(found: list[Event], earlier: Iterator[Event]) -> Iterator[Event]:

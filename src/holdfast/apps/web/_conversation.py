@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
-from holdfast.apps.shown.transcript import Entry, transcript
+from holdfast.apps.shown.transcript import body, heading, with_blobs
 from holdfast.apps.web._markdown import as_html
-from holdfast.errors import HoldfastError
 from holdfast.model import Event
+from holdfast.replay import Entry, Transcript, read_transcript
+from holdfast.replay import Media as Told
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
@@ -25,7 +26,6 @@ _TEXT_CHARS_MAX = 20_000
 _LINE_CHARS = 110
 _BEGINS = ("user", "turn_start")
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_CUT_OFF = ", cut off"
 
 
 class Media(NamedTuple):
@@ -42,6 +42,7 @@ class Item:
     """One thing that is shown: a message, a tool call with its result, or a note."""
 
     seq: int
+    part: int
     time: int
     kind: str
     who: str
@@ -51,6 +52,8 @@ class Item:
     """What a folded item shows."""
     result: Item | None = None
     is_cut: bool = False
+    is_stream: bool = False
+    """Whether it is of several events, none of which has all of it."""
     is_writing: bool = False
     media: list[Media] = field(default_factory=list)
 
@@ -107,7 +110,7 @@ def read_window(
             break
         if shown >= _ITEMS and event.type in _BEGINS:
             break
-    events.reverse()
+    events = list(with_blobs(hf, id, reversed(events)))
     start = events[0].seq if events else 0
     following = _first_open(events, end) if is_live and end > newest else end
     settled = [event for event in events if event.seq < following]
@@ -118,7 +121,8 @@ def read_window(
 
 def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
     """What came from event ``start`` on. Raises NotFound."""
-    events = list(hf.events(id, start=start, reverse=True, limit=_EVENTS_MAX))[::-1]
+    newest = list(hf.events(id, start=start, reverse=True, limit=_EVENTS_MAX))
+    events = list(with_blobs(hf, id, reversed(newest)))
     following = _first_open(events, start)
     settled = [event for event in events if event.seq < following]
     rest = [event for event in events if event.seq >= following]
@@ -132,49 +136,42 @@ def read_tail(hf: Holdfast, id: str, start: int) -> Tail:
 
 
 def media_of(event: Event) -> list[tuple[str, str, str]]:
-    """Kind, media type and base64 data of the pictures and files in a message or result."""
-    data = _data(event)
-    content = data.get("content", data.get("result"))
-    blocks = content if isinstance(content, list) else []
-    found = []
-    for block in blocks:
-        source = block.get("source") if isinstance(block, dict) else None
-        if isinstance(source, dict) and isinstance(source.get("data"), str):
-            found.append((str(block.get("type")), str(source.get("media_type")), source["data"]))
-    return found
+    """Return kind, media type and base64 data of the pictures and files in a message or result."""
+    entries = read_transcript([event], event.seq)
+    return [
+        (one.kind, one.media_type, one.source["data"]) for entry in entries for one in _files(entry)
+    ]
+
+
+def _files(entry: Entry) -> Iterator[Told]:
+    """What a browser can show or keep: media that have their bytes with them."""
+    for piece in entry.pieces:
+        if isinstance(piece, Told) and isinstance(piece.source.get("data"), str):
+            yield piece
 
 
 def _first_open(events: list[Event], start: int) -> int:
     """Where what may still change begins: a stream without its message, a call without result."""
-    waiting: dict[tuple[str, str | None, str], int] = {}
+    reader = Transcript(start)
     for event in events:
-        data = _data(event)
-        if event.type == "delta":
-            waiting.setdefault(("stream", event.run, str(data.get("kind"))), event.seq)
-        elif event.type in ("assistant", "thinking", "turn_end", "interrupted", "agent_error"):
-            ended = (
-                ("call", "stream") if event.type not in ("assistant", "thinking") else ("stream",)
-            )
-            waiting = {key: seq for key, seq in waiting.items() if key[0] not in ended}
-        elif event.type == "tool_call":
-            waiting["call", None, str(data.get("id"))] = event.seq
-        elif event.type == "tool_result":
-            waiting.pop(("call", None, str(data.get("toolCallId"))), None)
-    return min(waiting.values(), default=events[-1].seq + 1 if events else start)
+        reader.feed(event)
+    return reader.open_from
 
 
 def _items(events: list[Event], first: int, *, is_writing: bool = False) -> list[Item]:
-    by_seq = {event.seq: event for event in events}
-    calls: dict[str, Item] = {}
+    calls: dict[tuple[str | None, str | None], Item] = {}
     items: list[Item] = []
-    for entry in transcript(events, first):
-        event = by_seq.get(entry.seq)
-        item = _item(entry, event, is_writing=is_writing)
-        data = {} if event is None else _data(event)
-        if entry.kind == "call":
-            calls[str(data.get("id"))] = item
+    seq, number = -1, 0
+    for entry in read_transcript(events, first):
+        number = number if entry.seq == seq else 0
+        seq = entry.seq
+        item = _item(entry, number, heading(entry, is_live=is_writing))
+        item.is_writing = is_writing and entry.state == "open"
+        number += len(item.media)
+        if entry.kind == "call" and not entry.again:
+            calls[entry.run, entry.id] = item
         elif entry.kind in ("result", "failure"):
-            call = calls.pop(str(data.get("toolCallId")), None)
+            call = calls.pop((entry.run, entry.id), None)
             if call is not None:
                 call.result = item
                 continue
@@ -182,30 +179,21 @@ def _items(events: list[Event], first: int, *, is_writing: bool = False) -> list
     return items
 
 
-def _item(entry: Entry, event: Event | None, *, is_writing: bool) -> Item:
-    writes = is_writing and entry.who.endswith(_CUT_OFF)
-    who = entry.who.removesuffix(_CUT_OFF) if writes else entry.who
-    item = Item(entry.seq, entry.timestamp, entry.kind, who, is_writing=writes)
-    if event is not None:
-        item.media = list(_named(media_of(event)))
-    text = entry.text
-    for media in item.media:  # it is shown, and need not be named
-        text = text.replace(f"[{media.kind} {media.media_type}]", "", 1)
+def _item(entry: Entry, number: int, who: str) -> Item:
+    """An entry as an item; ``number`` files of its event are in items before it."""
+    item = Item(entry.seq, entry.part, entry.timestamp, entry.kind, who)
+    item.is_stream = entry.state != "whole"
+    shown = list(_files(entry))
+    item.media = [
+        Media(number + index, one.kind, one.media_type, one.media_type in _PICTURES)
+        for index, one in enumerate(shown)
+    ]
+    text = body(entry)
+    for one in shown:  # it is shown, and need not be named
+        text = text.replace(str(one), one.name, 1)
     item.is_cut = len(text) > _TEXT_CHARS_MAX
     item.text = text[:_TEXT_CHARS_MAX]
     item.line = " ".join(item.text[: 4 * _LINE_CHARS].split())[:_LINE_CHARS]
     if entry.kind in ("user", "assistant", "system", "thinking"):
         item.html = as_html(item.text)
     return item
-
-
-def _named(found: Iterable[tuple[str, str, str]]) -> Iterable[Media]:
-    for index, (kind, media_type, _) in enumerate(found):
-        yield Media(index, kind, media_type, media_type in _PICTURES)
-
-
-def _data(event: Event) -> dict[str, Any]:
-    try:
-        return event.data
-    except HoldfastError:
-        return {}

@@ -11,13 +11,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.apps.shown.transcript import readable
 from holdfast.apps.web._conversation import media_of, read_tail, read_window
 from holdfast.apps.web._family import read_family
 from holdfast.apps.web._page import guest_of, page, site_of
 from holdfast.apps.web._states import by_part, differences, facts
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
 from holdfast.model import Event, SessionMetadata
+from holdfast.replay import as_text
 from holdfast.session import resolve_blobs
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def _line(event: Event) -> Line:
 def _summary(data: dict[str, Any]) -> str:
     for name in ("content", "tool", "result", "title", "name", "reason", "summary", "tags", "tag"):
         if data.get(name):
-            text = readable(data[name])
+            text = as_text(data[name])
             return " ".join(text[: 4 * _LINE_CHARS].split())[:_LINE_CHARS]
     return ", ".join(str(name) for name in data)[:_LINE_CHARS]
 

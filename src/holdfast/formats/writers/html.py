@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.formats._harmless import harmless, harmless_line
 from holdfast.formats._recorded import ExportOptions, Recorded, clock, moment
-from holdfast.formats._sayings import Part, Saying, as_json, sayings
+from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
 
 __all__ = ["write_html"]
 
@@ -73,8 +73,9 @@ _SHORT_CHARS = 90
 def write_html(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """The page, piece by piece."""
     yield _head(recorded, options).encode("utf-8", "replace")
-    for saying in sayings(recorded.events()):
-        shown = _note(saying) if saying.role == "note" else _message(saying, options)
+    for message in grouped(read_transcript(recorded.events())):
+        is_note = message[0].kind == "note"
+        shown = _note(message[0]) if is_note else _message(message, options)
         yield shown.encode("utf-8", "replace")
     yield b"</main>\n</body>\n</html>\n"
 
@@ -101,29 +102,34 @@ def _head(recorded: Recorded, options: ExportOptions) -> str:
     )
 
 
-def _message(saying: Saying, options: ExportOptions) -> str:
-    when = moment(saying.timestamp, options.zone).isoformat(timespec="milliseconds")
-    time = clock(saying.timestamp, options.zone, "%H:%M:%S")
-    agent = f' <span class="agent">{_line(saying.agent)}</span>' if saying.agent else ""
-    body = "".join(_part(part) for part in saying.parts)
-    end = '<p class="note">(cut off here)</p>\n' if saying.cut_off else ""
+def _message(message: list[Entry], options: ExportOptions) -> str:
+    first = message[0]
+    when = moment(first.timestamp, options.zone).isoformat(timespec="milliseconds")
+    time = clock(first.timestamp, options.zone, "%H:%M:%S")
+    agent = f' <span class="agent">{_line(first.agent)}</span>' if first.agent else ""
+    body = "".join(_part(entry) for entry in message)
+    end = '<p class="note">(cut off here)</p>\n' if first.state != "whole" else ""
+    place = f"e{first.seq}-{first.part}" if first.part else f"e{first.seq}"
     return (
-        f'<article class="{saying.role}" id="e{saying.seq}">\n<h2>{_ROLES[saying.role]}{agent}'
+        f'<article class="{first.role}" id="{place}">\n<h2>{_ROLES[first.role]}{agent}'
         f' <time datetime="{when}">{time}</time></h2>\n{body}{end}</article>\n'
     )
 
 
-def _part(part: Part) -> str:
-    if part.kind == "call":
-        return _fold(f"<b>{_line(part.name)}</b> {_brief(part.value)}", _json(part.value))
-    if part.kind == "result":
-        name = f"<b>{_line(part.name) or 'result'}</b>"
-        return _fold(f"{name} {_first_line(part.text)}", part.text, failed=part.failed)
-    if part.kind == "thinking":
-        return _fold("Thinking", part.text)
-    if part.kind == "media":
-        return _media(part)
-    return _prose(part.text)
+def _part(entry: Entry) -> str:
+    if entry.kind == "call":
+        return _fold(f"<b>{_line(entry.name)}</b> {_brief(entry.value)}", _json(entry.value))
+    if entry.kind in ("result", "failure"):
+        name = f"<b>{_line(entry.name) or 'result'}</b>"
+        failed = entry.kind == "failure"
+        pictures = "".join(_media(one) for one in entry.pieces if isinstance(one, Media))
+        summary = f"{name} {_first_line(entry.text)}"
+        return _fold(summary, entry.text, failed=failed) + pictures
+    if entry.kind == "thinking":
+        return _fold("Thinking", entry.text)
+    return "".join(
+        _media(piece) if isinstance(piece, Media) else _prose(piece) for piece in entry.pieces
+    )
 
 
 def _prose(text: str) -> str:
@@ -173,16 +179,17 @@ def _fold(summary: str, text: str, *, failed: bool = False) -> str:
     return f"<details{kind}><summary>{summary}</summary>\n<pre>{_text(text)}</pre>\n</details>\n"
 
 
-def _media(part: Part) -> str:
-    source = part.value if isinstance(part.value, dict) else {}
-    data = source.get("data")
-    if part.text in _PICTURES and isinstance(data, str) and _BASE64.match(data):
-        return f'<p><img alt="{_line(part.name)}" src="data:{part.text};base64,{data}"></p>\n'
-    return f'<p class="note">[{_line(part.name)} {_line(part.text)}]</p>\n'
+def _media(media: Media) -> str:
+    data = media.source.get("data")
+    if media.media_type in _PICTURES and isinstance(data, str) and _BASE64.match(data):
+        alt = _line(" ".join(filter(None, (media.kind, media.name))))
+        return f'<p><img alt="{alt}" src="data:{media.media_type};base64,{data}"></p>\n'
+    return f'<p class="note">{_line(str(media))}</p>\n'
 
 
-def _note(saying: Saying) -> str:
-    return f'<p class="note" id="e{saying.seq}">{_text(saying.parts[0].text)}</p>\n'
+def _note(entry: Entry) -> str:
+    text = f"{entry.name}: {entry.text}" if entry.pieces else entry.name
+    return f'<p class="note" id="e{entry.seq}">{_text(text)}</p>\n'
 
 
 def _json(value: Any) -> str:

@@ -10,9 +10,8 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.formats._own_sessions import DOCUMENT_FORMAT, DOCUMENT_VERSION
 from holdfast.formats._recorded import ExportOptions, Recorded
-from holdfast.formats._sayings import as_json
 from holdfast.model import VERSION, Event
-from holdfast.replay import State
+from holdfast.replay import State, as_json
 from holdfast.security import escape_json
 
 __all__ = ["write_json", "write_jsonl", "writer_of_messages"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from holdfast.formats._harmless import harmless
 from holdfast.formats._markdown_text import fenced, markdown_line, markdown_text
 from holdfast.formats._recorded import ExportOptions, Recorded, clock
-from holdfast.formats._sayings import Part, Saying, as_json, sayings
+from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
 from holdfast.security import escape_json
 
 __all__ = ["write_markdown"]
@@ -24,8 +24,9 @@ _UNTITLED = "Untitled Session"
 def write_markdown(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     """A head with what is known of the session, then a section for each message."""
     yield _head(recorded, options).encode("utf-8", "replace")
-    for saying in sayings(recorded.events()):
-        shown = _note(saying) if saying.role == "note" else _message(saying, options)
+    for message in grouped(read_transcript(recorded.events())):
+        is_note = message[0].kind == "note"
+        shown = _note(message[0]) if is_note else _message(message, options)
         yield f"\n{shown}\n".encode("utf-8", "replace")
 
 
@@ -43,46 +44,49 @@ def _head(recorded: Recorded, options: ExportOptions) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _message(saying: Saying, options: ExportOptions) -> str:
-    time = clock(saying.timestamp, options.zone, "%H:%M:%S")
-    pieces = [f"## {_ROLES[saying.role]} [{time}]"]
-    if saying.agent:
-        pieces.append(f"*Agent: {markdown_line(saying.agent)}*")
-    calls = [part for part in saying.parts if part.kind == "call"]
-    pieces += [_part(part) for part in saying.parts if part.kind != "call"]
+def _message(message: list[Entry], options: ExportOptions) -> str:
+    first = message[0]
+    time = clock(first.timestamp, options.zone, "%H:%M:%S")
+    pieces = [f"## {_ROLES[first.role]} [{time}]"]
+    if first.agent:
+        pieces.append(f"*Agent: {markdown_line(first.agent)}*")
+    calls = [entry for entry in message if entry.kind == "call"]
+    pieces += [_part(entry) for entry in message if entry.kind != "call"]
     if calls:
         pieces += ["**Tool Calls:**", _calls(calls)]
-    if saying.cut_off:
+    if first.state != "whole":
         pieces.append("*(cut off here)*")
     return "\n\n".join(piece for piece in pieces if piece)
 
 
-def _part(part: Part) -> str:
-    if part.kind == "thinking":
-        quoted = markdown_text(part.text).split("\n")
+def _part(entry: Entry) -> str:
+    if entry.kind == "thinking":
+        quoted = markdown_text(entry.text).split("\n")
         # A code block begins at the margin, so thinking with one in it cannot be a quotation.
         if any(line.startswith(("```", "~~~")) for line in quoted):
-            return "*Thinking:*\n\n" + fenced(part.text)
+            return "*Thinking:*\n\n" + fenced(entry.text)
         return "\n".join(["> *Thinking:*", ">", *(f"> {line}" for line in quoted)])
-    if part.kind == "result":
-        name = f"**{markdown_line(part.name)}**" if part.name else "**Result**"
-        failed = " (failed)" if part.failed else ""
-        return f"{name}{failed}:\n\n{fenced(part.text)}"
-    if part.kind == "media":
-        return f"*[{markdown_line(part.name + ' ' + part.text).strip()}]*"
-    return markdown_text(part.text)
+    if entry.kind in ("result", "failure"):
+        name = f"**{markdown_line(entry.name)}**" if entry.name else "**Result**"
+        failed = " (failed)" if entry.kind == "failure" else ""
+        return f"{name}{failed}:\n\n{fenced(entry.text)}"
+    return "\n\n".join(
+        f"*{markdown_line(str(piece))}*" if isinstance(piece, Media) else markdown_text(piece)
+        for piece in entry.pieces
+    )
 
 
-def _calls(calls: list[Part]) -> str:
+def _calls(calls: list[Entry]) -> str:
     shown = [
-        ({"id": part.id} if part.id else {}) | {"tool": part.name, "args": part.value or {}}
-        for part in calls
+        ({"id": entry.id} if entry.id else {})
+        | {"tool": entry.name, "args": {} if entry.value is None else entry.value}
+        for entry in calls
     ]
     return fenced(escape_json(as_json(shown, indent=2)), "json")
 
 
-def _note(saying: Saying) -> str:
-    text = harmless(saying.parts[0].text)
+def _note(entry: Entry) -> str:
+    text = harmless(f"{entry.name}: {entry.text}" if entry.pieces else entry.name)
     first, *more = markdown_text(text).split("\n")
     if any(line.startswith(("```", "~~~")) for line in (first, *more)):
         return fenced(text)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.formats._harmless import harmless, harmless_line
 from holdfast.formats._recorded import ExportOptions, Recorded, clock
-from holdfast.formats._sayings import Part, Saying, as_json, sayings
+from holdfast.replay import Entry, as_json, grouped, read_transcript
 from holdfast.security import escape_json
 
 __all__ = ["write_text"]
@@ -20,29 +20,33 @@ def write_text(recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
     title = harmless_line(row.title or "Untitled Session")
     times = f"{clock(row.created_at, options.zone)} to {clock(row.updated_at, options.zone)}"
     yield f"{title}\n{row.session_id}, {times}\n".encode("utf-8", "replace")
-    for saying in sayings(recorded.events()):
-        yield f"\n{_shown(saying, options)}\n".encode("utf-8", "replace")
+    for message in grouped(read_transcript(recorded.events())):
+        yield f"\n{_shown(message, options)}\n".encode("utf-8", "replace")
 
 
-def _shown(saying: Saying, options: ExportOptions) -> str:
-    agent = f" ({harmless_line(saying.agent)})" if saying.agent else ""
-    who = f"{saying.role.capitalize()}{agent}"
-    head = f"[{clock(saying.timestamp, options.zone)}] {who}:"
-    words = [line for part in saying.parts for line in _lines(part)]
-    if saying.cut_off:
+def _shown(message: list[Entry], options: ExportOptions) -> str:
+    first = message[0]
+    agent = f" ({harmless_line(first.agent)})" if first.agent else ""
+    head = f"[{clock(first.timestamp, options.zone)}] {first.role.capitalize()}{agent}:"
+    words = [line for entry in message for line in _lines(entry)]
+    if first.state != "whole":
         words.append("(cut off here)")
     return "\n".join([head, *(f"{_INDENT}{line}".rstrip() for line in words)])
 
 
-def _lines(part: Part) -> list[str]:
-    text = harmless(part.text)
-    if part.kind == "call":
-        text = f"{harmless_line(part.name)} {escape_json(as_json(part.value or {}))}"
-    elif part.kind == "thinking":
+def _lines(entry: Entry) -> list[str]:
+    text, name = harmless(entry.text), harmless_line(entry.name)
+    if entry.kind == "call":
+        value = {} if entry.value is None else entry.value
+        text = f"{name} {escape_json(as_json(value))}"
+    elif entry.kind == "thinking":
         text = f"(thinking) {text}"
-    elif part.kind == "media":
-        text = f"[{harmless_line(part.name)} {text}]"
-    elif part.kind == "result" and (part.name or part.failed):
-        name = harmless_line(part.name) or "result"
-        text = f"{name}{' failed' if part.failed else ''}:\n{text}"
+    elif entry.kind == "failure":
+        text = f"{name or 'result'} failed:\n{text}"
+    elif entry.name:
+        text = f"{name}:\n{text}" if entry.kind == "result" else _sentence(name, text)
     return text.split("\n")
+
+
+def _sentence(head: str, text: str) -> str:
+    return f"{head}: {text}" if text else head

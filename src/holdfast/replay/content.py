@@ -1,0 +1,174 @@
+"""Content, results and other values as words, for people to read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.model import is_reference
+
+__all__ = [
+    "Media",
+    "Piece",
+    "as_json",
+    "as_pieces",
+    "as_text",
+    "joined",
+    "without_references",
+]
+
+_TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
+_MEDIA = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "document": "document",
+    "input_file": "file",
+    "file": "file",
+    "audio": "audio",
+    "input_audio": "audio",
+    "video": "video",
+}
+_NAMES = ("title", "name", "filename", "caption", "alt", "description", "context", "text")
+_PLACES = ("url", "uri", "file_id", "file_data")
+_DEPTH_MAX = 20
+
+
+class Media(NamedTuple):
+    """What stands among words and is none: a picture, a file, or what is kept beside the log."""
+
+    kind: str
+    media_type: str = ""
+    name: str = ""
+    """What it is called, or where it is."""
+    source: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    size: int | None = None
+    """The bytes of what is kept beside the log and was not loaded; None for everything else."""
+
+    def __str__(self) -> str:
+        if self.size is not None:
+            size = f"{self.size:,} bytes of {self.media_type}"
+            return f"[{size}, kept beside the log: holdfast show --full has them]"
+        return f"[{' '.join(filter(None, (self.kind, self.media_type, self.name)))}]"
+
+
+Piece = str | Media
+
+
+def as_json(value: Any, indent: int = 0) -> str:
+    """Return a value as JSON text."""
+    try:
+        document = msgspec.json.encode(value)
+        return (msgspec.json.format(document, indent=indent) if indent else document).decode()
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        import json
+
+        return json.dumps(value, default=str, ensure_ascii=True, indent=indent or None)
+
+
+def as_text(value: Any) -> str:
+    """Return any value as text: strings as they are, blocks by their words, the rest as JSON."""
+    return "null" if value is None else joined(as_pieces(value))
+
+
+def joined(pieces: Sequence[Piece]) -> str:
+    """Return the words line by line; what stands among them is named."""
+    return "\n".join([str(piece) for piece in pieces])
+
+
+def as_pieces(value: Any) -> tuple[Piece, ...]:
+    """Return content, a result or any other value as words and what stands among them."""
+    if isinstance(value, str):
+        return (value.replace("\r\n", "\n") if "\r" in value else value,)
+    if value is None:
+        return ()
+    if is_reference(value):
+        return (_kept(value),)
+    if isinstance(value, list) and value and all(_is_block(item) for item in value):
+        return tuple(piece for item in value for piece in _block_pieces(item))
+    if isinstance(value, dict):
+        if len(value) == 1 and isinstance(value.get("content"), str):
+            return as_pieces(value["content"])
+        if _is_block(value):
+            return _block_pieces(value)
+    return (as_json(without_references(value)),)
+
+
+def _kept(reference: dict[str, Any]) -> Media:
+    size = reference["bytes"]
+    media = reference.get("media")
+    return Media(
+        "data",
+        media if isinstance(media, str) else "data",
+        size=size if isinstance(size, int) else 0,
+    )
+
+
+def without_references(value: Any, depth: int = _DEPTH_MAX) -> Any:
+    """Return the value with a word in the place of what is kept beside the log."""
+    if is_reference(value):
+        return str(_kept(value))
+    if depth and isinstance(value, dict):
+        return {name: without_references(item, depth - 1) for name, item in value.items()}
+    if depth and isinstance(value, list):
+        return [without_references(item, depth - 1) for item in value]
+    return value
+
+
+def _is_block(value: Any) -> bool:
+    if isinstance(value, str):
+        return True
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
+def _block_pieces(block: Any) -> tuple[Piece, ...]:
+    """The words of one block; what is not understood is there as JSON."""
+    if isinstance(block, str):
+        return as_pieces(block)
+    kind = block["type"]
+    if kind in _TEXTS and "text" in block:
+        return as_pieces(block["text"])
+    if kind == "refusal" and "refusal" in block:
+        return as_pieces(block["refusal"])
+    if kind == "redacted_thinking":
+        return ("[thinking that only its provider can read]",)
+    if kind in _MEDIA:
+        return _media_pieces(block, _MEDIA[kind])
+    return (as_json(without_references(block)),)
+
+
+def _media_pieces(block: dict[str, Any], kind: str) -> tuple[Piece, ...]:
+    """A picture or a file by its name; what a document says is said."""
+    source = _source(block)
+    named = (one.get(name) for one in (block, source) for name in _NAMES)
+    name = " ".join(dict.fromkeys(text for text in named if isinstance(text, str)))
+    said = source.get("data") if source.get("type") == "text" else source.get("content")
+    if said is not None:
+        return (*([name] if name else []), *as_pieces(said))
+    where = next((source[one] for one in _PLACES if isinstance(source.get(one), str)), "")
+    if where.startswith("data:"):
+        head, _, data = where[5:].partition(",")
+        source = {"type": "base64", "media_type": head.partition(";")[0], "data": data}
+        where = ""
+    media_type = source.get("media_type")
+    return (
+        Media(
+            kind,
+            media_type if isinstance(media_type, str) else "",
+            " ".join(filter(None, (name, where))),
+            source,
+        ),
+    )
+
+
+def _source(block: dict[str, Any]) -> dict[str, Any]:
+    """Where the bytes are, in the shape of a neutral block."""
+    for name in ("source", "image_url", "file", "input_audio"):
+        given = block.get(name)
+        if isinstance(given, str):
+            return {"type": "url", "url": given}
+        if isinstance(given, dict):
+            return given
+    return block if isinstance(block.get("file_id"), str) else {}

@@ -1,0 +1,468 @@
+"""A session as people read it: one fold for every surface that shows or exports a conversation.
+
+Unlike a recovered conversation this holds everything that was recorded, of every run: what was said
+by whom and when, calls and results, and notes on what happened in between. Entries come in the
+order of the log, and each has an identity, ``(seq, part)``. Pure.
+
+Streamed text is shown once: as the final message has it, or, where no final message covers it, as
+it came. A final message covers the pieces of its run from ``covers_from`` on; the ones before were
+cut off. Until that is known later entries are held back, so that words stand where they were said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model import Event
+from holdfast.replay.content import Piece, as_json, as_pieces, as_text, joined, without_references
+
+__all__ = ["Entry", "Transcript", "grouped", "read_transcript"]
+
+_CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_SAID = ("user", "assistant", "system", "thinking")
+_ENDS = ("turn_end", "agent_error", "agent_complete")
+_QUIET_ENDS = frozenset({"completed", "suspended", "interrupted", "imported", "merged"})
+
+Data = dict[str, Any]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One thing that was said, done or happened."""
+
+    seq: int
+    part: int
+    timestamp: int
+    kind: str
+    """user, assistant, system, thinking, call, result, failure or note."""
+    pieces: tuple[Piece, ...] = ()
+    """The words, with what stands among them; a call has ``value`` instead."""
+    name: str = ""
+    """The tool of a call or result ("" if its call was not seen); what a note is about."""
+    id: str | None = None
+    """The id of a call, or of the call that a result answers."""
+    value: Any = None
+    """The arguments of a call."""
+    agent: str | None = None
+    run: str | None = None
+    state: str = "whole"
+    """``cut``: streamed, and cut off here. ``open``: streamed, and may go on."""
+    again: bool = False
+    """Whether it is a call that was shown before, recorded again with other arguments."""
+
+    @property
+    def role(self) -> str:
+        """Whose message it belongs to: user, assistant, system, tool or note."""
+        return _ROLES.get(self.kind, self.kind)
+
+    @property
+    def text(self) -> str:
+        """The words; what stands among them is named."""
+        return joined(self.pieces)
+
+
+_ROLES = {"thinking": "assistant", "call": "assistant", "result": "tool", "failure": "tool"}
+
+
+def read_transcript(events: Iterable[Event], first: int = 0) -> Iterator[Entry]:
+    """Yield the entries of a log, in its order. Never raises about what the events hold.
+
+    ``first`` is the number of the first event that was asked for: those before are not missing.
+    Streamed text that nothing has ended when the events end is ``open``.
+    """
+    reader = Transcript(first)
+    for event in events:
+        yield from reader.feed(event)
+    yield from reader.rest()
+
+
+def grouped(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Yield the entries message by message: thinking, words and calls of one answer are one."""
+    group: list[Entry] = []
+    for entry in entries:
+        if group and not _continues(group, entry):
+            yield group
+            group = []
+        group.append(entry)
+    if group:
+        yield group
+
+
+def _continues(group: list[Entry], entry: Entry) -> bool:
+    last = group[-1]
+    if (entry.role, entry.run, entry.state) != (last.role, last.run, "whole"):
+        return False
+    if last.state != "whole" or entry.role == "note":
+        return False
+    if entry.seq == last.seq:
+        return True
+    if entry.role != "assistant":
+        return False
+    return entry.kind == "call" or all(one.kind == "thinking" for one in group)
+
+
+class _Stream(NamedTuple):
+    """Pieces of streamed text that stand together, by their events."""
+
+    timestamp: int
+    pieces: list[tuple[int, str]]
+
+
+class _Key(NamedTuple):
+    """Whose stream it is, and of what."""
+
+    run: str | None
+    agent: str | None
+    kind: str
+
+    def is_of(self, run: str | None, agent: str | None) -> bool:
+        """Whether it is of this run, and of this agent if both are named."""
+        return self.run == run and (None in (self.agent, agent) or self.agent == agent)
+
+
+class _Call(NamedTuple):
+    """A call without a result so far; its arguments as JSON."""
+
+    tool: str
+    value: str
+
+
+class Transcript:
+    """Takes in events one by one, and gives the entries that are complete.
+
+    ``rest`` gives what is open or held back now, without ending anything: a follower can ask for it
+    after each event. ``open_from`` is the first event whose entry may still change.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._due = first
+        self._made: list[Entry] = []
+        self._part = 0
+        self._streams: dict[_Key, list[_Stream]] = {}
+        self._speaking: dict[str | None, _Key] = {}
+        self._held: list[tuple[int, int, int, Entry]] = []
+        self._count = 0
+        self._calls: dict[tuple[str | None, str], _Call] = {}
+        self._waiting: dict[tuple[str | None, str], int] = {}
+        self._tools: dict[str, str] = {}
+        self._tasks: Data = {}
+        self._failed: set[str | None] = set()
+
+    @property
+    def open_from(self) -> int:
+        """The first event whose entry may still change; the next event's number if none may."""
+        return min(self._first_open(), *self._waiting.values(), self._due)
+
+    def feed(self, event: Event) -> list[Entry]:
+        """Take in the next event; return the entries that are complete now, in order."""
+        self._made = made = []
+        self._part = 0
+        if event.seq > self._due:
+            made.append(_missing(self._due, event))
+            self._speaking.clear()
+        self._due = max(self._due, event.seq + 1)
+        take = _TAKERS.get(event.type)
+        if take is not None:
+            try:
+                data = event.data
+            except HoldfastError:
+                made.append(_unreadable(event))
+            else:
+                take(self, event, data)
+        if event.type == "delta":
+            return self._released(made) if made else made
+        if made:
+            self._speaking.pop(event.run, None)
+        return self._released(made) if self._streams or self._held else made
+
+    def rest(self) -> list[Entry]:
+        """Return what is held back and what is being said, in order; nothing is ended by it."""
+        found = [held[-1] for held in self._held]
+        for key, streams in self._streams.items():
+            found += _said_in(key, streams, "open")
+        return sorted(found, key=lambda entry: (entry.seq, entry.part))
+
+    def _released(self, made: list[Entry]) -> list[Entry]:
+        """Hold entries back that stand behind the beginning of something open."""
+        held, limit = self._held, self._first_open()
+        for entry in made:
+            self._count += 1  # decides between entries of one place in a log that is not sound
+            heappush(held, (entry.seq, entry.part, self._count, entry))
+        found = []
+        while held and held[0][0] < limit:
+            found.append(heappop(held)[-1])
+        return found
+
+    def _first_open(self) -> int:
+        firsts = [streams[0].pieces[0][0] for streams in self._streams.values()]
+        return min(firsts, default=self._due)
+
+    def _add(self, event: Event, data: Data, kind: str, **more: Any) -> None:
+        agent, part = _agent(data), self._part
+        self._part += 1
+        self._made.append(
+            Entry(event.seq, part, event.timestamp, kind, agent=agent, run=event.run, **more)
+        )
+
+    def _note(self, event: Event, data: Data, head: str, text: Any = None) -> None:
+        pieces = as_pieces(text) if text not in (None, "") else ()
+        self._add(event, data, "note", pieces=pieces, name=head)
+
+    # -- streams
+
+    def _on_delta(self, event: Event, data: Data) -> None:
+        kind = "thinking" if data.get("kind") == "thinking" else "assistant"
+        key = _Key(event.run, _agent(data), kind)
+        streams = self._streams.setdefault(key, [])
+        piece = (event.seq, joined(as_pieces(data.get("content"))))
+        if streams and self._speaking.get(event.run) == key:
+            streams[-1].pieces.append(piece)
+        else:
+            streams.append(_Stream(event.timestamp, [piece]))
+            self._speaking[event.run] = key
+
+    def _cover(self, event: Event, data: Data) -> None:
+        """Take out what a final message contains; what came before it was cut off."""
+        first = data.get("covers_from")
+        if not isinstance(first, int):
+            return
+        agent = _agent(data)
+        for key in [key for key in self._streams if key.is_of(event.run, agent)]:
+            is_its_own = key.kind == event.type
+            if not is_its_own and event.type == "thinking":
+                continue  # the words that belong to it may still come
+            left = [
+                stream._replace(pieces=pieces)
+                for stream in self._streams.pop(key)
+                if (pieces := [piece for piece in stream.pieces if piece[0] < first])
+            ]
+            if is_its_own:
+                self._made += _said_in(key, left, "cut")
+            elif left:
+                self._streams[key] = left
+
+    def _cut(self, is_ended: Callable[[_Key], bool]) -> None:
+        for key in [key for key in self._streams if is_ended(key)]:
+            self._made += _said_in(key, self._streams.pop(key), "cut")
+
+    # -- what is said and done
+
+    def _on_said(self, event: Event, data: Data) -> None:
+        if self._streams:
+            self._cover(event, data)
+        content = data.get("content")
+        blocks = content if isinstance(content, list) else [content]
+        pieces: list[Piece] = []
+        is_empty = True
+        for block in blocks:
+            kind = _type(block)
+            take = _BLOCKS.get("tool_result" if kind.endswith("tool_result") else kind)
+            if take is None:
+                pieces += as_pieces(block)
+                continue
+            is_empty = False
+            self._say(event, data, pieces)
+            take(self, event, data, block)
+        self._say(event, data, pieces)
+        if is_empty and not self._part:
+            self._add(event, data, event.type)
+
+    def _say(self, event: Event, data: Data, pieces: list[Piece]) -> None:
+        if pieces:
+            said = tuple(pieces)
+            pieces.clear()
+            self._add(event, data, event.type, pieces=said)
+            if self._tasks and event.type == "assistant":
+                self._remember(event, data, said)
+
+    def _take_call(self, event: Event, data: Data, block: Data) -> None:
+        self._call(event, data, block.get("id"), block.get("name"), block.get("input"))
+
+    def _take_result(self, event: Event, data: Data, block: Data) -> None:
+        self._result(event, data, block.get("tool_use_id"), block.get("content"), block)
+
+    def _take_thoughts(self, event: Event, data: Data, block: Data) -> None:
+        self._add(event, data, "thinking", pieces=_thoughts(block))
+
+    def _on_call(self, event: Event, data: Data) -> None:
+        self._call(event, data, data.get("id"), data.get("tool"), data.get("params"))
+
+    def _on_result(self, event: Event, data: Data) -> None:
+        self._result(event, data, data.get("toolCallId"), data.get("result"), data)
+
+    def _call(self, event: Event, data: Data, id: Any, tool: Any, value: Any) -> None:
+        """A call; recorded once more, it is shown again only if it says something new."""
+        name = tool if isinstance(tool, str) and tool else "?"
+        own = id if isinstance(id, str) else None
+        known = None if own is None else self._calls.get((event.run, own))
+        if known is not None and (value in (None, {}) or as_json(value) == known.value):
+            return
+        if own is not None:
+            self._waiting.setdefault((event.run, own), event.seq)
+            self._calls[event.run, own] = _Call(name, as_json(value))
+            self._tools[own] = name
+        args, again = without_references(value), known is not None
+        self._add(event, data, "call", name=name, id=own, value=args, again=again)
+
+    def _result(self, event: Event, data: Data, id: Any, result: Any, answer: Data) -> None:
+        own = id if isinstance(id, str) else ""
+        self._waiting.pop((event.run, own), None)
+        call = self._calls.pop((event.run, own), None)
+        name = self._tools.get(own, "") if call is None else call.tool
+        kind = "failure" if answer.get("is_error") else "result"
+        self._add(event, data, kind, pieces=as_pieces(result), name=name, id=own or None)
+
+    # -- what happens beside it
+
+    def _on_end(self, event: Event, data: Data) -> None:
+        """A turn or an agent's work is over: what it was saying was cut off here."""
+        agent = None if event.type == "turn_end" else _agent(data)
+        self._cut(lambda key: key.is_of(event.run, agent))
+        self._waiting = {key: seq for key, seq in self._waiting.items() if key[0] != event.run}
+        if event.type == "agent_error":
+            self._failed.add(event.run)
+            self._note(event, data, "error", data.get("error"))
+        elif event.type == "turn_end":
+            reason = as_text(data.get("reason", "completed"))
+            is_told = event.run in self._failed and reason == "failed"
+            self._failed.discard(event.run)
+            if reason not in _QUIET_ENDS and not is_told:
+                self._note(event, data, f"the turn ended: {reason}")
+
+    def _on_interrupted(self, event: Event, data: Data) -> None:
+        self._cut(lambda _: True)
+        self._waiting.clear()
+        self._note(event, data, "interrupted", data.get("reason"))
+
+    def _on_delegation(self, event: Event, data: Data) -> None:
+        self._tasks[_child(data)] = data.get("task")
+        names = [as_text(data.get(name, "?")) for name in ("parent", "child")]
+        self._note(event, data, " asks ".join(names), data.get("task"))
+
+    def _on_agent_start(self, event: Event, data: Data) -> None:
+        """An agent begins; its task is told unless the delegation told it."""
+        task, agent = data.get("task"), data.get("agent")
+        known = (self._tasks.get(key) for key in (event.run, agent) if isinstance(key, str))
+        if task and task not in known:
+            self._note(event, {}, f"{as_text(agent)} begins", task)
+
+    def _remember(self, event: Event, data: Data, said: tuple[Piece, ...]) -> None:
+        """Keep the last words of a delegate until it is done."""
+        key = next((one for one in (event.run, _agent(data)) if one in self._tasks), None)
+        if key is not None:
+            self._tasks[key] = said
+
+    def _on_delegation_complete(self, event: Event, data: Data) -> None:
+        """A delegate is done; its result is told unless it was its last word."""
+        said = self._tasks.pop(_child(data), None)
+        result = data.get("result")
+        head = f"{as_text(data.get('child', '?'))} is done"
+        self._note(event, data, head, None if as_pieces(result) == said else result)
+
+    def _on_note(self, event: Event, data: Data) -> None:
+        self._note(event, data, *_NOTES[event.type](data))
+
+
+def _said_in(key: _Key, streams: Iterable[_Stream], state: str) -> list[Entry]:
+    """What was streamed, as entries; nothing for a stream without words."""
+    run, agent, kind = key
+    return [
+        Entry(pieces[0][0], 0, time, kind, (text,), agent=agent, run=run, state=state)
+        for time, pieces in streams
+        if (text := "".join(piece for _, piece in pieces))
+    ]
+
+
+def _missing(first: int, after: Event) -> Entry:
+    """The note in the place of events that the reader could not give."""
+    last = after.seq - 1
+    names = f"event {first}" if first == last else f"events {first} to {last}"
+    return Entry(first, 0, after.timestamp, "note", name=f"{names} cannot be read")
+
+
+def _unreadable(event: Event) -> Entry:
+    text = bytes(event.raw).decode("utf-8", "replace")
+    head = f"the data of this {event.type} is not valid"
+    return Entry(event.seq, 0, event.timestamp, "note", (text,), head, run=event.run)
+
+
+def _type(block: Any) -> str:
+    kind = block.get("type") if isinstance(block, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def _agent(data: Data) -> str | None:
+    agent = data.get("agent")
+    return agent if isinstance(agent, str) and agent not in ("", "default") else None
+
+
+def _child(data: Data) -> str:
+    """What a delegate's own events are known by."""
+    run = data.get("child_run")
+    return run if isinstance(run, str) else str(data.get("child"))
+
+
+def _thoughts(block: Data) -> tuple[Piece, ...]:
+    """What a thinking or reasoning block says."""
+    if block.get("type") == "thinking":
+        return as_pieces(block.get("thinking"))
+    said = [*as_pieces(block.get("summary") or None), *as_pieces(block.get("content") or None)]
+    return tuple(said) or ("[thinking that only its provider can read]",)
+
+
+def _list(values: Any) -> str:
+    return ", ".join(str(value) for value in values) if isinstance(values, list) else str(values)
+
+
+def _lost(data: Data) -> tuple[str, Any]:
+    lost = "lost" in data
+    return (f"event {data['lost']} was lost to damage" if lost else "the log was repaired"), None
+
+
+def _from(verb: str, data: Data) -> tuple[str, Any]:
+    where = data.get("session")
+    place = f" at event {data['seq']}" if isinstance(data.get("seq"), int) else ""
+    return f"{verb} {where}{place}" if isinstance(where, str) else f"{verb} another session", None
+
+
+_NOTES: dict[str, Callable[[Data], tuple[str, Any]]] = {
+    "compaction": lambda data: (
+        f"events {_list(data.get('covers', []))} summarised",
+        data.get("summary"),
+    ),
+    "retracted": lambda data: (
+        f"retracted: events {_list(data.get('seqs', []))}",
+        data.get("replacement"),
+    ),
+    "suspended": lambda data: ("suspended", data.get("reason")),
+    "resumed": lambda data: ("resumed", data.get("reason")),
+    "forked": lambda data: _from("forked from", data),
+    "merged": lambda data: _from("merged with", data),
+    "imported": lambda data: (
+        f"imported from {as_text(data.get('tool') or data.get('format') or 'another program')}",
+        data.get("problems"),
+    ),
+    "repaired": _lost,
+    "redacted": lambda _: ("parts were redacted", None),
+}
+_BLOCKS: dict[str, Callable[[Transcript, Event, Data, Any], None]] = {
+    **dict.fromkeys(_CALLS, Transcript._take_call),  # noqa: SLF001 - its own methods
+    **dict.fromkeys(("thinking", "reasoning"), Transcript._take_thoughts),  # noqa: SLF001 - as above
+    "tool_result": Transcript._take_result,  # noqa: SLF001 - as above
+}
+_TAKERS: dict[str, Callable[[Transcript, Event, Data], None]] = {
+    **dict.fromkeys(_SAID, Transcript._on_said),  # noqa: SLF001 - as above
+    **dict.fromkeys(_ENDS, Transcript._on_end),  # noqa: SLF001 - as above
+    **dict.fromkeys(_NOTES, Transcript._on_note),  # noqa: SLF001 - as above
+    "tool_call": Transcript._on_call,  # noqa: SLF001 - as above
+    "tool_result": Transcript._on_result,  # noqa: SLF001 - as above
+    "delta": Transcript._on_delta,  # noqa: SLF001 - as above
+    "interrupted": Transcript._on_interrupted,  # noqa: SLF001 - as above
+    "agent_start": Transcript._on_agent_start,  # noqa: SLF001 - as above
+    "delegation": Transcript._on_delegation,  # noqa: SLF001 - as above
+    "delegation_complete": Transcript._on_delegation_complete,  # noqa: SLF001 - as above
+}
