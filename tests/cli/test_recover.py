@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -195,3 +197,17 @@ def test_sessions_of_a_library_and_files_agree(run, trip, library):
     """The file of a session gives the same list as its id."""
     path = f"{library.location(trip)}/events.jsonl"
     assert json.loads(run("recover", path).out) == library.recover(trip).messages
+
+
+def test_the_report_is_said_once(library, store_root):
+    """What the library would log is printed by the verb alone."""
+    with library.session("cut") as s:
+        s.user("plan")
+        s.tool_call("Book", {"to": "Lisbon"})
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "recover", "cut", "--store", str(store_root)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.count("recovery: Sanitized") == 1

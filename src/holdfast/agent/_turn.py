@@ -142,6 +142,8 @@ class Turn:
             leftovers = find_leftovers(place.talks)
             talk = Talk(place.talks, new_run(), self._spec.name)
             self._was_cut = place.talks.live_state.status in ("running", "interrupted")
+            if self._was_cut and place.talks.restored:
+                place.talks.log_recovery()
             supersedes = superseding and place.talks.live_state.suspended
             begun = talk.append("turn_start", {"agent": self._spec.name})
             try:

@@ -20,7 +20,7 @@ from holdfast.session import Draft, new_session_id, read_range
 if TYPE_CHECKING:
     from holdfast.model import Event
     from holdfast.replay import Clash, Comparison, MergeReport, Told, TurnView
-    from holdfast.session import Branches, Place, Session
+    from holdfast.session import Branches, Place
 
 __all__ = ["Branching", "Forebear", "Lineage"]
 
@@ -174,10 +174,6 @@ class Branching(Finding):
                 return msgspec.convert(event.data, MergeReport)
             except (msgspec.ValidationError, DataError):
                 return None
-        return None
-
-    def _open_here(self, id: str) -> Session | None:
-        """The session, if this process has it open."""
         return None
 
     def _find(self, id: str, at: int | None) -> Place:

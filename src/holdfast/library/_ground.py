@@ -14,6 +14,7 @@ from holdfast.storage import Store, shown_url
 
 if TYPE_CHECKING:
     from holdfast.library._keychain import GivenKey, KeyChain
+    from holdfast.session import Session
 
 __all__ = ["LEASE_MS", "Ground", "session_key"]
 
@@ -112,6 +113,10 @@ class Ground:
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("this Holdfast is closed")
+
+    def _open_here(self, id: str) -> Session | None:
+        """The session, if this process has it open."""
+        return None
 
     def _stored(self, id: str) -> str:
         self._check_open()

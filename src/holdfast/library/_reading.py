@@ -14,7 +14,14 @@ from holdfast.library._given import limit_of, one_of_each, whole
 from holdfast.library._ground import Ground, session_key
 from holdfast.model import Event, Notice
 from holdfast.replay import State, check_format
-from holdfast.session import Snapshots, load, load_state_at, read_range, resolve_blobs
+from holdfast.session import (
+    Snapshots,
+    load,
+    load_state_at,
+    log_recovery,
+    read_range,
+    resolve_blobs,
+)
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -107,14 +114,18 @@ class Reading(Ground):
     ) -> Recovery:
         """A valid conversation from whatever the log holds; about content it never raises.
 
-        ``at`` stops after that event; NotFound if it is not there yet.
+        ``at`` stops after that event; NotFound if it is not there yet. What was changed is also a
+        warning in the log of the program, once. A session that is open here and has no event yet
+        gives an empty list; one that nobody made is NotFound.
         """
         from holdfast._tokens import token_counter
         from holdfast.replay import recover
 
-        key = self._stored(id)
         if window_tokens is not None:
             window_tokens = whole("window_tokens", window_tokens)
+        if at is None and self._is_unbegun(id):
+            return recover((), provider=provider, incomplete=incomplete, session_id=id)
+        key = self._stored(id)
         log = self._store.log(key)
         stop = None if at is None else reached(log, id, at) + 1
         events = read_range(log, stop=stop)
@@ -129,7 +140,13 @@ class Reading(Ground):
         if found.issues:
             types = dict(Counter(issue.type for issue in found.issues))
             self._hub.publish(id, Notice("recovered", id, {"issues": types}))
+            log_recovery(self._store, id, found.issues)
         return found
+
+    def _is_unbegun(self, id: str) -> bool:
+        """Whether a session is open here that has no event yet."""
+        session = self._open_here(id)
+        return session is not None and session.seq < 0
 
     def snapshots(self, id: str) -> builtins.list[SnapshotInfo]:
         """The session's snapshots, newest first."""

@@ -18,6 +18,7 @@ from holdfast.session._reading import read_range
 from holdfast.session._recording import Recorder
 from holdfast.session._session import Session
 from holdfast.session._snapshots import Snapshot, Snapshots
+from holdfast.session._talk import log_recovery
 from holdfast.session._timers import Timers
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
@@ -110,6 +111,7 @@ __all__ = [
     "is_alive",
     "load",
     "load_state_at",
+    "log_recovery",
     "new_session_id",
     "now_ms",
     "opener_of",

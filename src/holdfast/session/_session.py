@@ -19,7 +19,7 @@ from holdfast.session._keeping import Keeper
 from holdfast.session._memory import Memory
 from holdfast.session._opening import Opening
 from holdfast.session._outbox import Outbox
-from holdfast.session._talk import Talk
+from holdfast.session._talk import Talk, log_recovery
 from holdfast.session._timers import Timers
 from holdfast.session._todos import Todos
 from holdfast.session._turn import Turns
@@ -233,6 +233,12 @@ class Session(Appending):
     def store(self) -> Store:
         """The store object that this session writes to."""
         return self._store
+
+    def log_recovery(self) -> None:
+        """Warn, in the log of the program, of what of this session had to be changed to go on."""
+        with self._lock:
+            issues = self._talk.issues("mark")
+        log_recovery(self._store, self.id, issues)
 
     def close_for_all(self) -> None:
         """Close it however many have it open, also if an earlier closing was interrupted."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.model import Event
 from holdfast.session._blobs import resolve_blobs
-from holdfast.storage import Documents
+from holdfast.storage import Documents, Store
 
 if TYPE_CHECKING:
-    from holdfast.replay import Conversation
+    from holdfast.replay import Conversation, Issue
 
-__all__ = ["Talk"]
+__all__ = ["Talk", "log_recovery"]
 
 # A conversation that nobody asks for is brought up to date in steps of this many events.
 _UNFED_MAX = 512
+_LINES_MAX = 10_000
+_logged: dict[tuple[str, str], str] = {}
 
 
 class Talk:
@@ -52,6 +54,11 @@ class Talk:
             self.active = True
         return conversation.messages(provider)
 
+    def issues(self, incomplete: str) -> list[Issue]:
+        """What of the log did not come into the conversation as it is."""
+        self.messages("neutral", incomplete)
+        return self._conversations[incomplete].issues
+
     def resolved(self, events: Iterable[Event]) -> Iterator[Event]:
         """Events with their big payloads in place."""
         return resolve_blobs(events, self._documents)
@@ -73,3 +80,23 @@ def _conversation(incomplete: str) -> Conversation:
     from holdfast.replay import Conversation
 
     return Conversation(incomplete=incomplete)
+
+
+def log_recovery(store: Store, session_id: str, issues: Sequence[Issue]) -> None:
+    """Warn of what a recovery changed, in the log of the program.
+
+    Once for each session, and again only when something else had to be changed.
+    """
+    if not issues:
+        return
+    from holdfast.replay import recovery_line
+
+    line, place = recovery_line(session_id, issues), (store.identity, session_id)
+    if _logged.get(place) == line:
+        return
+    if len(_logged) >= _LINES_MAX:
+        _logged.clear()
+    _logged[place] = line
+    import logging
+
+    logging.getLogger("holdfast").warning("%s", line)

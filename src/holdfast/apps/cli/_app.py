@@ -126,8 +126,12 @@ class App:
     def library(self) -> Holdfast:
         """The store, opened on first use. Raises as ``holdfast.open`` does."""
         if self._library is None:
+            import logging
+
             from holdfast.library import Holdfast
 
+            # What the library warns of is said by the verbs themselves.
+            logging.getLogger("holdfast").addHandler(logging.NullHandler())
             given = None if self.wait_ms is None else {"wait_ms": self.wait_ms}
             self._library = Holdfast(self.place, config=given, timers=False, redaction="mark")
             if sys.stdin.isatty() and self.err.is_terminal:
