@@ -22,6 +22,7 @@ __all__ = [
     "check_version",
     "frame",
     "read_time",
+    "refusal_of",
     "session_id_of",
 ]
 
@@ -112,22 +113,28 @@ def frame(tool: str, raw: Any, timestamp: int | None = None, key: str | None = N
 
 
 def check_version(name: str, tool: str, version: Any, newest: int) -> None:
-    """Refuse a document of a version that is not known, by that version. Raises TooNew.
+    """Raise what :func:`refusal_of` gives for a document, if it is refused."""
+    refusal = refusal_of(name, tool, version, newest)
+    if refusal is not None:
+        raise refusal
+
+
+def refusal_of(name: str, tool: str, version: Any, newest: int) -> TooNew | None:
+    """The refusal of a document of a version that is not known, by that version; None if it is.
 
     None is a document from before there were versions. A number may be written as a text.
     """
-    if version is None:
-        return
     try:
         number = float(version) if isinstance(version, (int, float, str)) else float("nan")
-    except ValueError:
+    except (ValueError, OverflowError):
         number = float("nan")
-    if not number < newest + 1:
-        raise TooNew(
-            f"{name} has version {str(version)[:40]!s} of {tool}'s files,"
-            f" and this Holdfast knows up to {newest}",
-            remedy="Nothing of it was recorded. Bring it in with a newer Holdfast.",
-        )
+    if version is None or number < newest + 1:
+        return None
+    return TooNew(
+        f"{name} has version {str(version)[:40]} of {tool}'s files,"
+        f" and this Holdfast knows up to {newest}",
+        remedy="Nothing of it was recorded. Bring it in with a newer Holdfast.",
+    )
 
 
 def read_time(value: Any) -> int | None:

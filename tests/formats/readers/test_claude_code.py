@@ -479,3 +479,12 @@ def test_a_cost_that_claude_code_does_not_know(bring):
     row, usage = bring(writer)
     assert (usage.cost, usage.input_tokens) == (None, 16)
     assert row.cost
+
+
+def test_the_cost_that_earlier_versions_wrote_with_each_answer(bring):
+    """It is the cost, in place of what prices would say."""
+    writer = Writer()
+    writer.user("hi")
+    writer.assistant(text("ho"), usage={"input_tokens": 7, "output_tokens": 1}, costUSD=0.125)
+    row, usage = bring(writer)
+    assert (row.cost, usage.cost, usage.input_tokens) == (0.125, 0.125, 7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._acpx_frames import Frames
 from holdfast.formats.readers._book import Book, Entry
@@ -27,6 +27,7 @@ __all__ = ["READER", "Acpx"]
 Record = dict[str, Any]
 
 _STREAM = ".stream."
+_VERSION = 1
 _USAGE = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
@@ -129,7 +130,13 @@ def _read_snapshot(session: Record, own: str, problems: list[str]) -> Foreign:
         title=first_text(session.get("title"), session.get("name")),
         cwd=first_text(session.get("cwd")),
         created_at=created,
+        refusal=refusal_of(f"{own}.json", Acpx.tool, _schema_version(session), _VERSION),
     )
+
+
+def _schema_version(session: Record) -> str | None:
+    named = text(session.get("schema")).rpartition(".v")
+    return named[2] if named[0] else None
 
 
 def _either(session: Record, name: str, older: str) -> Any:

@@ -253,6 +253,7 @@ class _Transcript:
         id = text(message.get("id"))
         if not id or self._last_of_message.get(id) == number:
             figures = rename_figures(message.get("usage"), _USAGE)
+            figures |= rename_figures(record, {"costUSD": "cost"})  # of earlier versions
             entry.usage(figures, model, f"usage/{id or entry.key}")
             self._bill.count(model, figures)
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._cline_words import read_assistant, read_user
@@ -24,6 +24,7 @@ Record = dict[str, Any]
 _MESSAGES = ".messages.json"
 _HISTORY = "api_conversation_history.json"
 _HISTORY_NAMES = (_HISTORY, "claude_messages.json")
+_VERSION = 1
 _USAGE = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -108,7 +109,10 @@ def _read_file(source: Source, name: str) -> Foreign:
         about = mapping(_load(source, f"{base}.json", problems)) if name != base else {}
         kept = mapping(_load(source, name, problems))
     own = first_text(kept.get("sessionId"), about.get("session_id")) or posixpath.basename(base)
-    return _foreign(own, about, kept, problems)
+    foreign = _foreign(own, about, kept, problems)
+    refusals = (refusal_of(name, Cline.tool, one.get("version"), _VERSION) for one in (about, kept))
+    foreign.refusal = next(filter(None, refusals), None)
+    return foreign
 
 
 def _load(source: Source, name: str, problems: list[str]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
@@ -27,6 +27,7 @@ __all__ = ["READER", "CopilotCli"]
 Record = dict[str, Any]
 
 _FAMILIES = ("session.", "user.", "assistant.", "tool.", "subagent.", "system.", "permission.")
+_VERSION = 1
 _USAGE = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -101,6 +102,9 @@ class _Log:
             ),
             version=first_text(self._start.get("copilotVersion")),
             created_at=read_time(self._start.get("startTime")) or self._book.first_stamp,
+            refusal=refusal_of(
+                self._source.name, CopilotCli.tool, self._start.get("version"), _VERSION
+            ),
         )
 
     def _workspace_name(self) -> str | None:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._foreign import Draft, Foreign, check_version, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._speech import as_json, as_text, digest, member, speak, texts_in
 
 __all__ = ["READER"]
 
 TOOL = "openagent-terminal"
+_VERSION = 1
 _INDEX = "index.json"
 _TOLD = frozenset({"session_id", "title", "tags", "created_at", "updated_at"})
 
@@ -36,6 +37,7 @@ class OpenAgentTerminal:
         if _is_session(value):
             yield _foreign(value, _row_of(source, value["metadata"]["session_id"]))
             return
+        check_version(source.name, TOOL, value["version"], _VERSION)
         _tell_unsaved(source, value)
         for row in value["sessions"]:
             name = _file_of(row)
@@ -79,10 +81,11 @@ def _rows(source: Source) -> dict[str, Any]:
         return {}
     try:
         index = source.json(_INDEX)
+        if not _is_index(index):
+            return {}
+        check_version(_INDEX, TOOL, index["version"], _VERSION)
     except HoldfastError as error:
         source.pass_over(_INDEX, str(error))
-        return {}
-    if not _is_index(index):
         return {}
     _tell_unsaved(source, index)
     return {row["session_id"]: row for row in reversed(index["sessions"])}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.formats._foreign import Draft, Foreign, frame, read_time
+from holdfast.formats._foreign import Draft, Foreign, frame, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._orbitmesh_events import drafts_of
 from holdfast.formats.readers._orbitmesh_messages import (
@@ -28,6 +28,7 @@ from holdfast.formats.readers._speech import as_text, digest, member, texts_in
 
 __all__ = ["READER"]
 
+_VERSION = 1
 _LOG = ".messages.jsonl"
 _SNAPSHOT = ".json.gz"
 _SECRET = frozenset({"Environment", "environment", "env", "provider_custom"})
@@ -73,10 +74,15 @@ class _Parts:
         self.place = ""
         self.log: str | None = None
         self.attempts: list[dict[str, Any]] = []
+        self.refusal: HoldfastError | None = None
 
     def foreign(self, source: Source, id: str) -> Foreign:
         """The session of these parts: the log comes first, then the list, then the snapshot."""
         problems: list[str] = []
+        if self.refusal is not None:
+            if not self.session and self.log is None:
+                return Foreign(TOOL, id, [], refusal=self.refusal)
+            problems.append(str(self.refusal))
         said = logged(source, self.log, problems) if self.log else []
         said = join_in_time(said, embedded(self.session.get("messages")))
         said = put_together(said)
@@ -172,7 +178,9 @@ def _sort_in(source: Source, name: str, found: dict[str, _Parts]) -> None:
         return
     value = tame_snapshot(source.json(name))
     if _is_snapshot(value):
-        found.setdefault(value["session_id"], _Parts()).snapshot = value
+        parts = found.setdefault(value["session_id"], _Parts())
+        parts.refusal = refusal_of(name, TOOL, value.get("version"), _VERSION)
+        parts.snapshot = value if parts.refusal is None else {}
     elif _is_attempt(value):
         found.setdefault(value["session_id"], _Parts()).attempts.append(value)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from holdfast.formats._foreign import Foreign, read_time
+from holdfast.formats._foreign import Foreign, read_time, refusal_of
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
@@ -24,6 +24,7 @@ __all__ = ["READER", "Pi"]
 
 Record = dict[str, Any]
 
+_VERSION = 3
 _USAGE = {
     "input": "input_tokens",
     "output": "output_tokens",
@@ -96,6 +97,7 @@ class _Session:
                 first_text(self._head.get("parentSession"), self._head.get("branchedFrom"))
             ),
             created_at=read_time(self._head.get("timestamp")) or self._book.first_stamp,
+            refusal=refusal_of(self._name, Pi.tool, self._head.get("version"), _VERSION),
         )
 
     def _tell(self, record: Record, entry: Entry) -> None:
