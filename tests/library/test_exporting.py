@@ -127,12 +127,12 @@ def test_at(library, trip):
 
 
 def test_incomplete(library):
-    """Calls without a result are left out of a list of messages, or marked if asked."""
+    """Calls without a result are marked in a list of messages, or left out if asked."""
     with library.session("s") as session:
         session.user("go")
         session.tool_call("Bash", {"cmd": "x"})
-    assert len(json.loads(library.export("s", "neutral"))) == 1
-    assert "interrupted" in library.export("s", "neutral", incomplete="mark")
+    assert "interrupted" in library.export("s", "neutral")
+    assert len(json.loads(library.export("s", "neutral", incomplete="drop"))) == 1
     with pytest.raises(UsageError):
         library.export("s", "neutral", incomplete="guess")
 

@@ -512,17 +512,17 @@ def test_closing_a_holdfast_closes_its_sessions(store_root):
 
 
 def test_recover_gives_a_valid_conversation(hf):
-    """An interrupted call is dropped or marked, and the list can be cut at any event."""
+    """An interrupted call is marked or dropped, and the list can be cut at any event."""
     with hf.session("a") as s:
         s.system("be brief")
         user = s.user("hi")
         s.assistant("let me look")
         s.tool_call("Read", {"path": "x"}, id="c1")
-    dropped = hf.recover("a")
+    dropped = hf.recover("a", incomplete="drop")
     assert dropped.recovered
     assert [m["role"] for m in dropped.messages] == ["user", "assistant"]
     assert dropped.system == "be brief"
-    marked = hf.recover("a", incomplete="mark")
+    marked = hf.recover("a")
     assert marked.messages[-1]["content"][0]["type"] == "tool_result"
     assert [m["role"] for m in hf.recover("a", at=user.seq).messages] == ["user"]
     assert hf.recover("a", provider="openai").messages[0]["role"] in ("system", "user")

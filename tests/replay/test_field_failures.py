@@ -39,10 +39,12 @@ def test_an_interrupted_call_does_not_brick_the_session():
 
 @pytest.mark.req("S3-48")
 def test_one_of_several_calls_at_once_was_interrupted():
-    """Of four calls in parallel, three have results: those three stay."""
+    """Of four calls in parallel, three have results; the fourth is marked as interrupted."""
     events = log(ASK, *[call(i) for i in "abcd"], result("c"), result("a"), result("d"))
-    uses = accepted(events)["anthropic"][1]["content"]
-    assert [use["id"] for use in uses] == ["a", "c", "d"]
+    _, uses, results = accepted(events)["anthropic"]
+    assert [use["id"] for use in uses["content"]] == ["a", "b", "c", "d"]
+    marked = [one["tool_use_id"] for one in results["content"] if "interrupted" in one["content"]]
+    assert marked == ["b"]
 
 
 def test_garbage_inside_a_tool_name_or_its_arguments():

@@ -133,7 +133,7 @@ def test_a_long_turn_that_ends_or_changes_is_written_anew():
 
 def test_changes_far_back_reach_every_list():
     """A late result changes all lists from its call on, in both buffers."""
-    conversation = Conversation()
+    conversation = Conversation(incomplete="drop")
     conversation.feed(Event.make(*user("go"), seq=0))
     conversation.feed(Event.make("tool_call", {"id": "a", "tool": "Read", "params": {}}, seq=1))
     grow(conversation, 2, 10)

@@ -51,13 +51,13 @@ def test_a_session_is_recovered_for_a_provider():
     """Events become a valid list, the system prompt apart, the issues reported."""
     events = log(("system", {"content": "be kind"}), user("hi"), assistant("hello"), call("a"))
     recovery = recover(events, "anthropic", session_id="s-1")
-    assert [m["role"] for m in recovery.messages] == ["user", "assistant"]
+    assert [m["role"] for m in recovery.messages] == ["user", "assistant", "user"]
     assert recovery.system == "be kind"
     assert recovery.recovered is True
     assert recovery.left_out is None
     assert recovery.log_line == (
         "Session s-1 recovery: Sanitized 1 issue(s): "
-        "[incomplete_tool_call] call a to Read has no result: dropped"
+        "[incomplete_tool_call] call a to Read has no result: marked as interrupted"
     )
     assert recover([]).log_line == "Session unnamed recovery: No issues found"
 

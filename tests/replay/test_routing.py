@@ -370,9 +370,12 @@ def test_a_run_without_an_agent_has_no_name():
 
 def test_a_result_goes_to_the_newest_of_many_runs_that_used_its_id():
     """Each of three runs calls with the same id; their results come back from the innermost on."""
-    steps = [("tool_call", {"id": "1", "tool": "t", "params": {}}, run) for run in "abbcb"]
+    steps = [
+        ("tool_call", {"id": "1", "tool": "t", "params": {"n": n}}, run)
+        for n, run in enumerate("abbcb")
+    ]
     events = log(("user", {"content": "go"}, "a"), *steps, *(result("1", n) for n in "4321"))
-    told = {one.id: one.conversation.messages() for one in runs(events)}
+    told = {one.id: one.conversation.messages() for one in runs(events, incomplete="drop")}
     given = {
         run: [
             block["content"]

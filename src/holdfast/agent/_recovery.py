@@ -23,6 +23,8 @@ def find_leftovers(session: Session) -> list[CallRequest]:
         return []
     found = []
     for call in state.pending_calls.values():
+        if not call.begun:
+            continue
         event = next(session.events(call.seq))
         params = event.data.get("params")
         # With a mark in the place of a secret it would be another call than the one that was meant.

@@ -38,7 +38,7 @@ class ExportOptions:
     passphrase: str | None = None
     model: str | None = None
     """The model that a native file names, where its tool wants one."""
-    incomplete: str = "drop"
+    incomplete: str = "mark"
     """What becomes of calls without a result in lists of messages; native files mark them."""
 
 

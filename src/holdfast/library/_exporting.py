@@ -54,7 +54,7 @@ class Exporting(Finding):
         cwd: str | os.PathLike[str] | None = None,
         passphrase: str | None = None,
         model: str | None = None,
-        incomplete: str = "drop",
+        incomplete: str = "mark",
         overwrite: bool = False,
         sign: str | bytes | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -189,7 +189,7 @@ def _options(
     model: str | None,
     zone: tzinfo | str = "UTC",
     passphrase: str | None = None,
-    incomplete: str = "drop",
+    incomplete: str = "mark",
 ) -> ExportOptions:
     from holdfast.formats import ExportOptions
 

@@ -108,7 +108,7 @@ class Reading(Ground):
         self,
         id: str,
         provider: str = "anthropic",
-        incomplete: str = "drop",
+        incomplete: str = "mark",
         window_tokens: int | None = None,
         at: int | None = None,
     ) -> Recovery:

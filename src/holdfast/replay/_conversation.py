@@ -16,7 +16,7 @@ from holdfast.replay._thread import Thread
 
 __all__ = ["Conversation", "RunConversation", "check_incomplete", "runs"]
 
-INCOMPLETE = ("drop", "mark", "keep")
+INCOMPLETE = ("mark", "drop", "keep")
 
 
 def check_incomplete(incomplete: str) -> str:
@@ -30,14 +30,14 @@ class Conversation:
     """The conversation of one run of a log, kept up to date event by event.
 
     ``run`` is None for the top-level one, else an id that :func:`runs` gives. ``incomplete`` says
-    what becomes of a call without a result: "drop", "mark" (a stand-in result says that it was
-    interrupted) or "keep" (for callers that run it again; then the list need not be valid).
+    what becomes of a call without a result: "mark" (a stand-in result says that it was
+    interrupted), "drop" or "keep" (for callers that run it again; then the list need not be valid).
 
     Feeding an event and asking for the messages after it take the same time at any length. Events
     must be fed in the order of the log. Nothing about an event's content ever raises.
     """
 
-    def __init__(self, *, run: str | None = None, incomplete: str = "drop") -> None:
+    def __init__(self, *, run: str | None = None, incomplete: str = "mark") -> None:
         self._run = run
         self._router = Router()
         self._scribe = Scribe(check_incomplete(incomplete))
@@ -105,7 +105,7 @@ class RunConversation:
     conversation: Conversation
 
 
-def runs(events: Iterable[Event], *, incomplete: str = "drop") -> list[RunConversation]:
+def runs(events: Iterable[Event], *, incomplete: str = "mark") -> list[RunConversation]:
     """Every run of a log with its conversation, the top-level one first; for reading only."""
     top = Conversation(incomplete=incomplete)
     found: dict[str | None, Conversation] = {None: top}

@@ -37,10 +37,16 @@ class Summary(Piece, gc=False, eq=False):
 
 
 class Call(Piece, gc=False, eq=False, kw_only=True):
-    """A tool call and, once it came, its result. ``grouped``: the results that follow are its."""
+    """A tool call and, once it came, its result. ``grouped``: the results that follow are its.
+
+    It is ``announced`` by a block of an assistant's message, ``begun`` by an event of its own, or
+    both, in either order.
+    """
 
     index: int
     key: str | None
+    announced: bool
+    begun: bool
     result: Block | None = None
     result_seq: int
     grouped: bool = False
@@ -49,7 +55,9 @@ class Call(Piece, gc=False, eq=False, kw_only=True):
         if self.result is None:
             done = {"drop": "dropped", "mark": "marked as interrupted", "keep": "kept"}[incomplete]
             detail = f"call {self.block['id']} to {self.block['name']} has no result: {done}"
-            issues.note("incomplete_tool_call", issues.place(seq), detail, self.block)
+            # Marked and kept calls are among the messages: only what is not there is in the report.
+            content = self.block if incomplete == "drop" else None
+            issues.note("incomplete_tool_call", issues.place(seq), detail, content)
 
 
 class Mark(Piece, gc=False, eq=False, kw_only=True):

@@ -35,6 +35,9 @@ _TITLE_CHARS_MAX = 50
 _TITLE_CHARS_READ = 1000
 # Where nearly every result has its id; the rest of the data, often long, need not be parsed.
 _match_result = re.compile(rb'\{"toolCallId":"([^"\\]*)"[,}]').match
+# Whether a message has such blocks is seen in its bytes: inside of a text the quotes are escaped.
+_asks = re.compile(rb'"tool_use"').search
+_answers = re.compile(rb'"tool_result"').search
 
 
 class _Said(msgspec.Struct, gc=False):
@@ -97,6 +100,9 @@ def fresh_data(event: Event) -> dict[str, Any]:
 
 def _user(state: State, event: Event, _data: Data) -> None:
     state.message_count += 1
+    if (state.pending_calls or state.deferred_calls) and _answers(event.raw):
+        for block in _blocks(event, "tool_result"):
+            _settle(state, block.get("tool_use_id"))
     if state.title_auto is None:
         # From the recorded bytes: a long text is elsewhere there, and must give the same title.
         state.title_auto = _title_of(_decode_said(event.raw).content)
@@ -119,12 +125,39 @@ def _assistant(state: State, event: Event, data: Data) -> None:
     state.message_count += 1
     if state.streaming:
         state.streaming.pop(event.run or "", None)
+    if _asks(event.raw):
+        _asked(state, event)
+    elif state.asked:
+        state.asked.pop(event.run or "", None)
     if data is None:
         spent = _decode_spent(event.raw)
         if spent.usage is not None or spent.metadata is not None:
             _spend(state, spent.usage, spent.model, spent.metadata)
     elif "usage" in data or "metadata" in data:
         _spend(state, data.get("usage"), data.get("model"), data.get("metadata"))
+
+
+def _asked(state: State, event: Event) -> None:
+    """A message that asks for tools: its calls are open, unless events of their own began them."""
+    calls = state.pending_calls
+    for block in _blocks(event, "tool_use"):
+        id, tool = block.get("id"), block.get("name")
+        if isinstance(id, str) and isinstance(tool, str) and id not in calls:
+            calls[id] = PendingCall(tool, event.seq, begun=False)
+    state.asked[event.run or ""] = event.seq
+
+
+def _blocks(event: Event, kind: str) -> list[dict[str, Any]]:
+    """The blocks of one type in a message's content."""
+    content = _decode_said(event.raw).content
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, dict) and block.get("type") == kind]
+
+
+def _settle(state: State, call: Any) -> None:
+    """A call has its result."""
+    if isinstance(call, str) and state.pending_calls.pop(call, None) is None:
+        state.deferred_calls.pop(call, None)
 
 
 def _spend(state: State, usage: Any, model: Any, metadata: Any) -> None:
@@ -185,8 +218,7 @@ def _tool_result(state: State, event: Event, data: Data) -> None:
     if type(call) is not str:
         found = _match_result(event.raw)
         call = found[1].decode() if found else _decode_result(event.raw).toolCallId
-    if state.pending_calls.pop(call, None) is None:
-        state.deferred_calls.pop(call, None)
+    _settle(state, call)
 
 
 def _retracted(state: State, event: Event, _data: Data) -> None:
@@ -194,8 +226,9 @@ def _retracted(state: State, event: Event, _data: Data) -> None:
     for calls in (state.pending_calls, state.deferred_calls):
         for name in [name for name, call in calls.items() if call.seq in gone]:
             del calls[name]
-    for run in [run for run, seq in state.streaming.items() if seq in gone]:
-        del state.streaming[run]
+    for places in (state.streaming, state.asked):
+        for run in [run for run, seq in places.items() if seq in gone]:
+            del places[run]
 
 
 def _turn_start(state: State, event: Event, _data: Data) -> None:

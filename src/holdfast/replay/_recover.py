@@ -45,7 +45,7 @@ class Recovery:
 def recover(
     events: Iterable[Event],
     provider: str = "anthropic",
-    incomplete: str = "drop",
+    incomplete: str = "mark",
     window_tokens: int | None = None,
     at: int | None = None,
     *,

@@ -136,7 +136,7 @@ class Scribe:
         signature = data.get("thought_signature")
         if isinstance(signature, str) and is_base64(signature):
             block["thought_signature"] = signature
-        self.thread.call(self._seq, key, block)
+        self.thread.call(self._seq, key, block, begun=True)
 
     def on_tool_result(self, data: dict[str, Any]) -> None:
         """What came of it."""

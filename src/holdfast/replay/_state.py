@@ -153,11 +153,14 @@ class Turning(msgspec.Struct, frozen=True):
     started_at: int = 0
 
 
-class PendingCall(msgspec.Struct, frozen=True, gc=False):
+class PendingCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool call that has no result yet."""
 
     tool: str
     seq: int
+    """The event that began it; the message that asks for it, as long as nothing else is known."""
+    begun: bool = True
+    """False for a call that a message asks for and no event of its own has begun."""
 
 
 class Opening(msgspec.Struct, omit_defaults=True):
@@ -179,7 +182,7 @@ class State(
     rename={"encoded": "variables"},
     # The version of this shape: a snapshot of another one does not decode and is passed over.
     tag_field="shape",
-    tag=1,
+    tag=2,
 ):
     """A session's state after the events up to ``seq``. Times are Unix milliseconds."""
 
@@ -226,6 +229,9 @@ class State(
     open_turns: dict[str, Turning] = {}
     """By run; the run without a name is ``""``."""
     pending_calls: dict[str, PendingCall] = {}
+    """By id, calls without a result: what was under way here, or at the crash."""
+    asked: dict[str, int] = {}
+    """By run, the seq of its last assistant message, if that asks for tools."""
     deferred_calls: dict[str, PendingCall] = {}
     """Calls that a finished turn left without a result: someone else is to give it."""
     streaming: dict[str, int] = {}

@@ -3,7 +3,8 @@
 Pieces stay in the order in which they were recorded. Rendering turns them into drafts of messages
 by one rule: an assistant's words and then its calls form a group; a group ends with the first
 result of one of its calls, with a user's words, or with the assistant's next words after a call.
-The results of a group's calls, whenever they came, stand together right after it. Rendering goes on
+A call that a message announces and an event begins is one call, and stands in that message. The
+results of a group's calls, whenever they came, stand together right after it. Rendering goes on
 from where it stopped; a change further back (a late result, a retraction) takes it back to the
 start of that group.
 """
@@ -58,6 +59,9 @@ class Thread:
         self._tools: dict[str, str] = {}
         self._waiting: dict[str, list[Call]] = {}
         self._known: set[str] = set()
+        # Of each id the call that was answered last, until the user speaks again.
+        self._answered: dict[str, Call] = {}
+        self._user_seq = NOWHERE
         self._early: dict[str, list[tuple[Mark, int]]] = {}
         self._streams: list[Stream] = []
 
@@ -65,10 +69,22 @@ class Thread:
 
     def say(self, seq: int, role: str, block: Block) -> None:
         """Words of one side: any block but a call or a result."""
-        self._append(seq, Piece(role, block))
+        seq = self._append(seq, Piece(role, block))
+        if role == "user":
+            self._user_seq = seq
+            if self._answered:
+                self._answered = {}
 
-    def call(self, seq: int, key: str | None, block: Block) -> None:
-        """A tool call. ``key`` pairs it with its result; its id is made well-formed and unique."""
+    def call(self, seq: int, key: str | None, block: Block, *, begun: bool = False) -> None:
+        """A tool call, announced in a message or begun by an event of its own.
+
+        ``key`` pairs it with its result, and with the other half of itself: one id is one call,
+        whichever half was recorded first. Its id is made well-formed and unique.
+        """
+        known = self._same_call(key, block, begun=begun) if key is not None else None
+        if known is not None:
+            self._join(known, seq, block, begun=begun)
+            return
         own = self._names.take(fit_id(key) if key else "call")
         given = block["name"]
         name = self._tools.get(given)
@@ -83,7 +99,15 @@ class Thread:
             self.issues.note("invalid_name", self.issues.place(seq), detail)
         # One text for all that are equal.
         block["id"], block["name"] = own, name
-        piece = Call("assistant", block, index=len(self._pieces), key=key, result_seq=seq)
+        piece = Call(
+            "assistant",
+            block,
+            index=len(self._pieces),
+            key=key,
+            result_seq=seq,
+            announced=not begun,
+            begun=begun,
+        )
         self._append(seq, piece)
         if key is None:
             return
@@ -94,17 +118,77 @@ class Thread:
         else:
             self._waiting.setdefault(key, []).append(piece)
 
+    def _same_call(self, key: str, block: Block, *, begun: bool) -> Call | None:
+        """The call that this is the other half of, or another attempt at; None if it is new.
+
+        Some models number their calls anew in each turn, so an id alone does not say it: a call
+        that has both its halves and its result is over, and so is one with a result once the user
+        has spoken.
+        """
+        open_calls = self._of_this_turn(self._waiting.get(key, ()))
+        for call in open_calls:
+            if not (call.begun if begun else call.announced):
+                return call
+        if begun:
+            for call in open_calls:
+                if call.block["input"] == block["input"] and self._is_named(call, block):
+                    return call
+        answered = self._answered.get(key)
+        if answered is None or answered.gone:
+            return None
+        return None if (answered.begun if begun else answered.announced) else answered
+
+    def _is_named(self, call: Call, block: Block) -> bool:
+        """Whether a call goes to the tool that the block names."""
+        name: str = block["name"]
+        return bool(call.block["name"] == self._tools.get(name, name))
+
+    def _of_this_turn(self, calls: Sequence[Call]) -> Sequence[Call]:
+        """The calls since the user last spoke; all, if they are all older."""
+        there = [call for call in calls if not call.gone]
+        new = [call for call in there if self._seqs[call.index] > self._user_seq]
+        return new or there
+
+    def _join(self, call: Call, seq: int, block: Block, *, begun: bool) -> None:
+        """Take in the other half of a call, or one more attempt at it.
+
+        What stands in the conversation are the model's own arguments, in the message that has them:
+        a provider wants its words back as they were.
+        """
+        own = call.block
+        asked, done = (own, block) if begun else (block, own)
+        if begun and call.begun:
+            detail = f"call {own['id']} to {own['name']} was begun more than once"
+            self.issues.note("repeated_tool_call", self.issues.place(seq), detail, block)
+            return
+        if asked["input"] != done["input"]:
+            detail = f"call {own['id']} was begun with other arguments than the model gave"
+            self.issues.note("other_arguments", self.issues.place(seq), detail, done)
+        signature = done.get("thought_signature")
+        if signature is not None:
+            asked.setdefault("thought_signature", signature)
+        self._spoil(call.index)
+        if begun:
+            call.begun = True
+            return
+        # The message came after its call: the call moves there.
+        self._pieces[call.index] = Piece("assistant", own, gone=True)
+        block["id"], block["name"] = own["id"], own["name"]
+        call.block, call.index, call.announced = block, len(self._pieces), True
+        self._append(seq, call)
+
     def result(self, seq: int, key: str | None, block: Block) -> None:
         """A tool result, wherever its call is. The first one for a call wins."""
         mark = Mark("user", block)
         seq = self._append(seq, mark)
         waiting = self._waiting.get(key) if key is not None else None
-        while waiting and waiting[0].gone:
-            waiting.pop(0)
-        if waiting:
-            self._answer(waiting.pop(0), mark, seq)
+        found = self._of_this_turn(waiting) if waiting else ()
+        if waiting and key is not None and found:
+            call = found[0]
+            waiting.remove(call)
             if not waiting:
-                del self._waiting[key]  # type: ignore[arg-type]  # who has none waits for nothing
+                del self._waiting[key]
+            self._answer(call, mark, seq)
         elif key in self._known:
             mark.repeated = True
         elif key is not None:
@@ -118,6 +202,8 @@ class Thread:
         else:
             call.result = {**mark.block, "tool_use_id": own}
         call.result_seq = seq
+        if call.key is not None and not (call.announced and call.begun):
+            self._answered[call.key] = call
         mark.call = call
         self._spoil(call.index)
 

@@ -311,9 +311,10 @@ class Appending(Readable):
         self._outbox.put(event)
 
     def _as_said(self) -> Iterable[Event]:
-        """The events with the words that were said while this object was there to hear them."""
-        was = self._redacting
-        return self.events() if was is None else map(was.as_it_was, self.events())
+        return self.events() if self._redacting is None else map(self._as_it_was, self.events())
+
+    def _as_it_was(self, event: Event) -> Event:
+        return event if self._redacting is None else self._redacting.as_it_was(event)
 
     def _event_of_key(self, key: str) -> Event:
         found = self._keyed.get(key)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import UsageError
 from holdfast.model import Event, read_events
 from holdfast.session._opening import check_title
+from holdfast.session._reading import read_range
 from holdfast.session._recording import Recorder
+from holdfast.session._tool import find_asked_call
 
 if TYPE_CHECKING:
     import threading
@@ -118,8 +120,28 @@ class Readable(Recorder):
         events = read_events(chain(log.read(), waiting), unseal=log.unseal)
         return (event for event in events if event.seq >= start)
 
+    def _asked_call(self, tool: str, params: Any, run: str | None) -> str | None:
+        with self._lock:
+            seq = self.live_state.asked.get(run or "")
+            if seq is None:
+                return None
+            newest = list(self._newest(seq))
+        said = self._talk.resolved(map(self._as_it_was, newest))
+        own = (event for event in said if event.run == run or event.type == "opened")
+        return find_asked_call(own, tool, params)
+
+    def _newest(self, seq: int) -> Iterator[Event]:
+        """The events from the newest back to ``seq``."""
+        if self._writer.staged_lines():
+            return reversed(list(self.events(seq)))
+        return read_range(self._writer.log, start=seq, reverse=True)
+
+    @abstractmethod
+    def _as_it_was(self, event: Event) -> Event:
+        """The event with the words that were said while this object was there to hear them."""
+
     def messages(
-        self, provider: str = "neutral", *, incomplete: str = "drop"
+        self, provider: str = "neutral", *, incomplete: str = "mark"
     ) -> list[dict[str, Any]]:
         """The conversation as the provider takes it: valid in every state of the session.
 

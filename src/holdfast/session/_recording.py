@@ -97,11 +97,22 @@ class Recorder(ABC):
         run: str | None = None,
         **extra: Any,
     ) -> Event:
-        """The agent's intent to use a tool. The returned event's ``id`` names the call."""
-        data = {"id": id or new_call_id(), "tool": tool, "params": params}
+        """The agent's intent to use a tool. The returned event's ``id`` names the call.
+
+        With the ``id`` of a call in an assistant message it is that call. Without one it is the
+        call that the last assistant message asks for with this tool and these arguments, if there
+        is exactly one without a result; else a new one.
+        """
+        if id is None:
+            id = self._asked_call(tool, params, run) or new_call_id()
+        data = {"id": id, "tool": tool, "params": params}
         if extra:
             data.update(extra)
         return self._record("tool_call", data, run)
+
+    def _asked_call(self, tool: str, params: Any, run: str | None) -> str | None:
+        """The id of the open call of the last assistant message that fits; None for a new call."""
+        return None
 
     def tool_result(
         self,
@@ -135,7 +146,8 @@ class Recorder(ABC):
         """Use a tool inside a ``with`` (or ``async with``) block.
 
         The intent is on disk before the block runs; what the block puts into ``call.result``, or
-        the error or cancellation that ends it, is recorded after it.
+        the error or cancellation that ends it, is recorded after it. Which call it is follows from
+        ``id``, or from the last assistant message, as for :meth:`tool_call`.
         """
         return ToolRun(self, tool, params, id=id, run=run, extra=extra)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
 
 from holdfast.errors import HoldfastError, InvalidData, TooLarge, UsageError
 from holdfast.model import Event
@@ -13,7 +16,7 @@ from holdfast.session._cancellation import was_cancelled
 if TYPE_CHECKING:
     from holdfast.session._recording import Recorder
 
-__all__ = ["ToolRun"]
+__all__ = ["ToolRun", "find_asked_call"]
 
 
 class ToolRun:
@@ -105,6 +108,53 @@ class ToolRun:
     def _record(self, result: Any, *, is_error: bool) -> None:
         assert self.event is not None
         self.result_event = self._session.tool_result(self.event, result, is_error=is_error)
+
+
+def find_asked_call(events: Iterable[Event], tool: str, params: Any) -> str | None:
+    """Return the id of the one open call of a run's last assistant message that is this one.
+
+    ``events`` are the run's, the newest first, back to that message. Open are calls without a
+    result that nobody in this process has begun: one that a process left behind may be taken up
+    again. None if no call fits, or several do.
+    """
+    wanted = _canonical(params)
+    taken: set[Any] = set()
+    is_ours = True
+    for event in events:
+        data = event.data
+        if event.type == "opened":
+            is_ours = False  # what was begun before is nobody's any more
+        elif event.type == "tool_result":
+            taken.add(data.get("toolCallId"))
+        elif event.type == "tool_call" and is_ours:
+            taken.add(data.get("id"))
+        elif event.type == "user":
+            taken.update(block.get("tool_use_id") for block in _blocks(data, "tool_result"))
+        elif event.type == "assistant":
+            fitting = [
+                block["id"]
+                for block in _blocks(data, "tool_use")
+                if isinstance(block.get("id"), str)
+                and block["id"] not in taken
+                and block.get("name") == tool
+                and _canonical(block.get("input")) == wanted
+            ]
+            return fitting[0] if len(fitting) == 1 else None
+    return None
+
+
+def _blocks(data: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    content = data.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, dict) and block.get("type") == kind]
+
+
+def _canonical(value: Any) -> Any:
+    """A value such that equal arguments, and only they, have equal ones."""
+    try:
+        return msgspec.json.encode({} if value is None else value, order="deterministic")
+    except (TypeError, ValueError, RecursionError):
+        return object()  # what cannot be recorded is refused by whoever records it
 
 
 def _failure(error: BaseException) -> dict[str, Any]:

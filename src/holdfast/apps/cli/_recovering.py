@@ -27,7 +27,7 @@ PROVIDERS = (
     "mistral",
     "pydantic-ai",
 )
-INCOMPLETE = ("drop", "mark", "keep")
+INCOMPLETE = ("mark", "drop", "keep")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,7 +43,7 @@ def provider_options(function: F) -> F:
     function = click.option(
         "--incomplete",
         type=click.Choice(INCOMPLETE),
-        help="Calls without a result: drop them (default), mark them as interrupted, keep them.",
+        help="Calls without a result: mark them as interrupted (default), drop them, keep them.",
     )(function)
     return click.option(
         "--provider",

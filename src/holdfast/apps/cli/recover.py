@@ -33,7 +33,7 @@ _LOG_NAME = "events.jsonl"
 Examples:
   holdfast recover trip-planner > messages.json
   holdfast recover ./old-logs/events.jsonl --provider openai
-  holdfast recover ./old-logs --incomplete mark --window-tokens 8000
+  holdfast recover ./old-logs --incomplete drop --window-tokens 8000
 """,
 )
 @click.argument("what", metavar="PATH|ID", shell_complete=complete_id)

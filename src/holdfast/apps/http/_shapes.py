@@ -133,7 +133,7 @@ class MessagesAsked(_Given, frozen=True, kw_only=True):
     """For which provider, and what becomes of calls without a result."""
 
     provider: _Text = "anthropic"
-    incomplete: Literal["drop", "mark", "keep"] = "drop"
+    incomplete: Literal["drop", "mark", "keep"] = "mark"
     window_tokens: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
     at: Seq | None = None
 
