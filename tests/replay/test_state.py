@@ -27,6 +27,7 @@ EVENTS = [
     ("config", {"model": "m"}),
     ("task", {"task": ["t"]}),
     ("assistant", {"content": "x", "usage": {"input_tokens": 5, "cost": 0.5}, "model": "m"}),
+    ("assistant", {"content": [{"type": "tool_use", "id": "c0", "name": "Read", "input": {}}]}),
     ("delta", {"content": "x"}),
     ("tool_call", {"id": "c1", "tool": "Read"}),
     ("turn_end", {}),
@@ -92,7 +93,7 @@ def test_a_copy_shares_nothing():
 @pytest.mark.req("S4-45")
 @pytest.mark.req("S4-47")
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"shape":2}', b'{"shape":1,"seq":"x"}', b'{"shape":1,"tags":[', b"\xff"]
+    "data", [b"", b"[]", b'{"shape":1}', b'{"shape":2,"seq":"x"}', b'{"shape":2,"tags":[', b"\xff"]
 )
 def test_bytes_of_another_shape_are_refused(data):
     """What is no state, or one of another version, is InvalidData, never half a state."""
@@ -102,7 +103,7 @@ def test_bytes_of_another_shape_are_refused(data):
 
 def test_the_shape_is_always_written():
     """Even an empty state says which shape it has, so that a later version can tell."""
-    assert b'"shape":1' in State().to_json()
+    assert b'"shape":2' in State().to_json()
 
 
 def test_states_do_not_share_defaults():
