@@ -152,7 +152,7 @@ def test_a_marked_call_takes_its_result_when_it_comes():
 
 def test_an_unknown_way_with_incomplete_calls_is_refused():
     """A misspelt word is the caller's error."""
-    with pytest.raises(UsageError, match="drop, mark, keep"):
+    with pytest.raises(UsageError, match="mark, drop, keep"):
         Conversation(incomplete="forget")
 
 
