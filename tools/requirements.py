@@ -3,9 +3,10 @@
     python tools/requirements.py RESULTS           writes docs/internals/requirements.md
     python tools/requirements.py RESULTS --check   writes nothing
 
-RESULTS is what a whole run of the tests left with REQUIREMENTS_RESULTS (tests/noted.py). Both
-fail when a requirement has no test that was collected and passed, when a test names one that does
-not exist, and ``--check`` also when the page names a test that the run did not collect.
+RESULTS is what a whole run of the tests left with REQUIREMENTS_RESULTS (tests/noted.py). A test
+shows a requirement when every one of its variants ran and passed. Both fail when a requirement has
+no such test, and say why its tests were skipped if they were; when a test names one that does not
+exist; and ``--check`` also when the page names a test that the run did not collect.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).parents[1] / "docs" / "internals"
 LIST = FOLDER / "requirements.txt"
@@ -23,7 +25,9 @@ HEAD = """# Requirements
 <!-- Written by tools/requirements.py (`make requirements`) from a run of all tests. -->
 
 Holdfast was built from the designs of five earlier systems. Each line is one thing that they asked
-for, and names the tests that carry its number (`@pytest.mark.req`), were collected, and passed.
+for, and names the tests that carry its number (`@pytest.mark.req`) and passed with all their
+variants. Tests that carry a number and were skipped on the machine that wrote this page, in whole or
+in part, are listed at its end with the reason.
 Where the sources contradict each other, the last column names the resolution (B-…) by which ours
 differs from what that line asked for.
 """
@@ -41,33 +45,55 @@ def listed(text: str) -> dict[str, tuple[str, str]]:
     return rows
 
 
-def shown(text: str) -> tuple[dict[str, set[str]], set[str]]:
-    """By id: the tests that passed, whatever their parameters; and all that were collected."""
-    passed: dict[str, set[str]] = {}
-    collected, failed = set(), set()
+class Run(NamedTuple):
+    """What a run says of the tests that carry numbers; a test is all its variants."""
+
+    marked: dict[str, set[str]]
+    """By id, every test that carries it."""
+    failed: set[str]
+    skipped: dict[str, set[str]]
+    """By test, why variants of it were skipped."""
+
+    def shown(self, number: str) -> set[str]:
+        """The tests that show a requirement: every variant of theirs passed."""
+        return self.marked.get(number, set()) - self.failed - self.skipped.keys()
+
+
+def read(text: str) -> Run:
+    """What the lines of a run's results say."""
+    run = Run({}, set(), {})
     for line in text.splitlines():
         one = json.loads(line)
-        test = one["test"].partition("[")[0]
-        collected.add(test)
-        if one["outcome"] == "passed":
-            for number in one["ids"]:
-                passed.setdefault(number, set()).add(test)
-        elif one["outcome"] == "failed":
-            failed.add(test)
-    return {number: tests - failed for number, tests in passed.items()}, collected
+        test, _, variant = one["test"].partition("[")
+        for number in one["ids"]:
+            run.marked.setdefault(number, set()).add(test)
+        if one["outcome"] == "failed":
+            run.failed.add(test)
+        elif one["outcome"] == "skipped":
+            which = f"{variant.removesuffix(']')}: " if variant else ""
+            run.skipped.setdefault(test, set()).add(which + one.get("reason", "no reason"))
+    return run
 
 
-def complaints(rows: dict[str, tuple[str, str]], passed: dict[str, set[str]]) -> list[str]:
+def complaints(rows: dict[str, tuple[str, str]], run: Run) -> list[str]:
     """What is missing, and what should not be there."""
-    missing = [number for number in rows if "-" in number and not passed.get(number)]
-    unknown = sorted(number for number in passed if number[0] == "S" and number not in rows)
-    return [f"{number} ({rows[number][0]}): no test shows it" for number in missing] + [
-        f"{number}: {min(passed[number])} names it, and it does not exist" for number in unknown
+    found = []
+    for number, (title, _) in rows.items():
+        if "-" in number and not run.shown(number):
+            found.append(f"{number} ({title}): no test shows it")
+            found += [
+                f"    {test} was skipped: {reason}"
+                for test in sorted(run.marked.get(number, ()))
+                for reason in sorted(run.skipped.get(test, ()))
+            ]
+    unknown = sorted(number for number in run.marked if number[0] == "S" and number not in rows)
+    return found + [
+        f"{number}: {min(run.marked[number])} names it, and it does not exist" for number in unknown
     ]
 
 
-def page(rows: dict[str, tuple[str, str]], passed: dict[str, set[str]]) -> str:
-    """The page with a table for each source."""
+def page(rows: dict[str, tuple[str, str]], run: Run) -> str:
+    """The page with a table for each source, and what was skipped."""
     lines = [HEAD]
     for number, (title, resolution) in rows.items():
         if "-" not in number:
@@ -77,21 +103,27 @@ def page(rows: dict[str, tuple[str, str]], passed: dict[str, set[str]]) -> str:
                 "|---|---|---|---|",
             ]
             continue
-        tests = "<br>".join(f"`{test}`" for test in sorted(passed.get(number, ())))
+        tests = "<br>".join(f"`{test}`" for test in sorted(run.shown(number)))
         lines.append(f"| {number} | {title} | {tests} | {resolution} |")
+    if run.skipped:
+        lines += ["\n## Skipped\n", "| test | why |", "|---|---|"]
+        for test, reasons in sorted(run.skipped.items()):
+            why = "<br>".join(sorted(reasons)).replace("|", "\\|")
+            lines.append(f"| `{test}` | {why} |")
     return "\n".join(lines) + "\n"
 
 
 def main(results: str, *options: str) -> int:
     """Make the page or check it; 1 if something is missing."""
     rows = listed(LIST.read_text("utf-8"))
-    passed, collected = shown(Path(results).read_text("utf-8"))
-    wrong = complaints(rows, passed)
+    run = read(Path(results).read_text("utf-8"))
+    wrong = complaints(rows, run)
     if "--check" in options:
+        collected = set().union(*run.marked.values())
         named = set(re.findall(r"`(tests/[^`]*)`", PAGE.read_text("utf-8")))
         wrong += [f"{PAGE.name}: there is no {test} any more" for test in sorted(named - collected)]
     else:
-        PAGE.write_text(page(rows, passed), "utf-8")
+        PAGE.write_text(page(rows, run), "utf-8")
     for one in wrong:
         print(one, file=sys.stderr)
     return 1 if wrong else 0
