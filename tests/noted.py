@@ -1,4 +1,4 @@
-"""Which requirements a run has shown: by test, what it carries, how it ended and why it was skipped.
+"""Which requirements a run has shown: by test, what it carries and how it ended, or why not.
 
 With ``REQUIREMENTS_RESULTS=PATH`` a line of JSON for each test with a ``req`` mark is written
 there; ``tools/requirements.py`` makes a page of it, or finds what is missing.

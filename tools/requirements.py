@@ -26,7 +26,7 @@ HEAD = """# Requirements
 
 Holdfast was built from the designs of five earlier systems. Each line is one thing that they asked
 for, and names the tests that carry its number (`@pytest.mark.req`) and passed with all their
-variants. Tests that carry a number and were skipped on the machine that wrote this page, in whole or
+variants. Tests that carry a number and were skipped where this page was written, in whole or
 in part, are listed at its end with the reason.
 Where the sources contradict each other, the last column names the resolution (B-…) by which ours
 differs from what that line asked for.
