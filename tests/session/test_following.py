@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+import holdfast
 from holdfast.errors import NotFound
 
 
@@ -106,7 +107,7 @@ def test_a_torn_tail_that_is_cut_does_not_confuse_a_follower(hf):
     assert len(follower.poll()) == 4
     with hf.session("a") as s:
         s.user("1")
-    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
+    assert [e.type for e in follower.poll()] == ["repaired", "opened", "user", "closed"]
 
 
 def test_a_follower_begins_again_after_a_repair(hf):
@@ -126,7 +127,7 @@ def test_a_follower_begins_again_after_a_repair(hf):
     assert [e.type for e in follower.poll()] == ["repaired"]
     with hf.session("a") as s:
         s.user("next")
-    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
+    assert [e.type for e in follower.poll()] == ["repaired", "opened", "user", "closed"]
 
 
 def test_a_plain_log_that_another_tool_extends_is_followed(hf, store_root):
@@ -142,4 +143,53 @@ def test_a_plain_log_that_another_tool_extends_is_followed(hf, store_root):
     assert [e.data["content"] for e in follower.poll()] == ["1"]
     with hf.session("old") as s:
         s.user("2")
-    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
+    assert [e.type for e in follower.poll()] == ["repaired", "opened", "user", "closed"]
+
+
+@pytest.mark.parametrize("key", [None, b"k" * 32])
+@pytest.mark.parametrize("old", [3, 40])
+def test_a_session_made_anew_is_followed_from_its_beginning(store_root, old, key):
+    """Whoever followed one that was erased gets every event of the next one of that name."""
+    with holdfast.open(store_root, key=key, seal=key is not None) as hf:
+        with hf.session("a") as s:
+            for number in range(old):
+                s.user(f"old {number}")
+        follower = hf.follow("a")
+        assert len(follower.poll()) == old + 3
+        hf.erase("a")
+        with hf.session("a") as s:
+            for number in range(12):
+                s.user(f"new {number}")
+        found = [event for event in follower.poll() if event.type == "user"]
+        assert [event.data["content"] for event in found] == [f"new {n}" for n in range(12)]
+        assert follower.poll() == []
+
+
+def test_the_same_number_of_a_file_does_not_hide_that_it_is_another(hf, monkeypatch):
+    """Where the store's mark did not change, the content tells a session that was made anew."""
+    with hf.session("a") as s:
+        s.user("old")
+    follower = hf.follow("a")
+    assert len(follower.poll()) == 4
+    mark = follower._generation
+    hf.erase("a")
+    with hf.session("a") as s:
+        s.extend([("user", {"role": "user", "content": f"new {n}"}) for n in range(12)])
+    monkeypatch.setattr(type(follower._log), "generation", lambda self: mark)
+    found = [event for event in follower.poll() if event.type == "user"]
+    assert [event.data["content"] for event in found] == [f"new {n}" for n in range(12)]
+
+
+def test_a_repaired_session_is_followed_on(hf, store_root):
+    """After a repair only what was not given yet comes."""
+    with hf.session("a") as s:
+        for number in range(9):
+            s.user(f"word {number}")
+    follower = hf.follow("a")
+    assert len(follower.poll()) == 12
+    log = store_root / "sessions" / "a" / "events.jsonl"
+    log.write_bytes(log.read_bytes().replace(b"word 3", b"wOrd 3"))
+    hf.repair("a")
+    with hf.session("a") as s:
+        s.user("on")
+    assert [event.type for event in follower.poll()] == ["repaired", "opened", "user", "closed"]

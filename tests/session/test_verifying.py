@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+import holdfast
 from holdfast.library import Holdfast
+from holdfast.model import Limits
+from holdfast.session import Snapshots
+from holdfast.session import _verifying as verifying
 from holdfast.storage._file_log import FileLog
 
 
@@ -69,3 +73,37 @@ def test_damage_is_told_where_a_second_look_finds_another_log(hf, store_root, ch
     log.with_suffix(".new").write_bytes(damaged[:40] if change == "shorter" else damaged[::-1])
     log.with_suffix(".new").replace(log)
     assert [first.seq, *(event.seq for event in reading)] == expected
+
+
+@pytest.mark.parametrize("key", [None, b"k" * 32])
+@pytest.mark.parametrize("moment", ["listed", "loaded", "read"])
+def test_a_writer_that_takes_snapshots_is_no_false_alarm(store_root, monkeypatch, key, moment):
+    """Snapshots that come or go while a session is verified do not count against it."""
+    limits = Limits(snapshots_kept=3)
+    with holdfast.open(store_root, key=key, seal=key is not None, limits=limits) as hf:
+        with hf.session("a") as s:
+
+            def write():
+                for _ in range(4):
+                    s.user("x" * 50)
+                    s.snapshot()
+
+            write()
+            calls = {"listed": (Snapshots, "seqs"), "loaded": (Snapshots, "load")}
+            kind, name = calls.get(moment, (verifying, "_missing_blobs"))
+            real, done = getattr(kind, name), []
+
+            def meanwhile(*given):
+                found = real(*given)
+                if not done:
+                    done.append(1)
+                    write()
+                return found
+
+            monkeypatch.setattr(kind, name, meanwhile)
+            report = hf.verify("a")
+            assert done
+            assert report.ok, report
+            assert report.snapshots or moment == "listed"  # then all of them have gone
+        monkeypatch.undo()
+        assert hf.verify("a").ok

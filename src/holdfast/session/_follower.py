@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 from holdfast.errors import NotFound
 from holdfast.model import START, Event, LineReader
@@ -18,7 +19,8 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
     """An iterator and async iterator over the events of a session, across processes.
 
     It never ends by itself while the session is there; ``close()`` ends it, also from another
-    thread. It sees whole, verified events only, and begins again by itself after a repair.
+    thread. It sees whole, verified events only, and begins again by itself after a repair: with
+    what it has not given yet, or, if the session was erased and made anew, with the first event.
     """
 
     def __init__(self, store: Store, key: str, start: int = 0) -> None:
@@ -31,6 +33,8 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
         self._position = START
         self._chained = False
         self._generation = self._log.generation()
+        # The first event and the newest: another log of the same name has others.
+        self._known: list[tuple[int, str, int, Any]] = []
         self._ready: list[Event] = []
         self._closed = False
 
@@ -82,11 +86,14 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
             return False
         generation = self._log.generation()
         if generation != self._generation or size < self._position.offset:
-            self._generation, self._position, self._chained = generation, START, False
-            self._log = self._store.log(self._key)  # it may be sealed now, or no longer
+            self._begin_again(generation)
         if size > self._position.offset:
             self._read()
         return True
+
+    def _begin_again(self, generation: str) -> None:
+        self._generation, self._position, self._chained = generation, START, False
+        self._log = self._store.log(self._key)  # it may be sealed now, or no longer
 
     def _read(self) -> None:
         # Always from the last whole event on: torn bytes may be cut and written anew.
@@ -94,10 +101,38 @@ class Follower(Iterator[Event], AsyncIterator[Event]):
         events: list[Event] = []
         for chunk in self._log.read(self._position.offset):
             events += reader.feed(chunk)
+        if reader.damaged and self._position != START and self._is_another():
+            # Where a file system uses the same number again, only the content tells.
+            self._begin_again(self._generation)
+            self._read()
+            return
         if reader.damaged:
             events += reader.finish()
+        if self._position == START and _differ(self._known, events):
+            self._next, self._known = 0, []
         self._position, self._chained = reader.position, reader.chained
         new = [event for event in events if event.seq >= self._next]
+        if events:
+            self._known = [*(self._known[:1] or [_mark(events[0])]), _mark(events[-1])]
         if new:
             self._next = new[-1].seq + 1
             self._ready = new[::-1] + self._ready
+
+    def _is_another(self) -> bool:
+        """Whether the log is not the one that was followed until now."""
+        reader = LineReader(START, self._log.unseal, chained=False)
+        events = [event for chunk in self._log.read() for event in reader.feed(chunk)]
+        return _differ(self._known, events + reader.finish())
+
+
+def _mark(event: Event) -> tuple[int, str, int, Any]:
+    """What tells an event from that of another log; a repair and a redaction leave it as it is."""
+    log = event.data.get("log") if event.type == "session_start" else None
+    return event.seq, event.type, event.timestamp, log
+
+
+def _differ(known: list[tuple[int, str, int, Any]], events: list[Event]) -> bool:
+    """Whether an event that is known is another one now; one that was lost in a repair is not."""
+    seqs = {mark[0] for mark in known}
+    found = [_mark(event) for event in events if event.seq in seqs and event.type != "repaired"]
+    return not set(found) <= set(known)

@@ -115,7 +115,8 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
     reader = LineReader()
     count = 0
     missing: set[str] = set()
-    prefixes = _prefixes(Snapshots(documents))
+    marks = _marks(Snapshots(documents))
+    prefixes = _prefixes(marks)
     chain = heads.chain(prefixes)
     try:
         for events in _batches(reader, log, chain):
@@ -123,7 +124,7 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
             missing.update(_missing_blobs(events, documents))
     except KeyMissing:
         return _verify_closed(session_id, log, heads)
-    snapshots = _check_snapshots(Snapshots(documents), reader.position.offset)
+    snapshots = _check_snapshots(marks, reader.position.offset)
     damage = log.damage()
     if reader.torn and not count and not damage and is_foreign(log):
         damage = _FOREIGN
@@ -194,6 +195,7 @@ def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
 
 def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
     assert log.unseal is not None
+    marks = _marks(Snapshots(documents))
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
     try:
@@ -201,10 +203,10 @@ def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Head
     except KeyMissing:
         return _verify_closed(session_id, log, heads)
     missing = set(_missing_blobs(events, documents))
-    prefixes = _prefixes(Snapshots(documents))
+    prefixes = _prefixes(marks)
     chain = heads.chain(prefixes)
     chain.feed(data)
-    snapshots = _check_snapshots(Snapshots(documents), found.position.offset)
+    snapshots = _check_snapshots(marks, found.position.offset)
     if not found.gaps:
         tampered += _check_prefixes(prefixes, chain)
     damage = log.damage()
@@ -277,17 +279,27 @@ def _opened_by(event: Event) -> str:
     return f"process {found.pid} on {found.host}, opening {found.epoch}"
 
 
-def _prefixes(snapshots: Snapshots) -> dict[int, tuple[int, str]]:
-    """Where each snapshot was taken, and the digest of what was before it, oldest first."""
-    found = {}
-    for seq in reversed(snapshots.seqs()):
+def _marks(snapshots: Snapshots) -> dict[int, tuple[int, str] | None]:
+    """Where each snapshot was taken, and the digest of what was before it; None if it is not whole.
+
+    To be asked before the log is read, newest first: a writer that goes on takes others, which know
+    more than was read, and lets the oldest go. Those are left out.
+    """
+    found: dict[int, tuple[int, str] | None] = {}
+    for seq in snapshots.seqs():
         try:
             snapshot = snapshots.load(seq)
         except HoldfastError:
-            continue
-        if snapshot.prefix:
+            if seq in snapshots.seqs():
+                found[seq] = None
+        else:
             found[seq] = snapshot.offset, snapshot.prefix
     return found
+
+
+def _prefixes(marks: dict[int, tuple[int, str] | None]) -> dict[int, tuple[int, str]]:
+    """The whole snapshots that tell what was before them, oldest first."""
+    return {seq: mark for seq, mark in reversed(marks.items()) if mark is not None and mark[1]}
 
 
 def _check_prefixes(prefixes: dict[int, tuple[int, str]], chain: PrefixChain) -> list[Finding]:
@@ -325,16 +337,8 @@ def _is_whole(name: str, documents: Documents) -> bool:
     return found is not None and blob_name(found[0]) == name
 
 
-def _check_snapshots(snapshots: Snapshots, end: int) -> dict[int, bool]:
-    found = {}
-    for seq in snapshots.seqs():
-        try:
-            found[seq] = snapshots.load(seq).offset <= end
-        except Damaged:
-            found[seq] = False
-        except HoldfastError:
-            found[seq] = False
-    return found
+def _check_snapshots(marks: dict[int, tuple[int, str] | None], end: int) -> dict[int, bool]:
+    return {seq: mark is not None and mark[0] <= end for seq, mark in marks.items()}
 
 
 def _explain(report: Report) -> Iterator[str]:
