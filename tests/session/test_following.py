@@ -107,7 +107,7 @@ def test_a_torn_tail_that_is_cut_does_not_confuse_a_follower(hf):
     assert len(follower.poll()) == 4
     with hf.session("a") as s:
         s.user("1")
-    assert [e.type for e in follower.poll()] == ["repaired", "opened", "user", "closed"]
+    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
 
 
 def test_a_follower_begins_again_after_a_repair(hf):
@@ -127,7 +127,7 @@ def test_a_follower_begins_again_after_a_repair(hf):
     assert [e.type for e in follower.poll()] == ["repaired"]
     with hf.session("a") as s:
         s.user("next")
-    assert [e.type for e in follower.poll()] == ["repaired", "opened", "user", "closed"]
+    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
 
 
 def test_a_plain_log_that_another_tool_extends_is_followed(hf, store_root):
@@ -143,7 +143,7 @@ def test_a_plain_log_that_another_tool_extends_is_followed(hf, store_root):
     assert [e.data["content"] for e in follower.poll()] == ["1"]
     with hf.session("old") as s:
         s.user("2")
-    assert [e.type for e in follower.poll()] == ["repaired", "opened", "user", "closed"]
+    assert [e.type for e in follower.poll()] == ["opened", "user", "closed"]
 
 
 @pytest.mark.parametrize("key", [None, b"k" * 32])
