@@ -274,4 +274,23 @@ def test_many_reasons(run, tmp_path):
     paths = [tmp_path / f"{number}.json" for number in range(13)]
     outcome = run("import", *map(str, paths))
     assert outcome.code == 1
-    assert "and 3 more of the kind\n" in outcome.err
+    assert "and 3 more of the kind; all of them with --json\n" in outcome.err
+
+
+def test_what_did_not_come_with_a_session_is_told_of_it(run, tmp_path):
+    """Each problem names its session; a refusal says what to do, and nothing of it is recorded."""
+    core = {"history": [{"role": "user", "content": "hi"}], "toolCalls": []}
+    context = {"version": 1, "core": core, "permissions": {"blocklist": ["curl"]}}
+    value = {"version": 1, "agentId": "helper", "context": context, "metadata": {}}
+    path = tmp_path / "session.json"
+    path.write_text(json.dumps(value))
+    outcome = run("import", str(path))
+    id = outcome.out.split()[1]
+    assert f"warning: {id}: its permissions were left out" in outcome.err
+    assert "curl" in outcome.err
+    path.write_text(json.dumps(value | {"version": 9, "agentId": "other"}))
+    refused = run("import", str(path))
+    assert (refused.code, refused.out.split()[0]) == (1, "failed")
+    assert "version 9" in refused.err
+    assert "newer Holdfast" in refused.err
+    assert "other" not in run("list").out

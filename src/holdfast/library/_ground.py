@@ -48,6 +48,7 @@ class Ground:
         self._timers = Timers() if timers else None
         self._closed = False
         self._store.check()
+        self._warn_of_strangers()
 
     @property
     def store(self) -> Store:
@@ -103,6 +104,9 @@ class Ground:
     def _redactor(self) -> Any:
         """What replaces secrets in what is recorded; None if they are recorded as they are."""
         return None
+
+    def _warn_of_strangers(self) -> None:
+        """Tell a program whose store is the folder of another system that it is none of ours."""
 
     def _given_keys(self) -> dict[str, Any]:
         """The keys, for another object of this kind."""

@@ -35,7 +35,7 @@ from holdfast.session import point_agent, read_agent
 if TYPE_CHECKING:
     from holdfast.library._importing import Given, Importing
 
-__all__ = ["ImportRun"]
+__all__ = ["ImportRun", "tools_in"]
 
 BUNDLE = "bundle"
 _SEAL_BYTES = 64
@@ -301,6 +301,12 @@ def _outside(path: str | os.PathLike[str], report: ImportReport, bounds: Bounds)
         folder=found.folder,
         bounds=bounds,
     )
+
+
+def tools_in(path: str, bounds: Bounds) -> Iterator[str]:
+    """Whose sessions lie in a folder or file, one after the other; nothing of them is read."""
+    for reader, _ in _claimed(_outside(path, ImportReport(), bounds), "auto"):
+        yield "holdfast" if reader is None else reader.tool
 
 
 def _claimed(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Importing", "Place"]
 
+_SESSIONS = "sessions"
 Given = str | os.PathLike[str] | bytes | BinaryIO
 
 
@@ -86,6 +87,51 @@ class Importing(Reading):
         for path in paths:
             run.take(path, bounds)
         return run.report
+
+    def imported(self, foreign_id: str) -> builtins.list[str]:
+        """The sessions here that another tool knows by that id, or by one that begins so."""
+        from holdfast.library._scanning import imported_as
+
+        self._check_open()
+        check_text("foreign_id", foreign_id)
+        return imported_as(self, foreign_id)
+
+    def strangers(self) -> Place | None:
+        """Whose sessions lie where this store is, if it has none of ours; None for nobody's.
+
+        A folder of another system is no store: what is in it has to be brought in.
+        """
+        from holdfast.library._scanning import strangers_at
+
+        self._check_open()
+        path = getattr(self._inner, "path", None)
+        if path is None or next(iter(self._store.entries()), None) is not None:
+            return None
+        return strangers_at(path)
+
+    def _warn_of_strangers(self) -> None:
+        path = getattr(self._inner, "path", None)
+        # A look at the folder itself is enough for every store of ours.
+        if path is None or not os.path.isdir(path) or os.path.isdir(os.path.join(path, _SESSIONS)):
+            return
+        place = self.strangers()
+        if place is not None:
+            import logging
+
+            logging.getLogger("holdfast").warning(
+                "%s holds sessions of %s, which are not sessions of this store; bring them in with"
+                " `holdfast import`, or hf.import_, into a store of their own",
+                place.path,
+                place.tool,
+            )
+
+    def importable(self, foreign_id: str) -> Place | None:
+        """Where a session of that id lies, by the name of its file, that could be brought in."""
+        from holdfast.library._scanning import file_of
+
+        check_text("foreign_id", foreign_id)
+        near = self.strangers()
+        return file_of(foreign_id, None if near is None else near.path)
 
     def places(self, tool: str | None = None) -> builtins.list[Place]:
         """Where tools of this user keep sessions, as far as they are here."""

@@ -192,6 +192,6 @@ def test_what_was_left_out_is_told(hf, tmp_path):
     told = " | ".join(row.problems)
     for words in ("approvals", "rm", "blocklist", "curl", "tools", "'counter'", "instructions"):
         assert words in told
-    assert len(row.problems) == 5
+    assert len(row.problems) == 4
     state = hf.state(row.session_id)
     assert (state.permissions.blocklist, state.plugins, state.instructions) == ([], {}, None)

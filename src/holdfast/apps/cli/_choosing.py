@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import suggestion
-from holdfast.errors import NotFound, UsageError
+from holdfast.errors import InvalidId, NotFound, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import check_id, fold_id, is_id
 
-__all__ = ["NEWEST", "choose", "choose_deleted", "pick", "session_ids", "tell_none"]
+__all__ = [
+    "NEWEST",
+    "choose",
+    "choose_deleted",
+    "pick",
+    "session_ids",
+    "strangers_hint",
+    "tell_none",
+]
 
 NEWEST = "-"
 _SHOWN_MAX = 5
@@ -29,7 +38,49 @@ def choose(library: Holdfast, given: str) -> str:
         return given
     missing = f"no session {given}"
     begin = library.session_ids(given) if given and given.isascii() else []
-    return pick(given, begin or session_ids(library), missing)
+    try:
+        return pick(given, begin or session_ids(library), missing)
+    except (NotFound, InvalidId) as error:
+        found = library.imported(given) if given else []
+        if len(found) > 1:
+            raise UsageError(
+                _several(given, found), remedy="Give the id that it has here."
+            ) from None
+        if found:
+            return found[0]
+        _lead_to_import(library, given, error)
+        raise
+
+
+def strangers_hint(library: Holdfast) -> tuple[str, str]:
+    """What to say of a store that is the folder of another system, and what to do; else nothing."""
+    place = library.strangers()
+    if place is None:
+        return "", ""
+    whose = "another store" if place.tool == "holdfast" else place.tool
+    told = f"{place.path} holds sessions of {whose}, and is no store of its own"
+    return told, f"Bring them in: {_import_command(place.path)}"
+
+
+def _lead_to_import(library: Holdfast, given: str, error: NotFound | InvalidId) -> None:
+    """Put the way to a session that another tool has into an error about one that is not here."""
+    place = library.importable(given)
+    if place is not None:
+        error.remedy = f"{place.tool} has it; bring it in: {_import_command(place.path)}"
+        return
+    told, remedy = strangers_hint(library)
+    if told:
+        error.remedy = f"{told}. {remedy}"
+
+
+def _import_command(path: str) -> str:
+    """The command, into another store than the folder itself where that is what is set."""
+    from shlex import quote
+
+    from holdfast._config import configuration
+
+    is_set = os.path.realpath(str(configuration().get("store"))) == os.path.realpath(path)
+    return f"holdfast import {quote(path)}" + (" --store .holdfast" if is_set else "")
 
 
 def choose_deleted(library: Holdfast, given: str) -> str:
@@ -76,7 +127,8 @@ def _meant_tag(library: Holdfast, tags: Iterable[str]) -> str:
 def _newest(library: Holdfast) -> str:
     newest = library.list(1)
     if not newest:
-        raise NotFound("there are no sessions yet")
+        told, remedy = strangers_hint(library)
+        raise NotFound(told or "there are no sessions yet", remedy=remedy or None)
     return newest[0].session_id
 
 

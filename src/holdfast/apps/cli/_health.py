@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from holdfast._config import configuration, strange_variables
 from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choosing import strangers_hint
 from holdfast.apps.shown.words import counted, size
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library import Holdfast
@@ -75,9 +76,17 @@ def check_store(app: App) -> Iterator[Check]:
         yield _keeping(library)
     else:
         yield from _check_folder(path)
+        yield from _check_strangers(library)
     yield _check_durability(library)
     yield from _check_sessions(library)
     yield _check_keys(library)
+
+
+def _check_strangers(library: Holdfast) -> Iterator[Check]:
+    """Whether the folder is that of another system, whose sessions nobody sees here."""
+    told, remedy = strangers_hint(library)
+    if told:
+        yield Check("store", BAD, told, remedy)
 
 
 def check_model() -> Check:

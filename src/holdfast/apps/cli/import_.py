@@ -227,16 +227,24 @@ class _Importing:
                 )
 
     def _tell_reasons(self, report: ImportReport) -> None:
-        reasons = [f"{row.session_id}: {row.reason}" for row in report.failed]
+        remedies = {str(error): error.remedy for error in report.errors}
+        reasons = [
+            (f"{row.session_id}: {row.reason}", remedies.get(row.reason or "", ""))
+            for row in report.failed
+        ]
         reasons += [
-            one.reason if one.reason.startswith(one.source) else f"{one.source}: {one.reason}"
+            (one.reason if one.reason.startswith(one.source) else f"{one.source}: {one.reason}", "")
             for one in report.skipped
         ]
-        reasons += [f"{row.source}: {text}" for row in report.sessions for text in row.problems]
-        for text in reasons[:_REASONS_SHOWN]:
-            self._app.warn(text)
+        # What of a session did not come with it is told of the session, wherever it came from.
+        reasons += [
+            (f"{row.session_id}: {text}", "") for row in report.sessions for text in row.problems
+        ]
+        for text, remedy in reasons[:_REASONS_SHOWN]:
+            self._app.warn(text, remedy)
         if len(reasons) > _REASONS_SHOWN:
-            self._app.warn(f"and {len(reasons) - _REASONS_SHOWN:,} more of the kind")
+            more = len(reasons) - _REASONS_SHOWN
+            self._app.warn(f"and {more:,} more of the kind; all of them with --json")
 
     def watch(
         self, paths: tuple[str, ...], format: str, tool: str | None, *, scan: bool, every: float

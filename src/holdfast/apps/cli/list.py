@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import tell_none
+from holdfast.apps.cli._choosing import strangers_hint, tell_none
 from holdfast.apps.cli._list_table import COLUMNS, older, session_cells
 from holdfast.apps.cli._options import (
     complete_agent,
@@ -189,6 +189,10 @@ def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> 
             app.err.line(Span("and more; all with --all", "faint"))
         return
     if not rows:
+        told, remedy = strangers_hint(app.library)
+        if told:
+            app.warn(told, remedy)
+            return
         app.err.line(f"There are no sessions in {app.where} yet.")
         app.err.line(Span("  They appear with the first event that a program records:", "faint"))
         app.err.line(Span('  holdfast.open().session("my-session").user("Hello")', "faint"))

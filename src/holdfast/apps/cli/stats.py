@@ -9,7 +9,7 @@ from typing import cast
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose, tell_none
+from holdfast.apps.cli._choosing import choose, strangers_hint, tell_none
 from holdfast.apps.cli._options import (
     complete_agent,
     complete_id,
@@ -150,5 +150,9 @@ def _width(app: App) -> int:
 def _tell_none(app: App, tags: tuple[str, ...], *, filtered: bool) -> None:
     if filtered:
         tell_none(app, tags)
+        return
+    told, remedy = strangers_hint(app.library)
+    if told:
+        app.warn(told, remedy)
         return
     app.err.line(f"There are no sessions in {app.where} yet, so there is nothing to count.")

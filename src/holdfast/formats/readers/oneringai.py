@@ -336,12 +336,14 @@ def _left(value: dict[str, Any], state: dict[str, Any], saved: int | None) -> It
 
 def _not_taken(value: dict[str, Any], state: dict[str, Any]) -> Iterator[str]:
     """What an agent had there and has not here, because nothing in a file may act."""
-    permissions = state.get("permissions")
-    for name in ("approvals", "allowlist", "blocklist"):
-        rules = member(permissions, name)
-        if isinstance(rules, (dict, list)) and rules:
-            tools = ", ".join(sorted(str(rule) for rule in rules)[:_NAMED_MAX])
-            yield f"the {name} of its permissions was left out, and does not hold here: {tools}"
+    given = {
+        name: ", ".join(sorted(str(rule) for rule in rules)[:_NAMED_MAX])
+        for name in ("approvals", "allowlist", "blocklist")
+        if isinstance(rules := member(state, "permissions", name), (dict, list)) and rules
+    }
+    if given:
+        told = "; ".join(f"{name}: {tools}" for name, tools in given.items())
+        yield f"its permissions were left out, and do not hold here ({told})"
     if any(member(state, "tools", name) for name in ("enabled", "namespaces", "priorities")):
         yield "which tools were switched on, and how they were ranked, was left out"
     for name, kept in _plugins(value, state):
