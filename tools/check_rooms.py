@@ -68,7 +68,7 @@ HOMES = {
     "acp": ("apps/acp/",),
     "mcp": ("apps/mcp/", "apps/acp/_agent_servers.py"),
     "mcp_types": ("apps/mcp/",),
-    "anyio": ("apps/mcp/",),
+    "anyio": ("apps/mcp/", "integrations/claude_sdk.py"),
     "pydantic": ("apps/mcp/", "integrations/"),
     "pydantic_ai": ("agent/", "integrations/"),
     "xllamacpp": ("agent/",),

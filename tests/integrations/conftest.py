@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,6 +109,33 @@ def _unpack(given, name, locked, folder):
         unpacked.rename(folder)
     except OSError:  # another worker was quicker
         assert folder.exists()
+
+
+@pytest.fixture
+def own_tests(sdist, tmp_path):
+    """Run tests that a framework brings along: a function that gives how many came to which end.
+
+    It takes the framework's name, a plugin that puts our class in the place of theirs, and options
+    of pytest. What failed is told by the assertion.
+    """
+
+    def run(name, plugin, *options):
+        folder = sdist(name)
+        (tmp_path / "on_holdfast.py").write_text(textwrap.dedent(plugin), encoding="utf-8")
+        plain = ["-q", "-c", os.devnull, "--rootdir", str(folder), "-p", "no:cacheprovider"]
+        told = subprocess.run(
+            [sys.executable, "-m", "pytest", *plain, "-p", "on_holdfast", *options],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{folder}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert told.returncode == 0, told.stdout[-5000:] + told.stderr[-2000:]
+        ends = re.findall(r"(\d+) (passed|failed|skipped|deselected)", told.stdout)
+        return {end: int(count) for count, end in ends}
+
+    return run
 
 
 class Processes:

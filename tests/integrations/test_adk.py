@@ -269,7 +269,7 @@ async def test_a_stale_session_is_refused(hf):
     mine = await first.get_session(**WHO, session_id="trip")
     theirs = await second.get_session(**WHO, session_id="trip")
     await first.append_event(mine, _said("one"))
-    with pytest.raises(StaleSessionError):
+    with pytest.raises(StaleSessionError, match="modified in storage"):
         await second.append_event(theirs, _said("two"))
     await first.append_event(mine, _said("three", at=2.0))
     found = await second.get_session(**WHO, session_id="trip")
@@ -299,6 +299,18 @@ async def test_a_session_of_others_is_found_only_if_asked_for(hf):
     assert [event.content.role for event in found.events] == ["user", "model", "user", "model"]
     calls, results = found.events[1].get_function_calls(), found.events[2].get_function_responses()
     assert calls[0].id == results[0].id
+
+
+async def test_sessions_are_given_back_at_the_end_of_a_block(hf):
+    """As with DatabaseSessionService; whoever comes next need not wait, and the service goes on."""
+    async with HoldfastSessionService(hf) as service:
+        session = await service.create_session(**WHO)
+        place = service._of(WHO["app_name"], WHO["user_id"], session.id).place
+        assert place.held_seq() is not None
+    assert place.held_seq() is None
+    hf.session(place.id).close()
+    assert await service.get_session(**WHO, session_id=session.id) is not None
+    await service.close()
 
 
 _PROGRAM = """

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 
+import anyio
 import pytest
 from claude_agent_sdk import (
     fork_session_via_store,
@@ -63,9 +64,10 @@ def _transcript():
     ]
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
 @pytest.mark.parametrize("kind", ["files", "sqlite", "postgres"])
-async def test_the_sdk_s_own_conformance_suite_passes(kind, store_root, request):
-    """All of its contracts, on every kind of store."""
+def test_the_sdk_s_own_conformance_suite_passes(kind, loop, store_root, request):
+    """All of its contracts, on every kind of store, under both event loops that it runs on."""
     numbers = itertools.count()
     opened = []
 
@@ -81,7 +83,7 @@ async def test_the_sdk_s_own_conformance_suite_passes(kind, store_root, request)
         return HoldfastSessionStore(opened[-1])
 
     try:
-        await run_session_store_conformance(make)
+        anyio.run(run_session_store_conformance, make, backend=loop)
     finally:
         for hf in opened:
             hf.close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from agents import SessionSettings
+from agents import SessionSettings, SQLiteSession
 from agents.memory import Session, is_openai_responses_compaction_aware_session
 from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
+from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations.openai_agents import HoldfastSession
 
 ITEMS = [
@@ -189,6 +190,39 @@ async def test_a_compaction_takes_the_place_of_what_it_covers(hf):
     await session.run_compaction({"force": True})
     assert seen == [(len(ITEMS), {"force": True})]
     assert await session.get_items() == [{"role": "user", "content": "in short: sunny"}]
+
+
+async def test_an_item_that_is_no_json_is_refused_as_by_the_sdk(hf):
+    """It is a TypeError, as in SQLiteSession, and InvalidData; nothing of the batch is recorded."""
+    for session in (SQLiteSession("trip"), HoldfastSession("trip", hf)):
+        items = [{"role": "user", "content": "Hi"}, {"role": "user", "content": {1, 2}}]
+        with pytest.raises(TypeError) as refused:
+            await session.add_items(items)
+        assert await session.get_items() == []
+    assert isinstance(refused.value, InvalidData)
+    assert refused.value.remedy
+
+
+async def test_a_closed_session_is_refused_as_by_the_sdk(hf):
+    """It is a RuntimeError, as in SQLiteSession, and a UsageError; another object goes on."""
+    ours, theirs = HoldfastSession("trip", hf), SQLiteSession("trip")
+    await ours.add_items([{"role": "user", "content": "Hi"}])
+    for session in (ours, theirs):
+        session.close()
+        session.close()
+        for use in (
+            session.get_items,
+            lambda session=session: session.add_items([]),
+            session.pop_item,
+            session.clear_session,
+        ):
+            with pytest.raises(RuntimeError, match="closed") as refused:
+                await use()
+            assert session is theirs or isinstance(refused.value, UsageError)
+    async with HoldfastSession("trip", hf) as again:
+        assert await again.get_items() == [{"role": "user", "content": "Hi"}]
+    with pytest.raises(RuntimeError, match="closed"):
+        await again.get_items()
 
 
 _PROGRAM = """

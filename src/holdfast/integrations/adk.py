@@ -13,7 +13,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -176,6 +176,17 @@ class HoldfastSessionService(BaseSessionService):
             return event
         session.last_update_time = event.timestamp
         return self._commit_event_to_session(session, event)
+
+    async def close(self) -> None:
+        """Give all sessions back to other processes now, rather than after a rest."""
+        for kept in self._kept.known().values():
+            await asyncio.to_thread(kept.place.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -341,7 +352,10 @@ def _variable(name: str, value: Any) -> tuple[str, dict[str, Any]]:
 def _check_not_stale(session: Session, units: list[Unit]) -> None:
     marker = session._storage_update_marker  # noqa: SLF001 - where the kit keeps it
     if marker is not None and marker != _marker(units):
-        raise StaleSessionError(f"session {session.id} has grown since it was read: read it again")
+        # With the words of the kit's own services, by which programs may know it.
+        raise StaleSessionError(
+            f"session {session.id} has been modified in storage since it was loaded: read it again"
+        )
 
 
 def _marker(units: list[Unit]) -> str:

@@ -6,8 +6,9 @@ every entry comes back deep-equal.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, cast
+
+from anyio.to_thread import run_sync  # of the SDK, which runs on trio as well as on asyncio
 
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place, library_of, linked
@@ -63,6 +64,7 @@ class HoldfastSessionStore:
 
     ``hf`` is a Holdfast, a store URL or path, or None for the default place. Entries are on the
     medium when ``append`` returns; an entry with a known ``uuid`` is not recorded a second time.
+    Works under asyncio and under trio: what waits for a medium does so on a thread.
     """
 
     def __init__(self, hf: Library = None) -> None:
@@ -83,38 +85,38 @@ class HoldfastSessionStore:
                 kept.take(recorded)
                 return recorded
 
-        await kept.place.awrite(record)
+        await run_sync(kept.place.write, record)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """The entries in their order; None for a key that was never written."""
-        units = await asyncio.to_thread(self._of(key).of, key.get("subpath"))
+        units = await run_sync(self._of(key).of, key.get("subpath"))
         entries = [cast("SessionStoreEntry", unit.fresh) for unit in units]
         return entries or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """The sessions of a project, with the time of their last change."""
-        return await asyncio.to_thread(self._list, project_key)
+        return await run_sync(self._list, project_key)
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """The SDK's own summary of each session of a project."""
-        return await asyncio.to_thread(self._summarise, project_key)
+        return await run_sync(self._summarise, project_key)
 
     async def delete(self, key: SessionKey) -> None:
         """Move a session to the trash (``hf.undelete`` brings it back), or take back a subpath."""
         kept, subpath = self._of(key), key.get("subpath")
         if subpath is None:
-            await asyncio.to_thread(self._delete, key)
+            await run_sync(self._delete, key)
             return
 
         def retract(session: Session) -> list[Event]:
             seqs = [seq for unit in kept.of(subpath) for seq in unit.seqs]
             return [session.append("retracted", {"seqs": seqs}, run=subpath)] if seqs else []
 
-        await kept.place.awrite(retract)
+        await run_sync(kept.place.write, retract)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session, in the order of their first entries."""
-        units = await asyncio.to_thread(self._of(key).read)
+        units = await run_sync(self._of(key).read)
         return list(dict.fromkeys(unit.run for unit in units if unit.own and unit.run))
 
     def _of(self, key: SessionKey | SessionListSubkeysKey) -> _Kept:

@@ -13,6 +13,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
+from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place
 from holdfast.integrations._units import Form, Unit, Units, Words, neutral_of, spoken
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from agents import RunContextWrapper, SessionSettings, TResponseInputItem
     from agents.memory import OpenAIResponsesCompactionArgs, Session
 
-__all__ = ["HoldfastSession", "bring_over"]
+__all__ = ["Closed", "HoldfastSession", "NotSerialisable", "bring_over"]
 
 Items: TypeAlias = "list[TResponseInputItem]"
 Compact: TypeAlias = (
@@ -31,6 +32,16 @@ Compact: TypeAlias = (
 )
 
 _DIALECT = "openai-responses"
+
+
+class NotSerialisable(InvalidData, TypeError):
+    """An item is no JSON: a TypeError, as other sessions of the SDK raise; nothing was written."""
+
+
+class Closed(UsageError, RuntimeError):
+    """The session was closed: a RuntimeError, as other sessions of the SDK raise it."""
+
+    remedy = "Make another HoldfastSession for the same session_id."
 
 
 class HoldfastSession:
@@ -58,11 +69,13 @@ class HoldfastSession:
             self.run_compaction = partial(self._run_compaction, compact)
         self._place = Place(hf, "openai-agents", session_id)
         self._units = Units(_FORM, self._place)
+        self._closed = False
 
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[TResponseInputItem]:
         """The newest ``limit`` items in their order, or as many as the settings say, or all."""
+        self._check_open()
         limit = _limit(limit, self.session_settings)
         items = _items(self._units.read())
         if limit is not None:
@@ -76,17 +89,23 @@ class HoldfastSession:
         wrapper: RunContextWrapper[Any] | None = None,
     ) -> None:
         """Record items, all or none of them; they are on the medium when this returns."""
+        self._check_open()
         words = [word for item in items for word in _FORM.record(_as_map(item))]
         if not words:
             return
         async with self._place.awriting() as session:
-            self._units.take(session.extend(words))
+            try:
+                recorded = session.extend(words)
+            except InvalidData as error:
+                raise NotSerialisable(error.message, **error.fields) from error
+            self._units.take(recorded)
             await session.abarrier()
 
     async def pop_item(
         self, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> TResponseInputItem | None:
         """Take back the newest item; None if there is none."""
+        self._check_open()
         async with self._place.awriting() as session:
             units = self._units.read()
             if not units:
@@ -98,6 +117,7 @@ class HoldfastSession:
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
         """Take back everything. The log keeps it; the conversation begins anew."""
+        self._check_open()
         async with self._place.awriting() as session:
             seqs = [seq for unit in self._units.read() for seq in unit.seqs]
             if seqs:
@@ -119,8 +139,13 @@ class HoldfastSession:
             await session.abarrier()
 
     def close(self) -> None:
-        """Give the session back to other processes now, rather than after a rest."""
+        """Give the session back to other processes now, and use this object no more."""
+        self._closed = True
         self._place.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"session {self.session_id} is closed", session_id=self._place.id)
 
     async def __aenter__(self) -> Self:
         return self
