@@ -311,8 +311,11 @@ def _content(blocks: list[dict[str, Any]]) -> Any:
     return blocks
 
 
-def answered(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """The same with a result for each call that has none: a model refuses a call without one."""
+def answered(messages: list[BaseMessage], *, last: bool = True) -> list[BaseMessage]:
+    """The same with a result for each call that has none: a model refuses a call without one.
+
+    With ``last=False`` those that nothing follows are left alone: they may wait for somebody.
+    """
     made: list[BaseMessage] = []
     open_calls: dict[str, str] = {}
     for message in messages:
@@ -323,7 +326,7 @@ def answered(messages: list[BaseMessage]) -> list[BaseMessage]:
             calls = message.tool_calls if isinstance(message, AIMessage) else []
             open_calls = {call["id"]: call["name"] for call in calls if call["id"]}
         made.append(message)
-    return made + _lost(open_calls)
+    return made + _lost(open_calls) if last else made
 
 
 def _lost(calls: dict[str, str]) -> list[BaseMessage]:

@@ -235,10 +235,20 @@ def _tell(item: dict[str, Any]) -> Words:
 
 
 def _blocks(item: dict[str, Any]) -> list[dict[str, Any]]:
-    content = item.get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
+    content, thought = item.get("content"), item.get("thought")
     made: list[dict[str, Any]] = []
+    if isinstance(thought, str) and thought:
+        # What is said beside calls is a thought here; beside a text it is one.
+        beside_calls = isinstance(content, list)
+        made.append(
+            {"type": "text", "text": thought}
+            if beside_calls
+            else {"type": "thinking", "thinking": thought}
+        )
+    if isinstance(content, dict):  # of a structured message
+        content = json.dumps(content, ensure_ascii=False)
+    if isinstance(content, str) and content:
+        made.append({"type": "text", "text": content})
     for part in content if isinstance(content, list) else []:
         if isinstance(part, str):
             made.append({"type": "text", "text": part})

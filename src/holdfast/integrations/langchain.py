@@ -14,7 +14,7 @@ from langchain_core.messages import message_to_dict
 
 from holdfast.errors import UsageError
 from holdfast.integrations._history import History, missing
-from holdfast.integrations._langchain_messages import FORM, as_item, messages_of
+from holdfast.integrations._langchain_messages import FORM, answered, as_item, messages_of
 from holdfast.integrations._place import Library
 
 if TYPE_CHECKING:
@@ -36,8 +36,12 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """All messages in their order."""
-        return messages_of(self._history.read())
+        """All messages in their order.
+
+        A call that was cut off has a result that says so, once something else follows: a model
+        refuses a call without one.
+        """
+        return answered(self._recorded(), last=False)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """All messages in their order."""
@@ -59,6 +63,9 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         """As ``clear``."""
         await asyncio.to_thread(self.clear)
 
+    def _recorded(self) -> list[BaseMessage]:
+        return messages_of(self._history.read())
+
     def close(self) -> None:
         """Give the session back to other processes now, rather than after a rest."""
         self._history.place.close()
@@ -70,7 +77,7 @@ def bring_over(source: BaseChatMessageHistory, session_id: str, hf: Library = No
     Done again, it records only what is new there.
     """
     target = HoldfastChatMessageHistory(session_id, hf)
-    messages = missing(target.messages, source.messages, session_id)
+    messages = missing(target._recorded(), source.messages, session_id)  # noqa: SLF001 - of this module
     target.add_messages(messages)
     target.close()
     return len(messages)

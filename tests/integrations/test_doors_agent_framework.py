@@ -1,0 +1,172 @@
+"""Microsoft Agent Framework: a kill in a tool, an approval elsewhere, forks, what others read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+from agent_framework import (
+    Agent,
+    BaseChatClient,
+    ChatResponse,
+    Content,
+    Executor,
+    FunctionInvocationLayer,
+    Message,
+    WorkflowBuilder,
+    WorkflowContext,
+    handler,
+    tool,
+)
+
+import holdfast
+from holdfast.integrations.agent_framework import (
+    HoldfastCheckpointStorage,
+    HoldfastHistoryProvider,
+    HoldfastSessionStore,
+)
+
+ALL = ["a berth, please", "I book it.", "berth in Marstal", "You have a berth in Marstal"]
+
+
+class _Scripted(FunctionInvocationLayer, BaseChatClient):
+    async def _answer(self, messages):
+        last = messages[-1].contents[0]
+        if last.type == "function_result":
+            said = [f"You have a {last.result}"]
+        else:
+            call = Content.from_function_call("call-1", "book", arguments={"port": "Marstal"})
+            said = [Content.from_text("I book it."), call]
+        return ChatResponse(messages=[Message("assistant", said)])
+
+    def _inner_get_response(self, *, messages, **_):
+        return self._answer(messages)
+
+
+def _agent(hf, store_root, say, *, asks=False, hangs=False):
+    def book(port: str) -> str:
+        """Book a berth, which can be seen outside."""
+        with (store_root / "../booked").open("a") as file:
+            file.write(f"{port}\n")
+        if hangs:
+            say("waiting")
+            time.sleep(600)
+        return f"berth in {port}"
+
+    mode = "always_require" if asks else "never_require"
+    tools = [tool(book, approval_mode=mode)]
+    return Agent(_Scripted(), tools=tools, context_providers=[HoldfastHistoryProvider(hf)])
+
+
+def test_kill_in_a_tool(processes, readers, store_root):
+    """A run is recorded when it has ended: nothing is on record, and the tool runs again."""
+
+    def run(say, *, hangs):
+        with holdfast.open(store_root) as hf:
+            agent = _agent(hf, store_root, say, hangs=hangs)
+            session = agent.create_session(session_id="trip")
+            say(asyncio.run(agent.run("a berth, please", session=session)).text)
+
+    processes.killed(lambda say: run(say, hangs=True))
+    with holdfast.open(store_root) as hf:
+        assert not hf.list()
+    processes.finished(lambda say: run(say, hangs=False))
+    assert (store_root / "../booked").read_text() == "Marstal\n" * 2
+    readers.all_have("trip", *ALL)
+
+
+def test_approval_in_another_process(processes, readers, store_root):
+    """With the session kept as well, the answer in another process runs the tool, once."""
+
+    async def ask(hf, say):
+        agent = _agent(hf, store_root, say, asks=True)
+        session = agent.create_session(session_id="trip")
+        response = await agent.run("a berth, please", session=session)
+        await HoldfastSessionStore(hf).set("trip", session)
+        (request,) = response.user_input_requests
+        say(request.to_dict())
+        say("waiting")
+        await asyncio.sleep(600)
+
+    async def approve(hf, say, request):
+        agent = _agent(hf, store_root, say, asks=True)
+        session = await HoldfastSessionStore(hf).get("trip")
+        answer = Content.from_dict(request).to_function_approval_response(approved=True)
+        say((await agent.run(Message("user", [answer]), session=session)).text)
+
+    def on_store(act, *given):
+        with holdfast.open(store_root) as hf:
+            asyncio.run(act(hf, *given))
+
+    (request,) = processes.killed(lambda say: on_store(ask, say))
+    assert request["function_call"]["name"] == "book"
+    readers.all_have("trip", "a berth, please", "I book it.", "Marstal")
+    with holdfast.open(store_root) as hf, hf.session("trip", repair="auto"):
+        pass  # to open it, which repairs what a crash left, spoils nothing
+    assert processes.finished(lambda say: on_store(approve, say, request)) == [ALL[-1]]
+    assert (store_root / "../booked").read_text() == "Marstal\n"
+    readers.all_have("trip", *ALL)
+
+
+class _Step(Executor):
+    @handler
+    async def go(self, text: str, ctx: WorkflowContext[str]) -> None:
+        await ctx.send_message(f"{text}, {self.id}")
+
+
+def _workflow(storage, second):
+    one, two, three = _Step(id="one"), _Step(id=second), _Step(id="three")
+    builder = WorkflowBuilder(start_executor=one, name="plan", checkpoint_storage=storage)
+    return builder.add_edge(one, two).add_edge(two, three).build()
+
+
+async def _checkpoints(storage):
+    found = await storage.list_checkpoints(workflow_name="plan")
+    return {one.checkpoint_id: one.to_dict() for one in found}
+
+
+async def test_fork(readers, store_root):
+    """A workflow goes on twice from one checkpoint; a fork of a session is one of its own."""
+    with holdfast.open(store_root) as hf:
+        storage = HoldfastCheckpointStorage(hf)
+        await _workflow(storage, "two").run("begun")
+        before = await _checkpoints(storage)
+    first = next(iter(before))
+    with holdfast.open(store_root) as hf:
+        storage = HoldfastCheckpointStorage(hf)
+        await _workflow(storage, "two").run(checkpoint_id=first)
+        after = await _checkpoints(storage)
+        assert before.items() <= after.items()
+        again = [one for id, one in after.items() if id not in before]
+        told = [json.dumps(one["messages"], default=str) for one in before.values()]
+        assert [json.dumps(one["messages"], default=str) for one in again] == told[1:]
+
+        provider = HoldfastHistoryProvider(hf)
+        await provider.save_messages("trip", [Message("user", ["begun"])])
+        hf.fork("trip", new_id="other")
+        for id, word in (("trip", "harbour"), ("other", "lighthouse")):
+            await provider.save_messages(id, [Message("user", [word])])
+            assert [one.text for one in await provider.get_messages(id)] == ["begun", word]
+    readers.all_have("trip", "begun", "harbour")
+    readers.none_has("trip", "lighthouse")
+    readers.all_have("other", "begun", "lighthouse")
+    readers.none_has("other", "harbour")
+
+
+async def test_what_search_sees(readers, store_root):
+    """Texts, thoughts, calls and results; not properties, and not what workflows pass on."""
+    with holdfast.open(store_root) as hf:
+        provider = HoldfastHistoryProvider(hf)
+        call = Content.from_function_call("call-1", "book", arguments='{"port": "Marstal"}')
+        beside = {"note": "beside it"}
+        said = [
+            Message("user", ["a berth, please"], additional_properties=beside),
+            Message("assistant", [Content.from_text("I book it."), call]),
+            Message("tool", [Content.from_function_result("call-1", result="at the quay")]),
+        ]
+        await provider.save_messages("trip", said)
+        await _workflow(HoldfastCheckpointStorage(hf), "two").run("passed on")
+        assert not hf.search("beside")
+        assert not hf.search('"passed on"')
+    readers.all_have("trip", "a berth, please", "I book it.", "Marstal", "at the quay")

@@ -1,0 +1,123 @@
+"""The framework's own tests of graphs that have a checkpointer, on our saver."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+LIMIT_S = 120  # for one of their tests; most take less than a second
+DELTA = ("exit_mode", "fork", "parallel_order", "subgraph", "to_plain", "update_state")
+MODULES = {
+    "time travel": ("test_time_travel", "test_time_travel_async"),
+    "delta channels": tuple(f"test_delta_channel_{name}" for name in DELTA),
+    "subgraphs": ("test_subgraph_persistence", "test_subgraph_persistence_async"),
+    "interrupts": ("test_interrupt_state", "test_interruption", "test_strict_resume"),
+    "migration": ("test_checkpoint_migration", "test_pydantic"),
+    "large cases": ("test_large_cases", "test_large_cases_async"),
+    "pregel": ("test_pregel",),
+    "pregel, asynchronous": ("test_pregel_async",),
+}
+"""Those of their modules that have tests with a checkpointer."""
+TESTS = {
+    "time travel": 94,
+    "delta channels": 168,
+    "subgraphs": 18,
+    "interrupts": 64,
+    "migration": 9,
+    "large cases": 27,
+    "pregel": 125,
+    "pregel, asynchronous": 127,
+}
+"""How many they are; what a module has without a checkpointer is left out."""
+
+# In the place of their conftest, which has the same fixtures for the framework's own savers.
+_ON_HOLDFAST = """
+    import uuid
+
+    import pytest
+    from langgraph.cache.memory import InMemoryCache
+    from langgraph.cache.sqlite import SqliteCache
+    from langgraph.store.memory import InMemoryStore
+
+    import holdfast
+    from holdfast.integrations.langgraph import HoldfastSaver
+
+    pytest.register_assert_rewrite("tests.memory_assert")
+
+
+    def pytest_collection_modifyitems(config, items):
+        ours = {"sync_checkpointer", "async_checkpointer"}
+        config.hook.pytest_deselected(items=[i for i in items if not ours & set(i.fixturenames)])
+        items[:] = [i for i in items if ours & set(i.fixturenames)]
+
+
+    @pytest.fixture
+    def anyio_backend():
+        return "asyncio"
+
+
+    @pytest.fixture
+    def deterministic_uuids(mocker):
+        made = (uuid.UUID(f"00000000-0000-4000-8000-{n:012}", version=4) for n in range(10000))
+        return mocker.patch("uuid.uuid4", side_effect=made)
+
+
+    @pytest.fixture(params=["sync", "async", "exit"])
+    def durability(request):
+        return request.param
+
+
+    @pytest.fixture(params=["sqlite", "memory"])
+    def cache(request):
+        return InMemoryCache() if request.param == "memory" else SqliteCache(path=":memory:")
+
+
+    @pytest.fixture(params=["in_memory"])
+    def sync_store():
+        return InMemoryStore()
+
+
+    @pytest.fixture(params=["in_memory"])
+    def async_store():
+        return InMemoryStore()
+
+
+    @pytest.fixture(params=["holdfast"])
+    def sync_checkpointer(tmp_path):
+        with holdfast.open(tmp_path / "store") as hf:
+            yield HoldfastSaver(hf)
+
+
+    @pytest.fixture(params=["holdfast"])
+    def async_checkpointer(tmp_path):
+        with holdfast.open(f"sqlite:///{tmp_path}/sessions.db") as hf:
+            yield HoldfastSaver(hf)
+"""
+
+
+@pytest.mark.parametrize("about", MODULES)
+def test_every_test_with_a_checkpointer_passes(sdist, tmp_path, about):
+    """All of them: savers that are called at once are on files, the asynchronous ones on SQLite."""
+    folder = sdist("langgraph")
+    (tmp_path / "on_holdfast.py").write_text(textwrap.dedent(_ON_HOLDFAST), encoding="utf-8")
+    options = ["-q", "--noconftest", "-c", os.devnull, "--rootdir", str(folder)]
+    options += ["-p", "on_holdfast", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    # One that hangs ends the run, and says where it hung.
+    options += ["-o", f"faulthandler_timeout={LIMIT_S}", "-o", "faulthandler_exit_on_timeout=true"]
+    options += [f"--basetemp={tmp_path}/theirs"]
+    modules = [f"tests/{name}.py" for name in MODULES[about]]
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *modules],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{folder}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout[-3000:] + told.stderr[-3000:]
+    assert int(re.search(r"(\d+) passed", told.stdout)[1]) == TESTS[about]
