@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.storage.files import FileStore
     from holdfast.storage.listening import PrivateSocket
     from holdfast.storage.loose import documents_beside, find_log, read_file
-    from holdfast.storage.memory import MemoryStore
+    from holdfast.storage.memory import MemoryDocuments, MemoryLog, MemoryStore
     from holdfast.storage.none import NoStore
     from holdfast.storage.outside import Outside, look_outside
     from holdfast.storage.placing import place_file
@@ -44,6 +44,8 @@ _LAZY = {
     "Lease": "base",
     "Log": "base",
     "MUST_NOT_EXIST": "base",
+    "MemoryDocuments": "memory",
+    "MemoryLog": "memory",
     "MemoryStore": "memory",
     "NoStore": "none",
     "Outside": "outside",
@@ -75,6 +77,8 @@ __all__ = [
     "ForeignDatabase",
     "Lease",
     "Log",
+    "MemoryDocuments",
+    "MemoryLog",
     "MemoryStore",
     "NoStore",
     "Outside",

@@ -30,7 +30,7 @@ from holdfast.storage.base import (
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryDocuments", "MemoryLog", "MemoryStore"]
 
 
 _stamps = itertools.count(1)
@@ -97,7 +97,7 @@ class MemoryStore(Store):
 
     def exists(self, key: str) -> bool:
         """Whether the key has a log."""
-        shelf = self._shelves.get(check_key(key))
+        shelf = self.peek(check_key(key))
         return shelf is not None and shelf.log is not None
 
     def clash(self, key: str) -> str | None:
@@ -128,7 +128,7 @@ class MemoryStore(Store):
 
     def entry(self, key: str) -> Entry | None:
         """The entry of one key."""
-        shelf = self._shelves.get(check_key(key))
+        shelf = self.peek(check_key(key))
         if shelf is None or shelf.log is None:
             return None
         return Entry(key, len(shelf.log), shelf.modified, f"{shelf.generation}-{shelf.changes}")
@@ -161,7 +161,7 @@ class MemoryStore(Store):
         check_key(to)
         with self.guard:
             shelf = self._free(key)
-            other = self._shelves.get(to)
+            other = self.peek(to)
             if other is not None:
                 if other.log is not None or (other.has_content() and not needs_log(to)):
                     raise Conflict(f"{to} is taken")
@@ -186,7 +186,7 @@ class MemoryStore(Store):
 
     def is_archived(self, key: str) -> bool:
         """Whether it has the mark."""
-        shelf = self._shelves.get(check_key(key))
+        shelf = self.peek(check_key(key))
         return shelf is not None and shelf.archived
 
     def location(self, key: str) -> str:
@@ -234,7 +234,7 @@ class MemoryStore(Store):
         self._gone[key] = next(_stamps)
 
     def _free(self, key: str) -> _Shelf:
-        shelf = self._shelves.get(check_key(key))
+        shelf = self.peek(check_key(key))
         if shelf is None or not shelf.has_content():
             raise NotFound(f"there is nothing at {key}")
         shelf.check_free(key)

@@ -31,7 +31,11 @@ def open_store(where: str | os.PathLike[str]) -> Store:
     Raises UsageError for a URL that no backend serves.
     """
     if not isinstance(where, (str, os.PathLike)):
-        raise UsageError(f"a store is a path or an address, not {type(where).__name__}")
+        raise UsageError(
+            f"a store is a path or an address, not {type(where).__name__}",
+            remedy="An object that saves and loads, or appends and reads, becomes a store by"
+            " holdfast.compat.DocumentStore or EventStore.",
+        )
     text = os.fspath(where)
     if is_path(text):
         return FileStore(os.path.expanduser(text))
