@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +31,10 @@ def accepts(messages):
         made = request.ChatCompletionRequest(model="m", messages=ready)
         for version in VERSIONS:
             version(mode=SERVING).validate_request(made)
+        roles = [message["role"] for message in ready if message is not PROMPT]
+        if ("tool", "user") in set(pairwise(roles)):
+            # As the servers said that still ran the library before it took this.
+            return "Unexpected role 'user' after role 'tool'"
     except Exception as error:  # noqa: BLE001 - a refusal in whatever form
         return str(error)[:300]
     return None

@@ -49,7 +49,7 @@ ANTHROPIC_GOOD = [
         user([answer("b"), answer("a"), text("y")]),
     ],
     [user([{"type": "image", "source": PNG}, {"type": "document", "source": PDF}])],
-    [user([{"type": "image", "source": {"type": "url", "url": "u"}}])],
+    [user([{"type": "image", "source": {"type": "url", "url": "https://u"}}])],
     [user([{"type": "document", "source": PLAIN, "title": "t", "context": "c"}])],
     [user([{"type": "document", "source": {"type": "file", "file_id": "f"}}])],
     [user([{**text("x"), **MARK}]), assistant([{**text("x"), "citations": []}])],
@@ -126,6 +126,7 @@ ANTHROPIC_BAD = [
     [user([{"type": "image"}])],
     [user([{"type": "image", "source": {**PNG, "media_type": "image/tiff"}}])],
     [user([{"type": "image", "source": {"type": "url"}}])],
+    [user([{"type": "image", "source": {"type": "url", "url": 5}}])],
     [user([{"type": "image", "source": {"type": 5}}])],
     [user([{"type": "document", "source": PNG}])],
     [user([{"type": "document", "source": PDF, "title": ""}])],
@@ -159,7 +160,7 @@ def told(identity="a", content="ok", **more):
 
 
 SYSTEM = {"role": "system", "content": "be kind"}
-IMAGE_PART = {"type": "image_url", "image_url": {"url": "u", "detail": "low"}}
+IMAGE_PART = {"type": "image_url", "image_url": {"url": "https://u", "detail": "low"}}
 
 OPENAI_GOOD = [
     [],
@@ -188,7 +189,8 @@ OPENAI_BAD = [
     [user([{"type": "poem"}])],
     [user([5])],
     [user([{"type": "image_url", "image_url": {}}])],
-    [user([{"type": "image_url", "image_url": {"url": "u", "size": 5}}])],
+    [user([{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}])],
+    [user([{"type": "image_url", "image_url": {"url": "https://u", "size": 5}}])],
     [user([{"type": "image_url"}])],
     [user([{**text("x"), "mood": "y"}])],
     [user([{**IMAGE_PART, "mood": "y"}])],
@@ -224,12 +226,18 @@ OPENAI_BAD = [
     [user(), assistant("x", refusal="\0")],
 ]
 
+# Anthropic fetches from addresses with encryption only; the neutral form keeps any.
+UNREACHED = [
+    [user([{"type": "image", "source": {"type": "url", "url": "http://u"}}])],
+    [user([{"type": "document", "source": {"type": "url", "url": "file:///etc/passwd"}}])],
+    [user([{"type": "image", "source": {"type": "url", "url": "https://"}}])],
+]
 NINE = "abcDEF123"
 MISTRAL_GOOD = [
     [],
     [SYSTEM, user(), assistant()],
-    [user([text("x"), {"type": "image_url", "image_url": "u"}])],
-    [user(), assistant("I look"), calls(NINE), told(NINE, name="Read"), user()],
+    [user([text("x"), {"type": "image_url", "image_url": "https://u"}])],
+    [user(), assistant("I look"), calls(NINE), told(NINE, name="Read"), assistant(), user()],
     [user(), assistant("so", prefix=True)],
 ]
 MISTRAL_BAD = [
@@ -250,6 +258,8 @@ MISTRAL_BAD = [
     [user([{"type": "file", "file": {"file_id": "f"}}])],
     [user(), assistant([IMAGE_PART])],
     [user(), calls(NINE)],
+    [user(), calls(NINE), told(NINE), user()],
+    [user([{"type": "image_url", "image_url": "file:///etc/passwd"}])],
 ]
 
 
@@ -265,7 +275,11 @@ def output(identity="a", value="ok", **more):
 RESPONSES_GOOD = [
     [],
     [SYSTEM, user(), assistant()],
-    [user([{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": "u"}])],
+    [
+        user(
+            [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": "https://u"}]
+        )
+    ],
     [user([{"type": "input_file", "file_id": "f", "filename": "n"}])],
     [user(), {"type": "message", "id": "msg_1", "status": "completed", **assistant()}],
     [user(), assistant([{"type": "output_text", "text": "x", "annotations": []}])],
@@ -289,7 +303,9 @@ RESPONSES_BAD = [
     [user([{"type": "input_text", "text": "x", "mood": 1}])],
     [user([{"type": "input_text", "text": "x", "annotations": math.nan}])],
     [user([{"type": "input_image"}])],
-    [user([{"type": "input_image", "image_url": "u", "mood": 1}])],
+    [user([{"type": "input_image", "image_url": "file:///etc/passwd"}])],
+    [user([{"type": "input_file", "file_url": "ftp://x/y"}])],
+    [user([{"type": "input_image", "image_url": "https://u", "mood": 1}])],
     [user([7])],
     [{"role": "king", "content": "x"}],
     [{**user(), "mood": 1}],
@@ -339,7 +355,11 @@ GEMINI_GOOD = [
     [ASK, TELL],
     [ASK, content("model", {"text": "I look"}, fcall()), content("user", fanswer(), {"text": "x"})],
     [ASK, content("model", fcall("a"), fcall("b")), content("user", fanswer("b"), fanswer("a"))],
-    [content("user", {"inlineData": BLOB}, {"fileData": {"mimeType": "m", "fileUri": "u"}})],
+    [
+        content(
+            "user", {"inlineData": BLOB}, {"fileData": {"mimeType": "m", "fileUri": "https://u"}}
+        )
+    ],
     [content("user", {"inline_data": {"mime_type": "image/png", "data": "aGk="}})],
     [ASK, content("model", {"text": "hm", "thought": True, "thoughtSignature": "c2ln"})],
     [ASK, content("model", {"text": "", "thought_signature": "c2ln"})],
@@ -419,7 +439,12 @@ PROMPT = request(part("user-prompt"))
 PYDANTIC_GOOD = [
     [],
     [PROMPT, response(part("text"))],
-    [request(part("system-prompt"), part("user-prompt", ["x", {"kind": "image-url", "url": "u"}]))],
+    [
+        request(
+            part("system-prompt"),
+            part("user-prompt", ["x", {"kind": "image-url", "url": "https://u"}]),
+        )
+    ],
     [request(part("user-prompt", [{"kind": "binary", "data": "x", "media_type": "m"}]))],
     [PROMPT, response(part("thinking"), pcall(), pcall("b")), request(preturn("b"), preturn("a"))],
     [
@@ -444,6 +469,7 @@ PYDANTIC_BAD = [
     [request(part("user-prompt", []))],
     [request(part("user-prompt", [""]))],
     [request(part("user-prompt", [{"kind": "image-url"}]))],
+    [request(part("user-prompt", [{"kind": "image-url", "url": "file:///etc/passwd"}]))],
     [request(part("user-prompt", [{"kind": "binary"}]))],
     [request(part("poem"))],
     [request(5)],
@@ -474,7 +500,7 @@ GOOD = {
     "pydantic-ai": PYDANTIC_GOOD,
 }
 BAD = {
-    "anthropic": ANTHROPIC_BAD + NEUTRAL_GOOD,
+    "anthropic": [*ANTHROPIC_BAD + NEUTRAL_GOOD, *UNREACHED],
     "neutral": ANTHROPIC_BAD + NEUTRAL_BAD,
     "openai": OPENAI_BAD,
     "mistral": MISTRAL_BAD,

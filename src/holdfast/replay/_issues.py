@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import UsageError
 
-__all__ = ["Issue", "IssueList", "format_issues", "recovery_line"]
+if TYPE_CHECKING:
+    from holdfast.replay._dialects import Dialect
+    from holdfast.replay._drafts import Draft
+
+__all__ = ["Issue", "IssueList", "format_issues", "recovery_line", "unreached"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,16 @@ def format_issues(issues: Iterable[Issue]) -> str:
     if not found:
         return "No issues found"
     return f"Sanitized {len(found)} issue(s): {'; '.join(found)}"
+
+
+def unreached(drafts: Iterable[Draft], dialect: Dialect, unit: str = "event") -> list[Issue]:
+    """An issue for each image or document that the provider could not fetch, and that is named."""
+    return [
+        Issue("unreachable", f"{unit} {seq}", f"{url[:200]} is only named: not for {dialect.name}")
+        for draft in drafts
+        for seq, block in zip(draft.seqs, draft.blocks, strict=True)
+        for url in dialect.unreached(block)
+    ]
 
 
 def recovery_line(session_id: str, issues: Iterable[Issue]) -> str:

@@ -10,13 +10,16 @@ from holdfast.model import Event
 from holdfast.replay._conversation import Conversation
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._drafts import Draft
-from holdfast.replay._issues import Issue, recovery_line
+from holdfast.replay._issues import Issue, recovery_line, unreached
 from holdfast.replay._pause import MANY, collector_paused
 from holdfast.replay._pieces import NOWHERE
 from holdfast.replay._sanitize import sanitize
 from holdfast.replay._window import LeftOut, TokenCount, Window, fit_window
 
 __all__ = ["Recovery", "recover"]
+
+
+_PLAIN = frozenset({"text", "tool_use"})  # blocks in which no address can be
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,14 @@ def recover(
         issues = conversation.issues
         if window_tokens is None:
             messages, window = conversation.messages(provider), None
+            found = conversation.thread.drafts()
+            if any(block["type"] not in _PLAIN for block in found.flat):
+                issues += unreached(found, dialect)
         else:
             drafts = list(conversation.thread.drafts())
             window = fit_window(drafts, window_tokens, conversation.usage, count_tokens)
             messages = _render(window.drafts, dialect)
+            issues += unreached(window.drafts, dialect)
             issues += _complaints(window, window_tokens)
         if incomplete != "keep":
             checked = sanitize(messages, provider, incomplete)

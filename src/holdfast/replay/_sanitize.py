@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.replay._conversation import check_incomplete
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._drafts import Draft
-from holdfast.replay._issues import Issue
+from holdfast.replay._issues import Issue, unreached
 from holdfast.replay._originals import covers
 from holdfast.replay._pause import collector_paused
 from holdfast.replay._reading import read_message
@@ -87,6 +87,7 @@ class _Repair:
             self._read(message)
         rendered = self._finish()
         issues = self._thread.report()
+        issues += unreached(self._thread.drafts(), self._dialect, issues.unit)
         if not issues:
             issues.note("reshaped", "list", "turns were put into the order and form demanded")
         system = None if self._dialect.has_system else self._system_text()

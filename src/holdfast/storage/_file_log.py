@@ -44,6 +44,8 @@ class FileLog(Log):
         self._forms = FileForms(tree, parts)
         self._inherited = 0
         self._descriptor: int | None = None
+        # The file that is written: its name below the root of the store, and its inode.
+        self._place = ("", 0)
         self._size = 0
         self._synced = 0
         self._entries_synced = False
@@ -87,6 +89,9 @@ class FileLog(Log):
             except OSError as error:
                 self._dead = SyncFailed(errno=error.errno)
                 raise self._dead from error
+            if not self._is_in_place():
+                self._dead = _lost(self._name())
+                raise self._dead
             self._synced = max(self._synced, mark)
             del self._kept[:kept]
 
@@ -224,6 +229,19 @@ class FileLog(Log):
             self._tree.sync(self._parts)
         return True
 
+    def _is_in_place(self) -> bool:
+        """Whether the file that is written still has its name: syncing one without says nothing."""
+        if self._descriptor is None:
+            return True
+        path, inode = self._place
+        try:
+            node = self._tree.node_below(path)
+        except NotADirectoryError:
+            return False
+        except OSError:
+            return True  # nothing can be said
+        return node is not None and node.inode == inode
+
     def _sync_unopened(self) -> bool:
         """Nothing was appended here yet, but an earlier process may have died before its sync."""
         opened = self._open_to_read()
@@ -258,7 +276,9 @@ class FileLog(Log):
         name = OWN_NAME if branch else LOG_NAME
         descriptor = self._disk.open_log(name, directory, create=True)
         try:
-            self._size = self._synced = self._disk.node(descriptor).size
+            node = self._disk.node(descriptor)
+            self._size = self._synced = node.size
+            self._place = ("/".join((*self._parts, name)), node.inode)
         except BaseException:
             let_go(self._disk, descriptor)
             raise
@@ -299,3 +319,11 @@ class FileLog(Log):
         except OSError:
             return False
         return ours
+
+
+def _lost(name: str) -> SyncFailed:
+    return SyncFailed(
+        f"{name} was removed or replaced by somebody else while it was written",
+        remedy="Stop what cleans up or restores inside of the store, then open the session again;"
+        " `.unsaved` holds what was recorded since the last flush.",
+    )

@@ -79,7 +79,7 @@ class Tree:
         """
         with self._lock:
             if self._root is None:
-                raise FileNotFoundError(self.path)
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
             return self.disk.node_at(path, self._root)
 
     @contextmanager

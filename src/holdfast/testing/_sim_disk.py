@@ -274,9 +274,11 @@ class SimDisk(Disk):
         return self._node(self._inode(descriptor))
 
     def node_at(self, name: str, parent: int) -> Node | None:
-        """What has a name."""
+        """What has a name, which may lead down several directories."""
         self.calls.append(("node_at", name))
-        inode = self._entries[self._inode(parent)].get(name)
+        inode: int | None = self._inode(parent)
+        for part in name.split("/"):
+            inode = None if inode is None else self._entries.get(inode, {}).get(part)
         return None if inode is None else self._node(inode)
 
     def close(self, descriptor: int) -> None:

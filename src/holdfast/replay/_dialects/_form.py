@@ -10,6 +10,7 @@ from holdfast.replay._blocks import Block, Note
 from holdfast.replay._media import describe
 
 __all__ = [
+    "WEB",
     "Dialect",
     "Growth",
     "Message",
@@ -17,11 +18,17 @@ __all__ = [
     "begin_message",
     "call_names",
     "data_url",
+    "named",
     "result_text",
     "text_or_parts",
 ]
 
+_HOLDERS = frozenset({"image", "document", "tool_result"})
+WEB = frozenset({"http", "https"})
+"""What a provider on the internet can fetch."""
+
 Message = dict[str, Any]
+Write = Callable[[str, list[Block], list[Block]], list[Message]]
 Pair = tuple[str, Block]
 """Who says it (user, assistant or system) and a neutral block."""
 
@@ -49,12 +56,56 @@ class Dialect:
     """
 
     name: str
-    write: Callable[[str, list[Block], list[Block]], list[Message]]
+    write: Write
     read: Callable[[Message, Note], list[Pair]]
     has_system: bool = False
     """Whether system prompts stand in the list."""
     growth: Growth | None = None
     """How a long message can grow without being written anew; None if it cannot."""
+    schemes: frozenset[str] | None = None
+    """What the addresses of images and documents may begin with; None for anything."""
+
+    def __post_init__(self) -> None:
+        if self.schemes is not None:
+            object.__setattr__(self, "write", _reachable(self.write, self.schemes))
+
+    def unreached(self, block: Block) -> list[str]:
+        """The addresses in a block at which the provider could not fetch anything."""
+        if self.schemes is None or block["type"] not in _HOLDERS:
+            return []
+        inside = block.get("content") if block["type"] == "tool_result" else [block]
+        media = inside if isinstance(inside, list) else []
+        return [one["source"]["url"] for one in media if not _is_reached(one, self.schemes)]
+
+
+def _reachable(write: Write, schemes: frozenset[str]) -> Write:
+    """The same with words in the place of what the provider could not fetch."""
+
+    def written(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
+        for block in blocks:
+            if block["type"] in _HOLDERS:
+                return write(role, [named(one, schemes) for one in blocks], before)
+        return write(role, blocks, before)
+
+    return written
+
+
+def named(block: Block, schemes: frozenset[str]) -> Block:
+    """A block; an image or document in it that could not be fetched is only named."""
+    if block["type"] == "tool_result":
+        content = block["content"]
+        if isinstance(content, str) or all(_is_reached(one, schemes) for one in content):
+            return block
+        return block | {"content": [named(one, schemes) for one in content]}
+    return block if _is_reached(block, schemes) else {"type": "text", "text": describe(block)}
+
+
+def _is_reached(block: Block, schemes: frozenset[str]) -> bool:
+    source = block.get("source") if block["type"] in _HOLDERS else None
+    if source is None or source["type"] != "url":
+        return True
+    scheme, separator, rest = source["url"].partition("://")
+    return scheme.lower() in schemes and bool(separator and rest)
 
 
 def begin_message(role: str) -> tuple[Message, list[Any]]:

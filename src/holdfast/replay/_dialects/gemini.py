@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.replay._blocks import Block, Note, read_block, text_block
 from holdfast.replay._dialects._form import (
+    WEB,
     Dialect,
     Growth,
     Message,
@@ -184,4 +185,4 @@ def _grow(block: Block) -> Message:
     return _sign({"text": block["text"]}, block)
 
 
-GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow))
+GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow), schemes=WEB | {"gs"})

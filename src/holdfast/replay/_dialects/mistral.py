@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.replay._blocks import Block
+from holdfast.replay._blocks import Block, Note
 from holdfast.replay._dialects._form import (
+    WEB,
     Dialect,
     Growth,
     Message,
+    Pair,
     begin_message,
     data_url,
     text_or_parts,
@@ -16,6 +18,9 @@ from holdfast.replay._ids import fit_name, mistral_id
 
 __all__ = ["MISTRAL"]
 
+NO_ANSWER = "(no answer)"
+"""What the assistant says between a result and what the user says next."""
+
 
 def _fit_name(name: str) -> str:
     return fit_name(name, 64)
@@ -23,7 +28,7 @@ def _fit_name(name: str) -> str:
 
 def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message]:
     if role == "user":
-        return write_user(blocks, mistral_id, _media_part)
+        return _with_answer(write_user(blocks, mistral_id, _media_part))
     messages: list[Message] = []
     texts = [text_part(block) for block in blocks if block["type"] == "text"]
     if texts:
@@ -32,6 +37,19 @@ def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message
     if calls:
         messages.append({"role": "assistant", "content": None, "tool_calls": calls})
     return messages
+
+
+def _with_answer(messages: list[Message]) -> list[Message]:
+    """The user's words not right after a result: servers of an older make refuse that."""
+    if len(messages) > 1 and messages[-1]["role"] == "user":
+        messages.insert(-1, {"role": "assistant", "content": NO_ANSWER})
+    return messages
+
+
+def _read(message: Message, note: Note) -> list[Pair]:
+    if message.get("role") == "assistant" and message.get("content") == NO_ANSWER:
+        return []  # ours
+    return read_chat(message, note)
 
 
 def _media_part(block: Block) -> Message | None:
@@ -46,5 +64,10 @@ def _media_part(block: Block) -> Message | None:
 
 
 MISTRAL = Dialect(
-    "mistral", _write, read_chat, has_system=True, growth=Growth(begin_message, text_part)
+    "mistral",
+    _write,
+    _read,
+    has_system=True,
+    growth=Growth(begin_message, text_part),
+    schemes=WEB,
 )

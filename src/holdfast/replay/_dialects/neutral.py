@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from holdfast.replay._blocks import OWNERS, Block, Note, read_content
 from holdfast.replay._compact import template
-from holdfast.replay._dialects._form import Dialect, Growth, Message, Pair, begin_message
+from holdfast.replay._dialects._form import Dialect, Growth, Message, Pair, begin_message, named
 from holdfast.replay._text import plain_text, type_name
 
 __all__ = ["ANTHROPIC", "NEUTRAL", "bare_text", "read_message"]
 
 _MESSAGES = {role: template(role=role, content=None) for role in ("user", "assistant", "system")}
 _COMMON = frozenset({"text", "tool_use", "tool_result"})  # everyone's, if nobody signed them
+_HTTPS = frozenset({"https"})  # the only addresses that Anthropic fetches
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
 
@@ -77,5 +78,8 @@ ANTHROPIC = Dialect(
     "anthropic",
     _write_anthropic,
     read_message,
-    growth=Growth(begin_message, _keep_anthropic, texts_only=False),
+    growth=Growth(
+        begin_message, lambda block: _keep_anthropic(named(block, _HTTPS)), texts_only=False
+    ),
+    schemes=_HTTPS,
 )

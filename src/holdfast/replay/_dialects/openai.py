@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.replay._blocks import Block, Note
 from holdfast.replay._dialects._form import (
+    WEB,
     Dialect,
     Growth,
     Message,
@@ -180,5 +181,10 @@ def _call(key: str | None, function: Block, note: Note) -> Block:
 
 
 OPENAI = Dialect(
-    "openai", _write, read_chat, has_system=True, growth=Growth(begin_message, text_part)
+    "openai",
+    _write,
+    read_chat,
+    has_system=True,
+    growth=Growth(begin_message, text_part),
+    schemes=WEB,
 )

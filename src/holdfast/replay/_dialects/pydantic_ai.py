@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.replay._blocks import Block, Note, read_content, text_block
-from holdfast.replay._dialects._form import Dialect, Message, Pair, call_names
+from holdfast.replay._dialects._form import WEB, Dialect, Message, Pair, call_names
 from holdfast.replay._ids import call_key, fit_name
 from holdfast.replay._media import describe
 from holdfast.replay._text import plain_text, type_name
@@ -168,4 +168,6 @@ _READERS = {
     "retry-prompt": _read_retry,
 }
 
-PYDANTIC_AI = Dialect("pydantic-ai", _write, read_pydantic_ai, has_system=True)
+PYDANTIC_AI = Dialect(
+    "pydantic-ai", _write, read_pydantic_ai, has_system=True, schemes=WEB | {"gs", "s3"}
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.replay._blocks import Block, Note, read_block
-from holdfast.replay._dialects._form import Dialect, Message, Pair, data_url
+from holdfast.replay._dialects._form import WEB, Dialect, Message, Pair, data_url
 from holdfast.replay._dialects.neutral import read_message
 from holdfast.replay._ids import call_key, fit_name
 from holdfast.replay._text import plain_text
@@ -106,4 +106,4 @@ def _read_output(item: Message, note: Note) -> Block:
     return block
 
 
-RESPONSES = Dialect("openai-responses", _write, read_item, has_system=True)
+RESPONSES = Dialect("openai-responses", _write, read_item, has_system=True, schemes=WEB)

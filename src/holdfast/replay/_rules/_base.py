@@ -13,7 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any
 
-__all__ = ["Rules", "is_encoded", "is_json", "is_json_object", "is_text"]
+__all__ = ["Rules", "is_address", "is_encoded", "is_json", "is_json_object", "is_text"]
 
 _DEPTH_MAX = 64
 _BITS_MAX = 12_000
@@ -35,6 +35,14 @@ def _is_clean(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_address(value: object, *schemes: str) -> bool:
+    """A text that begins with one of these schemes and says more than that."""
+    if type(value) is not str or not is_text(value):
+        return False
+    scheme, _, rest = value.partition("://")
+    return scheme.lower() in schemes and rest != ""
 
 
 def is_json(value: Any) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.replay._rules._base import Rules, is_encoded, is_json, is_text
+from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json, is_text
 
 __all__ = ["AnthropicRules", "NeutralRules"]
 
@@ -174,7 +174,7 @@ class AnthropicRules(Rules):
         self._block_members(block, "source")
         source = block.get("source")
         known = isinstance(source, dict) and (
-            _is_data(source, "base64", _IMAGES) or _is_named(source, "url", "file")
+            _is_data(source, "base64", _IMAGES) or self._is_named(source)
         )
         self.need(known, "the source of an image is malformed")
 
@@ -185,12 +185,24 @@ class AnthropicRules(Rules):
         known = isinstance(source, dict) and (
             _is_data(source, "base64", {"application/pdf"})
             or _is_data(source, "text", {"text/plain"})
-            or _is_named(source, "url", "file")
+            or self._is_named(source)
         )
         self.need(known, "the source of a document is malformed")
         texts = (block.get("title"), block.get("context"))
         self.need(all(text is None or is_text(text) for text in texts), "a title is malformed")
         self.need(is_json(block.get("citations")), "citations are malformed")
+
+    def _is_named(self, source: dict[str, Any]) -> bool:
+        kind = source.get("type")
+        if kind == "url":
+            return source.keys() == {"type", "url"} and self.is_fetched(source["url"])
+        return (
+            kind == "file" and source.keys() == {"type", "file_id"} and is_text(source["file_id"])
+        )
+
+    def is_fetched(self, url: object) -> bool:
+        """Whether what is at an address can be had."""
+        return is_address(url, "https")
 
 
 def _is_data(source: dict[str, Any], kind: str, media: set[str]) -> bool:
@@ -202,19 +214,14 @@ def _is_data(source: dict[str, Any], kind: str, media: set[str]) -> bool:
     )
 
 
-def _is_named(source: dict[str, Any], *kinds: str) -> bool:
-    kind = source.get("type")
-    if type(kind) is not str or kind not in kinds:
-        return False
-    member = "url" if kind == "url" else "file_id"
-    return source.keys() == {"type", member} and is_text(source[member])
-
-
 class NeutralRules(AnthropicRules):
     """As Anthropic's, with room for what only one provider understands."""
 
     signed_thinking = False
     extra_members = frozenset({"thought_signature"})
+
+    def is_fetched(self, url: object) -> bool:
+        return is_text(url)
 
 
 _Checks = dict[str, Callable[[AnthropicRules, dict[str, Any]], None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.replay._rules._base import Rules, is_encoded, is_json, is_text
+from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json, is_text
 
 __all__ = ["GeminiRules"]
 
@@ -21,6 +21,7 @@ _NAMES = {
 # What the provider takes in the place of a signature for a call that another model made.
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 _DATA = {"text", "functionCall", "functionResponse", "inlineData", "fileData"}
+_ADDRESSES = ("http", "https", "gs")
 _PART = frozenset(_DATA | {"thought", "thoughtSignature"})
 
 
@@ -92,8 +93,9 @@ class GeminiRules(Rules):
             value = {_NAMES.get(name, name): item for name, item in value.items()}
             place = "data" if kind == "inlineData" else "fileUri"
             self.need(is_text(value.get("mimeType")), "the media type is missing")
-            well = is_encoded if place == "data" else is_text
-            self.need(well(value.get(place)) and is_json(value), f"{place} is missing")
+            given = value.get(place)
+            well = is_encoded(given) if place == "data" else is_address(given, *_ADDRESSES)
+            self.need(well and is_json(value), f"{place} is missing")
 
     def _call(self, call: dict[str, Any]) -> None:
         self.members(call, frozenset({"id", "name", "args"}), "a call")

@@ -6,7 +6,7 @@ import re
 from types import MappingProxyType
 from typing import Any
 
-from holdfast.replay._rules._base import Rules, is_json, is_json_object, is_text
+from holdfast.replay._rules._base import Rules, is_address, is_json, is_json_object, is_text
 
 __all__ = ["MistralRules", "OpenAIRules"]
 
@@ -108,12 +108,17 @@ class OpenAIRules(Rules):
         if kind == "image_url" and isinstance(inner, dict):
             self.members(inner, frozenset({"url", "detail"}), "an image")
             inner = inner.get("url")
-            self.need(is_text(inner), "the URL of an image is missing")
+        if kind == "image_url":
+            is_data = type(inner) is str and inner.startswith("data:")
+            self.need(is_data or is_address(inner, "http", "https"), "no image can be had there")
         self.need(inner and is_json(inner), f"a {kind} part is malformed")
 
 
 class MistralRules(OpenAIRules):
-    """As mistral-common demands it for serving, versions 3 and 13 together."""
+    """As mistral-common demands it for serving, versions 3 and 13 together.
+
+    Older ones also refuse what a user says directly after a result.
+    """
 
     id_pattern = re.compile(r"[A-Za-z0-9]{9}\Z")
     roles = frozenset({"system", "user", "assistant", "tool"})
@@ -130,10 +135,14 @@ class MistralRules(OpenAIRules):
     def __init__(self) -> None:
         super().__init__()
         self._prefixed = False
+        self._role: Any = None
 
     def check(self, message: Any) -> None:
         self.need(not self._prefixed, "only the last message may be a prefix")
         super().check(message)
+        before, self._role = self._role, message.get("role") if isinstance(message, dict) else None
+        late = before == "tool" and self._role == "user"
+        self.need(not late, "after a result the assistant goes on, not the user")
 
     def check_place_of_system(self) -> None:
         self.need(not self._begun, "system messages stand at the beginning")

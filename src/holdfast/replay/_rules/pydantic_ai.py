@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.replay._rules._base import Rules, is_json, is_json_object, is_text
+from holdfast.replay._rules._base import Rules, is_address, is_json, is_json_object, is_text
 
 __all__ = ["PydanticAIRules"]
 
@@ -71,7 +71,7 @@ class PydanticAIRules(Rules):
             elif kind == "binary":
                 self.need(item.get("data") and is_text(item.get("media_type")), "no data")
             else:
-                self.need(is_text(item.get("url")), "no URL")
+                self.need(is_address(item.get("url"), "http", "https", "gs", "s3"), "no URL")
 
     def _response(self, parts: list[Any]) -> None:
         said = False

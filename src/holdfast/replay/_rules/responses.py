@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from holdfast.replay._rules._base import Rules, is_json, is_json_object, is_text
+from holdfast.replay._rules._base import Rules, is_address, is_json, is_json_object, is_text
 
 __all__ = ["ResponsesRules"]
 
@@ -113,6 +113,11 @@ class ResponsesRules(Rules):
         self.members(part, frozenset(names), "a part")
         given = [part.get(n) for n in ("image_url", "file_id", "file_data", "file_url")]
         self.need(any(is_text(value) for value in given) and is_json(part), "nothing in a part")
+        image, file = part.get("image_url"), part.get("file_url")
+        is_data = type(image) is str and image.startswith("data:")
+        had = image is None or is_data or is_address(image, "http", "https")
+        self.need(had, "no image can be had there")
+        self.need(file is None or is_address(file, "http", "https"), "no file can be had there")
 
 
 def _starts(identity: object, prefix: str) -> bool:
