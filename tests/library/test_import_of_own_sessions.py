@@ -253,6 +253,13 @@ def test_lines_of_ours_in_a_file_of_any_name(hf, tmp_path):
     assert hf.state("doc") == expected
 
 
+def test_a_document_of_ours_is_no_other_tools_whoever_says_so(hf):
+    """A reader that is named by mistake refuses it."""
+    document = record_full(hf).encode()
+    with holdfast.open("memory:") as other, pytest.raises(InvalidData):
+        other.import_(document, "openagent-terminal")
+
+
 def test_messages_with_a_session_id_are_still_another_tools(hf):
     """What only looks like a document of ours is read by the reader that knows it."""
     about = {"session_id": "2025-10-05_140001", "created_at": "2025-10-05T14:00:00"}

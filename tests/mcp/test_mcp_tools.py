@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
+import holdfast
 from holdfast.apps.mcp import _answers, _saving
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NotFound
 
 READING = {
     "list_sessions",
@@ -390,3 +391,26 @@ def test_any_arguments_give_an_answer_or_a_typed_error(past, id, start, at, quer
             assert work()
         except HoldfastError:
             continue
+
+
+def test_a_session_by_the_id_that_it_has_in_another_tool(hf):
+    """Once it was imported, both names mean it; the folder of another system is told as such."""
+    request = {"id": "theirs-42", "messages": [{"role": "user", "content": "hi"}]}
+    [id] = hf.import_(json.dumps(request).encode())
+    assert _answers.choose(hf, "theirs-42") == id
+    with pytest.raises(NotFound):
+        _answers.choose(hf, "theirs-43")
+
+
+def test_the_folder_of_another_system(tmp_path):
+    """Asking for the newest session leads to the import of what lies there."""
+    folder = tmp_path / "logs" / "one"
+    folder.mkdir(parents=True)
+    line = '{"type": "user", "timestamp": 1701234567890, "data": {"content": "hi"}}'
+    (folder / "events.jsonl").write_text(line)
+    with (
+        holdfast.open(tmp_path / "logs") as hf,
+        pytest.raises(NotFound, match="event-folder") as caught,
+    ):
+        _answers.choose(hf, "-")
+    assert "holdfast import" in caught.value.remedy

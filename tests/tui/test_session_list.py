@@ -41,6 +41,16 @@ async def test_an_empty_store_is_told(sit):
         assert len(seat.app.screen_stack) == 1
 
 
+async def test_the_folder_of_another_system_is_told(sit, store_root):
+    """In place of an empty list it says whose sessions lie there."""
+    folder = store_root / "session-abc123"
+    folder.mkdir(parents=True)
+    line = '{"type": "user", "timestamp": 1701234567890, "data": {"content": "hi"}}'
+    (folder / "events.jsonl").write_text(line)
+    async with sit(size=(100, 24)) as seat:
+        await seat.sees("0 sessions", "event-folder")
+
+
 async def test_filter_as_you_type(sit, trip, fill):
     """Each letter narrows the list; fields go to the store; Escape brings all back."""
     fill(12)

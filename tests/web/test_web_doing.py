@@ -391,3 +391,15 @@ def test_an_order_page_by_page(hf, site, visitor):
         after = f"&after={cursor}" if cursor else ""
     assert seen == sorted(seen)
     assert len(set(seen)) == 130
+
+
+def test_the_folder_of_another_system(visitor, store_root):
+    """The list says whose sessions lie there, and how to bring them in."""
+    folder = store_root / "session-abc123"
+    folder.mkdir(parents=True)
+    line = '{"type": "user", "timestamp": 1701234567890, "data": {"content": "hi"}}'
+    (folder / "events.jsonl").write_text(line)
+    text = visitor.get("/").text
+    assert "holds sessions of event-folder" in text
+    assert f"holdfast import {store_root}" in text
+    assert "There are no sessions yet" not in text

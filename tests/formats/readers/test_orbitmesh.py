@@ -8,6 +8,8 @@ import json
 import pytest
 
 import holdfast
+from holdfast.formats import session_id_of
+from holdfast.formats.readers._speech import digest
 
 pytestmark = pytest.mark.req("C20")
 
@@ -568,3 +570,20 @@ def test_words_that_a_person_or_the_system_said(hf, bring):
     assert [event.data["content"] for event in hf.events(id, types=["system"])] == [
         "Run cancelled by user"
     ]
+
+
+def test_what_an_earlier_version_brought_in_is_said_anew(hf, bring):
+    """Chunks that were messages once are taken back; the conversation is whole, and there once."""
+    keys = {
+        "user": ("What is the price?", "user"),
+        "output": ("I ", "assistant"),
+    }
+    id = session_id_of("orbitmesh", "a1")
+    with hf.session(id) as old:
+        for kind, (words, type) in keys.items():
+            key = f"i.{kind}.{digest(words)}.1.0"
+            old.append(type, {"content": words}, key=key)
+    assert bring(ACP) == id
+    said = [("user", "text", "What is the price?"), ("assistant", "text", "I look.")]
+    assert talk(hf, id)[:2] == said
+    assert len([one for one in talk(hf, id) if one[1] == "text"]) == 3

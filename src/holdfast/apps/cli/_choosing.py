@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import suggestion
+from holdfast.apps.shown.strangers import import_command, strangers_hint
 from holdfast.errors import InvalidId, NotFound, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import check_id, fold_id, is_id
@@ -17,7 +17,6 @@ __all__ = [
     "choose_deleted",
     "pick",
     "session_ids",
-    "strangers_hint",
     "tell_none",
 ]
 
@@ -52,35 +51,15 @@ def choose(library: Holdfast, given: str) -> str:
         raise
 
 
-def strangers_hint(library: Holdfast) -> tuple[str, str]:
-    """What to say of a store that is the folder of another system, and what to do; else nothing."""
-    place = library.strangers()
-    if place is None:
-        return "", ""
-    whose = "another store" if place.tool == "holdfast" else place.tool
-    told = f"{place.path} holds sessions of {whose}, and is no store of its own"
-    return told, f"Bring them in: {_import_command(place.path)}"
-
-
 def _lead_to_import(library: Holdfast, given: str, error: NotFound | InvalidId) -> None:
     """Put the way to a session that another tool has into an error about one that is not here."""
     place = library.importable(given)
     if place is not None:
-        error.remedy = f"{place.tool} has it; bring it in: {_import_command(place.path)}"
+        error.remedy = f"{place.tool} has it; bring it in: {import_command(place.path)}"
         return
     told, remedy = strangers_hint(library)
     if told:
         error.remedy = f"{told}. {remedy}"
-
-
-def _import_command(path: str) -> str:
-    """The command, into another store than the folder itself where that is what is set."""
-    from shlex import quote
-
-    from holdfast._config import configuration
-
-    is_set = os.path.realpath(str(configuration().get("store"))) == os.path.realpath(path)
-    return f"holdfast import {quote(path)}" + (" --store .holdfast" if is_set else "")
 
 
 def choose_deleted(library: Holdfast, given: str) -> str:

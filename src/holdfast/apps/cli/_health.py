@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from holdfast._config import configuration, strange_variables
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import strangers_hint
+from holdfast.apps.shown.strangers import strangers_hint
 from holdfast.apps.shown.words import counted, size
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library import Holdfast

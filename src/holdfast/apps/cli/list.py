@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import strangers_hint, tell_none
+from holdfast.apps.cli._choosing import tell_none
 from holdfast.apps.cli._list_table import COLUMNS, older, session_cells
 from holdfast.apps.cli._options import (
     complete_agent,
@@ -26,6 +26,7 @@ from holdfast.apps.cli._quick_list import LIMIT
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._trash_list import list_trash
 from holdfast.apps.cli._when import When
+from holdfast.apps.shown.strangers import strangers_hint
 from holdfast.apps.shown.tree import forest
 from holdfast.model import SessionMetadata
 from holdfast.session import now_ms

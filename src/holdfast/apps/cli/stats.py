@@ -9,7 +9,7 @@ from typing import cast
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose, strangers_hint, tell_none
+from holdfast.apps.cli._choosing import choose, tell_none
 from holdfast.apps.cli._options import (
     complete_agent,
     complete_id,
@@ -18,6 +18,7 @@ from holdfast.apps.cli._options import (
     store_option,
 )
 from holdfast.apps.cli._when import When
+from holdfast.apps.shown.strangers import strangers_hint
 from holdfast.library._counting import By
 
 __all__ = ["command"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.apps.shown.strangers import strangers_hint
 from holdfast.apps.shown.transcript import body, heading, with_blobs
 from holdfast.apps.wire.times import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
@@ -51,17 +52,21 @@ Answer = dict[str, Any]
 def choose(hf: Holdfast, given: str) -> str:
     """The session that is meant: by its id, the beginning of it, or ``-`` for the newest.
 
+    The id that it has in the tool that it was imported from is as good.
+
     Raises NotFound, UsageError if several begin like this, and InvalidId for what can be no id.
     """
     if given == NEWEST:
         newest = hf.list(1)
         if not newest:
-            raise NotFound("there are no sessions yet")
+            told, remedy = strangers_hint(hf)
+            raise NotFound(told or "there are no sessions yet", remedy=remedy or None)
         return newest[0].session_id
     if is_id(given) and hf.exists(given):
         return given
-    matches = sorted(hf.session_ids(check_id(given)))
+    matches = (sorted(hf.session_ids(given)) or hf.imported(given)) if given else []
     if not matches:
+        check_id(given)
         raise NotFound(f"there is no session {given}", remedy="Look with list_sessions.")
     if len(matches) > 1:
         some = ", ".join(matches[:_CANDIDATES_MAX])

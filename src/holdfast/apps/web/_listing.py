@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.apps.shown.strangers import strangers_hint
 from holdfast.apps.web._page import Site, page, site_of
 from holdfast.errors import UsageError
 from holdfast.model import is_id
@@ -114,6 +115,7 @@ def list_page(request: Request) -> Response:
         "statuses": STATUSES,
         "found": None,
         "rows": [],
+        "strangers": ("", ""),
         "more": None,
         "took_ms": 0,
     }
@@ -123,6 +125,8 @@ def list_page(request: Request) -> Response:
     else:
         after = request.query_params.get("after", "")[:2_000]
         values["rows"], values["more"] = _rows(site, asked, after)
+        if not values["rows"] and not asked.is_narrowed:
+            values["strangers"] = strangers_hint(site.hf)
     values["took_ms"] = round((time.perf_counter() - began) * 1000)
     if request.headers.get("hx-request") == "true":
         is_next = "after" in request.query_params

@@ -15,10 +15,11 @@ from holdfast.formats.readers._orbitmesh_messages import TOOL, Said, raw_of
 from holdfast.formats.readers._shape import block_text, first_text, items, mapping, rename_figures
 from holdfast.formats.readers._speech import as_json, as_text, digest, speak
 
-__all__ = ["drafts_of"]
+__all__ = ["drafts_of", "earlier_form"]
 
 Record = dict[str, Any]
 
+_FORM = 2
 _IDS = ("id", "tool_call_id", "toolCallId", "call_id")
 _NAMES = ("name", "tool", "kind", "title")  # a title is of one call, a kind of many
 _INPUTS = ("input", "arguments", "params", "args", "rawInput")
@@ -42,6 +43,19 @@ def drafts_of(messages: Iterable[Said]) -> list[Draft]:
     for said in messages:
         told.take(said)
     return told.drafts
+
+
+def earlier_form(messages: Iterable[Said]) -> Draft:
+    """The taking back of what the first version of this reader made of the messages.
+
+    It told each of them by itself. Where nothing of that was recorded, nothing is taken back.
+    """
+    counts: dict[str, int] = {}
+    keys = []
+    for said in messages:
+        count = counts[said.key] = counts.get(said.key, 0) + 1
+        keys += [f"{said.key}.{count}.{number}" for number in range(2)]
+    return Draft("retracted", {"keys": keys}, key="earlier form")
 
 
 class _Call:
@@ -113,7 +127,7 @@ class _Told:
         say = self._say.get(said.kind)
         drafts = say(said, count) if say else [frame(TOOL, None, said.when)]
         for number, draft in enumerate(drafts):
-            draft.key = f"{said.key}.{count}.{number}"
+            draft.key = f"{_FORM}.{said.key}.{count}.{number}"
         if drafts and drafts[0].raw is None:
             drafts[0].raw = said.raw
         self.drafts += drafts

@@ -56,8 +56,10 @@ READER = OpenAgentTerminal()
 
 
 def _is_session(value: Any) -> bool:
-    return isinstance(member(value, "metadata", "session_id"), str) and isinstance(
-        member(value, "messages"), list
+    return (
+        isinstance(member(value, "metadata", "session_id"), str)
+        and isinstance(member(value, "messages"), list)
+        and "format" not in value  # documents of others say whose they are
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time, refusal_of
 from holdfast.formats._source import Source
-from holdfast.formats.readers._orbitmesh_events import drafts_of
+from holdfast.formats.readers._orbitmesh_events import drafts_of, earlier_form
 from holdfast.formats.readers._orbitmesh_messages import (
     TOOL,
     embedded,
@@ -85,8 +85,9 @@ class _Parts:
             problems.append(str(self.refusal))
         said = logged(source, self.log, problems) if self.log else []
         said = join_in_time(said, embedded(self.session.get("messages")))
-        said = put_together(said)
-        said = go_on_with(said, member(self.snapshot, "provider_state", "messages"))
+        snapped = member(self.snapshot, "provider_state", "messages")
+        earlier = earlier_form(go_on_with(said, snapped))
+        said = go_on_with(put_together(said), snapped)
         created = read_time(self.session.get("created_at")) or read_time(
             self.snapshot.get("created_at")
         )
@@ -94,7 +95,7 @@ class _Parts:
         return Foreign(
             TOOL,
             id,
-            [*drafts_of(said), *self._rest()],
+            [*drafts_of(said), *self._rest(), earlier],
             title=_text(self.session.get("title"))
             or _text(member(self.snapshot, "metadata", "title")),
             tags=texts_in(self.session.get("tags"), member(self.snapshot, "metadata", "tags")),
