@@ -7,6 +7,8 @@ import collections
 import pytest
 from agents import Agent as OpenAIAgent
 from agents import Model, ModelResponse, Runner, Usage, function_tool
+from autogen_agentchat.agents import AssistantAgent as AutoGenAgent
+from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import Runner as KitRunner
@@ -30,9 +32,10 @@ from strands.session.repository_session_manager import RepositorySessionManager
 import holdfast
 from holdfast.integrations.adk import HoldfastSessionService
 from holdfast.integrations.agent_framework import HoldfastHistoryProvider
+from holdfast.integrations.autogen import HoldfastState
 from holdfast.integrations.langchain import HoldfastChatMessageHistory
 from holdfast.integrations.langgraph import HoldfastSaver
-from holdfast.integrations.llama_index import HoldfastChatStore
+from holdfast.integrations.llama_index import HoldfastAsyncChatStore, HoldfastChatStore
 from holdfast.integrations.openai_agents import HoldfastSession
 from holdfast.integrations.pydantic_ai import HoldfastHistory
 from holdfast.integrations.strands import HoldfastSessionRepository
@@ -298,3 +301,66 @@ async def test_a_framework_goes_on_after_the_others(hf):
     counts = collections.Counter(event.type for event in hf.events("trip"))
     assert counts["user"] == counts["assistant"] == len(names)
     assert counts["tool_call"] == counts["tool_result"] == 2 * len(names)
+
+
+class _Silent(ChatCompletionClient):
+    """A model that is never asked."""
+
+    model_info = ModelInfo(
+        vision=False,
+        function_calling=True,
+        json_output=False,
+        family=ModelFamily.UNKNOWN,
+        structured_output=False,
+    )
+    capabilities = model_info
+    create = create_stream = close = actual_usage = total_usage = None
+    count_tokens = remaining_tokens = None
+
+
+async def _given(hf):
+    """Each reader's messages, as the calls they make and the results they have, in order."""
+    autogen = AutoGenAgent("helper", _Silent())
+    await HoldfastState("trip", hf).load(autogen)
+    context = (await autogen.save_state())["llm_context"]["messages"]
+    provider = HoldfastHistoryProvider(hf)
+    return {
+        "langgraph": [one.model_dump() for one in HoldfastSaver(hf).messages("trip")],
+        "langchain": [one.model_dump() for one in HoldfastChatMessageHistory("trip", hf).messages],
+        "llama-index": [one.model_dump() for one in HoldfastChatStore(hf).get_messages("trip")],
+        "memory": [
+            one.model_dump() for one in await HoldfastAsyncChatStore(hf).get_messages("trip")
+        ],
+        "agent-framework": [one.to_dict() for one in await provider.get_messages("trip")],
+        "autogen": context,
+    }
+
+
+async def test_a_call_that_was_cut_off_elsewhere_has_a_result_for_the_model(hf):
+    """One of two parallel calls has none: each reader gives both, and records nothing of it."""
+    with hf.session("trip") as s:
+        s.user("look twice")
+        kept = s.tool_call("look", {"n": 1})
+        s.tool_call("look", {"n": 2})
+        s.tool_result(kept, "tree 1")
+        s.user("well?")
+    before = len(list(hf.events("trip")))
+    for reader, messages in (await _given(hf)).items():
+        text = " ".join(map(str, messages))
+        assert text.count("interrupted, outcome unknown") == text.count("tree 1") > 0, reader
+        assert text.index("tree 1") < text.index("well?"), reader
+        assert text.index("interrupted, outcome unknown") < text.index("well?"), reader
+    assert len(list(hf.events("trip"))) == before
+
+
+async def test_a_call_that_waits_elsewhere_is_answered_only_for_those_who_go_on(hf):
+    """The last call has no result: those who are about to go on are given one, and it waits on."""
+    with hf.session("trip") as s:
+        s.user("look")
+        s.tool_call("look", {"n": 1})
+    for reader, messages in (await _given(hf)).items():
+        told = "interrupted, outcome unknown" in str(messages)
+        assert told == (reader != "langchain"), reader  # whoever answers it may be a chain
+    store = HoldfastAsyncChatStore(hf)
+    assert len(await store.archive_oldest_messages("trip", 3)) == 3
+    assert await store.get_messages("trip", None) == HoldfastChatStore(hf).get_messages("trip")

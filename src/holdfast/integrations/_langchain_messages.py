@@ -24,7 +24,7 @@ from langchain_core.messages import (
 )
 
 from holdfast.formats import speak
-from holdfast.integrations._units import Form, Unit, Words, fresh
+from holdfast.integrations._units import LOST, Form, Unit, Words, fresh
 from holdfast.replay import from_dialect
 
 __all__ = [
@@ -57,7 +57,6 @@ _PLAIN: dict[str, Any] = {
 }
 _REFERENCE_BYTES = 12
 _OWN_ID = "holdfast"
-_LOST = "interrupted, outcome unknown"
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -331,6 +330,6 @@ def answered(messages: list[BaseMessage], *, last: bool = True) -> list[BaseMess
 
 def _lost(calls: dict[str, str]) -> list[BaseMessage]:
     return [
-        ToolMessage(_LOST, tool_call_id=id, name=name, status="error", id=f"{_OWN_ID}-lost-{id}")
+        ToolMessage(LOST, tool_call_id=id, name=name, status="error", id=f"{_OWN_ID}-lost-{id}")
         for id, name in calls.items()
     ]

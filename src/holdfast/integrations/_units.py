@@ -28,11 +28,13 @@ from holdfast.replay import from_dialect
 
 __all__ = [
     "CONVERSATION",
+    "LOST",
     "Form",
     "Unit",
     "UnitReader",
     "Units",
     "Words",
+    "answered",
     "blocks_of",
     "fresh",
     "neutral_of",
@@ -42,6 +44,9 @@ __all__ = [
 
 Words = list[tuple[str, dict[str, Any]]]
 """Types and data of events to be."""
+
+LOST = "interrupted, outcome unknown"
+"""The result, for a model, of a call that has none."""
 
 CONVERSATION = frozenset({"user", "assistant", "system", "thinking", "tool_call", "tool_result"})
 _OF_UNITS = CONVERSATION | {"frame", "variable_set"}
@@ -58,6 +63,8 @@ class Unit(NamedTuple):
     item: Any
     run: str | None = None
     at: int = 0
+    answers: frozenset[str] = frozenset()
+    """The calls to which an own item has the results."""
 
     @property
     def fresh(self) -> Any:
@@ -217,7 +224,10 @@ class Units(UnitReader):
 
     def _take_own(self, events: list[Event], item: Any) -> None:
         seqs = tuple(event.seq for event in events)
-        self._add(Unit(seqs, own=True, item=item, run=events[0].run))
+        answers = frozenset(
+            event.data["toolCallId"] for event in events if event.type == "tool_result"
+        )
+        self._add(Unit(seqs, own=True, item=item, run=events[0].run, answers=answers))
 
     def _take_foreign(self, event: Event) -> None:
         if event.type == "frame":
@@ -287,6 +297,45 @@ def voices(units: list[Unit]) -> list[Unit]:
         else:
             made.append(unit._replace(item=said))
     return made
+
+
+def answered(voiced: list[Unit]) -> list[Unit]:
+    """The same with a result for each call of others that has none: a model refuses such a call.
+
+    Nobody here can answer what waits elsewhere. Nothing of it is recorded: there the call goes on
+    waiting.
+    """
+    known = {id for unit in voiced for id in (unit.answers if unit.own else _ids(unit, _RESULT))}
+    made: list[Unit] = []
+    lost: list[dict[str, Any]] = []
+    for unit in voiced:
+        if lost and not unit.own and _ids(unit, _RESULT):
+            item = unit.item | {"content": [*unit.item["content"], *lost]}
+            made.append(unit._replace(item=item))
+            lost = []
+            continue
+        made += [_cut_off(lost)] if lost else []
+        made.append(unit)
+        calls = [] if unit.own else _ids(unit, _CALL)
+        told = {"type": "tool_result", "content": LOST, "is_error": True}
+        lost = [{**told, _RESULT: id} for id in calls if id not in known]
+    return made + ([_cut_off(lost)] if lost else [])
+
+
+_CALL, _RESULT = "id", "tool_use_id"
+_KINDS = {_CALL: "tool_use", _RESULT: "tool_result"}
+
+
+def _ids(unit: Unit, named_by: str) -> list[str]:
+    """The calls, or those that are answered, in a neutral message."""
+    content = unit.item["content"]
+    blocks = content if isinstance(content, list) else []
+    kind = _KINDS[named_by]
+    return [block[named_by] for block in blocks if block.get("type") == kind]
+
+
+def _cut_off(results: list[dict[str, Any]]) -> Unit:
+    return Unit((), own=False, item={"role": "user", "content": results})
 
 
 def neutral_of(event: Event) -> list[dict[str, Any]]:

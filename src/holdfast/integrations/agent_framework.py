@@ -31,7 +31,7 @@ from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._recent import Recent
 from holdfast.integrations._states import States
-from holdfast.integrations._units import Unit, Words, fresh
+from holdfast.integrations._units import Unit, Words, answered, fresh
 
 __all__ = [
     "HoldfastCheckpointStorage",
@@ -71,11 +71,14 @@ class HoldfastHistoryProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """The messages of a session, also those that other frameworks recorded."""
+        """The messages of a session, also those that other frameworks recorded.
+
+        A call of theirs that has no result is given one that says so.
+        """
         if session_id is None:
             return []
         units = await asyncio.to_thread(self._of(session_id).read)
-        messages = [message_of(unit) for unit in units]
+        messages = [message_of(unit) for unit in answered(units)]
         if self.skip_excluded:
             return [one for one in messages if not one.additional_properties.get("_excluded")]
         return messages
@@ -233,7 +236,8 @@ async def bring_over(source: HistoryProvider, session_id: str, hf: Library = Non
     Done again, it records only what is new there.
     """
     target = HoldfastHistoryProvider(hf)
-    known = [as_item(message) for message in await target.get_messages(session_id)]
+    units = await asyncio.to_thread(target._of(session_id).read)  # noqa: SLF001 - of this module
+    known = [as_item(message_of(unit)) for unit in units]
     messages = await source.get_messages(session_id)
     new = missing(known, [as_item(message) for message in messages], session_id)
     await target.save_messages(session_id, messages[len(messages) - len(new) :])

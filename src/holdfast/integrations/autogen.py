@@ -25,7 +25,7 @@ from holdfast.errors import Fenced, UsageError
 from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library
 from holdfast.integrations._states import States
-from holdfast.integrations._units import Form, Unit, Words, blocks_of, fresh, spoken
+from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, fresh, spoken
 
 __all__ = ["HoldfastState", "bring_over"]
 
@@ -104,7 +104,7 @@ class HoldfastState:
         found = self._states.newest(_NAME)
         units = self._history.read()
         if found is None:
-            messages = [message for unit in units for message in _messages(unit)]
+            messages = [message for unit in answered(units) for message in _messages(unit)]
             context = {"messages": messages}
             return {"type": "AssistantAgentState", "llm_context": context} if messages else None
         thread = [unit.fresh for unit in units if unit.own]

@@ -21,7 +21,7 @@ from holdfast.integrations._history import Change, History, missing
 from holdfast.integrations._llama_index_messages import FORM, as_item, message_of
 from holdfast.integrations._place import Library, library_of, linked
 from holdfast.integrations._recent import Recent
-from holdfast.integrations._units import Unit, Units, Words
+from holdfast.integrations._units import Unit, Units, Words, answered
 from holdfast.model import Event
 
 __all__ = ["HoldfastAsyncChatStore", "HoldfastChatStore", "abring_over", "bring_over"]
@@ -43,6 +43,14 @@ class _Chat(Units):
             super()._take_foreign(event)
 
 
+class _History(History):
+    """The messages of a key; a call of others that has no result is given one that says so."""
+
+    def read(self) -> list[Unit]:
+        """All messages. One that was given here, and is not on record, has no events."""
+        return answered(super().read())
+
+
 class _Chats:
     """The keys that are read or written here."""
 
@@ -53,7 +61,7 @@ class _Chats:
     def of(self, key: str) -> History:
         """The messages of a key."""
         return self._histories.get(
-            key, lambda: History(FORM, self._library, _TOOL, key, units=_Chat)
+            key, lambda: _History(FORM, self._library, _TOOL, key, units=_Chat)
         )
 
     def keys(self) -> list[str]:
@@ -65,7 +73,7 @@ class _Chats:
         """Whether a message, which was read, has been put away."""
         told = unit.item.get("status") if unit.own else None
         chat = cast("_Chat", self.of(key).units)
-        is_archived = told == _ARCHIVED or unit.seqs[0] in chat.archived
+        is_archived = told == _ARCHIVED or not chat.archived.isdisjoint(unit.seqs[:1])
         return MessageStatus.ARCHIVED if is_archived else MessageStatus.ACTIVE
 
     def delete(self, key: str, choose: Callable[[list[Unit]], Sequence[Unit]]) -> list[ChatMessage]:
@@ -217,7 +225,7 @@ class HoldfastAsyncChatStore(_OnChats, AsyncDBChatStore):
 
         def tell(units: list[Unit]) -> Words:
             found.extend(chosen(units)[:n])
-            firsts = [unit.seqs[0] for unit in found]
+            firsts = [seq for unit in found for seq in unit.seqs[:1]]
             told = {"direction": "stored", "tool": _TOOL, "archived": firsts}
             return [("frame", told)] if firsts else []
 
