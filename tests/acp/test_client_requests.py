@@ -53,7 +53,7 @@ async def test_permission_is_given_as_configured(
     """Refused unless someone says otherwise; the decision is recorded before it is sent."""
     async with await client(agent(), permission=permission) as session:
         await session.ask("use tool")
-    (event,) = library.events("talk", types={"permission"})
+    _, event = library.events("talk", types={"permission"})
     assert event.data["decision"] == decision
     (result,) = library.events("talk", types={"tool_result"})
     assert result.data.get("is_error") == status
@@ -85,7 +85,7 @@ async def test_a_permission_that_waits_is_cancelled_with_its_turn(client, agent,
         await asked.wait()
         session.cancel()
         assert (await turn.answer()).stop_reason == "cancelled"
-    (event,) = library.events("talk", types={"permission"})
+    _, event = library.events("talk", types={"permission"})
     assert event.data["decision"] == "cancelled"
 
 
@@ -193,7 +193,7 @@ async def test_a_function_may_give_an_awaitable(client, agent, library):
 
     async with await client(agent(), permission=lambda request: later()) as session:
         await session.ask("use tool")
-    (event,) = library.events("talk", types={"permission"})
+    _, event = library.events("talk", types={"permission"})
     assert event.data["decision"] == "allow"
     strange = {"toolCall": None, "options": [{"optionId": "x", "kind": "perhaps"}]}
     found = await Requests(ClientConfig()).answer(

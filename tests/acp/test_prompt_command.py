@@ -115,7 +115,7 @@ def test_tools_are_refused_unless_allowed(prompt, agent, store_root, options, de
     assert outcome.exit_code == 0
     assert "→ List files" in outcome.stderr
     with holdfast.open(store_root) as library:
-        (event,) = library.events("s", types={"permission"})
+        _, event = library.events("s", types={"permission"})
     assert event.data["decision"] == decision
 
 
@@ -189,5 +189,5 @@ def test_a_person_is_asked_at_a_terminal(agent, store_root, tmp_path):
     assert process.returncode == 0
     assert b"The agent wants to use a tool: List files" in err
     with holdfast.open(store_root) as library:
-        (event,) = library.events("s", types={"permission"})
+        _, event = library.events("s", types={"permission"})
     assert event.data["decision"] == "allow"

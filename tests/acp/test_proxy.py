@@ -89,8 +89,8 @@ def test_a_tool_call_with_its_permission_is_recorded(proxy, tmp_path, kept):
     types = [event.type for event in kept.events(id)]
     call, decision, result = (types.index(t) for t in ("tool_call", "permission", "tool_result"))
     assert call < decision < result
-    permission = next(kept.events(id, types={"permission"}))
-    assert permission.data["decision"] == "allow"
+    asked, permission = kept.events(id, types={"permission"})
+    assert (asked.data["decision"], permission.data["decision"]) == ("ask", "allow")
     blocks = [b for m in kept.recover(id, "neutral").messages for b in m["content"]]
     assert {"tool_use", "tool_result"} <= {b["type"] for b in blocks if isinstance(b, dict)}
 

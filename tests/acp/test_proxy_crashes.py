@@ -76,8 +76,7 @@ def test_the_agent_is_told_what_had_begun(proxy, tmp_path, journal):
     editor.fail("session/prompt", sessionId=id, prompt=[{"type": "text", "text": "use tool"}])
     editor.prompt(id, "go on")
     told, asked = journal("session/prompt")[-1]["params"]["prompt"]
-    assert "List files" in told["text"]
-    assert "unknown" in told["text"]
+    assert f"unknown: execute: ls in {tmp_path}." in told["text"]
     assert asked["text"] == "go on"
 
 
@@ -181,7 +180,7 @@ def test_every_word_that_the_editor_had_received_is_in_the_replay(proxy_process,
 def test_a_turn_that_the_proxys_death_cut_off_is_told_to_the_agent(
     proxy_process, tmp_path, journal
 ):
-    """Its open call ends as failed in the replay, and the agent is asked to check."""
+    """Its open call ends as failed in the replay, and the agent knows that it did not run."""
     editor = proxy_process("--resume", "yes")
     id = editor.new(tmp_path)
     editor.option = None
@@ -193,7 +192,10 @@ def test_a_turn_that_the_proxys_death_cut_off_is_told_to_the_agent(
     assert [u["status"] for u in replayed if u.get("toolCallId")][-1] == "failed"
     again.prompt(id, "go on")
     told = journal("session/prompt")[-1]["params"]["prompt"][0]["text"]
-    assert "unknown" in told
+    assert "unknown" not in told
+    assert (
+        f"did not run, because nobody answered whether they may: execute: ls in {tmp_path}." in told
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from holdfast import Holdfast
 from holdfast.apps.acp._recording import Notes
-from holdfast.apps.acp._replaying import _TAKERS, INTERRUPTED, replay, replay_some
+from holdfast.apps.acp._replaying import _TAKERS, replay, replay_some
 from holdfast.apps.acp._replaying_log import read_some
+from holdfast.apps.acp._replaying_words import UNDONE
 from holdfast.model import Event, encode_line, line_body
 from holdfast.replay import Conversation
 
@@ -251,7 +252,7 @@ def failed(id="c"):
         "sessionUpdate": "tool_call_update",
         "toolCallId": id,
         "status": "failed",
-        "content": [{"type": "content", "content": {"type": "text", "text": INTERRUPTED}}],
+        "content": [{"type": "content", "content": {"type": "text", "text": UNDONE["begun"]}}],
     }
 
 

@@ -67,6 +67,7 @@ class _Call(msgspec.Struct, gc=False):
     usage: Any = None
     model: Any = None
     metadata: Any = None
+    amends: Any = False
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -299,7 +300,8 @@ def _tool_call(tally: Tally, event: Event, words: Words) -> None:
     if call.usage is not None or call.metadata is not None:
         tally.spend(event, call.usage, call.model, call.metadata)
     name = call.tool[:NAME_CHARS_MAX]
-    tally.tool_at(event, name).calls += 1
+    if call.amends is not True:  # else it was counted with what was said of it first
+        tally.tool_at(event, name).calls += 1
     id = call.id[:NAME_CHARS_MAX]
     tally.pending.pop(id, None)
     tally.pending[id] = Pending(name, event.timestamp, event.run or "")

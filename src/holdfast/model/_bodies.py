@@ -55,6 +55,7 @@ class ToolCall(_Body, frozen=True, kw_only=True):
     tool: str
     params: Any = None
     agent: str | None = None
+    amends: bool = False
 
 
 class ToolResult(_Body, frozen=True, kw_only=True):
@@ -161,6 +162,7 @@ class PluginState(_Body, frozen=True, kw_only=True):
 
 class Permission(_Body, frozen=True, kw_only=True):
     tool: str | None = None
+    call: str | None = None
     decision: str | None = None
     scope: str | None = None
     expires_at: int | None = None
@@ -268,6 +270,7 @@ class Imported(_Body, frozen=True, kw_only=True):
 class Interrupted(_Body, frozen=True, kw_only=True):
     turn: int | str | None = None
     calls: list[str] = []
+    not_run: list[str] = []
     reason: str | None = None
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.replay._fold import Fold, fold
+from holdfast.replay._stage import Stage, stage_after
 from holdfast.replay._state import (
     Approval,
     LoadBlob,
@@ -147,6 +148,7 @@ __all__ = [
     "RunConversation",
     "Sanitized",
     "Side",
+    "Stage",
     "State",
     "Status",
     "Step",
@@ -186,6 +188,7 @@ __all__ = [
     "recovery_line",
     "runs",
     "sanitize",
+    "stage_after",
     "status_of",
     "to_dialect",
     "tool_result_message",

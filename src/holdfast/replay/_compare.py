@@ -14,7 +14,15 @@ from holdfast.replay._fold import fold
 from holdfast.replay._history import common_prefix, read_history
 from holdfast.replay._state import State, Tokens
 from holdfast.replay._three_way import Difference, differences, value_of
-from holdfast.replay._turns import Turn, TurnView, data_of, files_in, split_turns, tokens_of
+from holdfast.replay._turns import (
+    Turn,
+    TurnView,
+    data_of,
+    files_in,
+    is_call,
+    split_turns,
+    tokens_of,
+)
 
 __all__ = [
     "Ancestor",
@@ -218,7 +226,7 @@ def _count_calls(events: Iterable[Event]) -> tuple[Counter[str], Counter[str]]:
     tools: dict[str, str] = {}
     for event in events:
         data = data_of(event)
-        if event.type == "tool_call":
+        if is_call(event):
             tool = str(data.get("tool"))
             calls[tool] += 1
             tools[str(data.get("id"))] = tool

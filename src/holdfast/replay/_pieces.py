@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.replay._blocks import Block, text_block
 from holdfast.replay._issues import IssueList
+from holdfast.replay._stage import Stage, may_have_run
 from holdfast.replay._text import is_blank
 
 __all__ = ["NOWHERE", "Call", "Mark", "Piece", "Stream", "Summary"]
@@ -50,10 +51,12 @@ class Call(Piece, gc=False, eq=False, kw_only=True):
     result: Block | None = None
     result_seq: int
     grouped: bool = False
+    stage: Stage = "begun"
 
     def explain(self, seq: int, issues: IssueList, incomplete: str) -> None:
         if self.result is None:
-            done = {"drop": "dropped", "mark": "marked as interrupted", "keep": "kept"}[incomplete]
+            mark = "interrupted" if may_have_run(self.stage) else "not run"
+            done = {"drop": "dropped", "mark": f"marked as {mark}", "keep": "kept"}[incomplete]
             detail = f"call {self.block['id']} to {self.block['name']} has no result: {done}"
             # Marked and kept calls are among the messages: only what is not there is in the report.
             content = self.block if incomplete == "drop" else None

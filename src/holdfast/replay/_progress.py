@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.model import Event
+from holdfast.replay._stage import Stage, may_have_run
 from holdfast.replay._state import Opening, PendingCall, State, Turning
 from holdfast.replay._todos import read_todos
 from holdfast.replay._upcast import Steps, check_format
@@ -56,6 +57,7 @@ class _Call(msgspec.Struct, gc=False):
     usage: Any = None
     model: Any = None
     metadata: Any = None
+    amends: Any = None
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -143,7 +145,7 @@ def _asked(state: State, event: Event) -> None:
     for block in _blocks(event, "tool_use"):
         id, tool = block.get("id"), block.get("name")
         if isinstance(id, str) and isinstance(tool, str) and id not in calls:
-            calls[id] = PendingCall(tool, event.seq, begun=False)
+            calls[id] = PendingCall(tool, event.seq, "announced")
     state.asked[event.run or ""] = event.seq
 
 
@@ -192,18 +194,20 @@ def tool_call_reducer(todo_tools: Collection[str]) -> Reducer:
     names = frozenset(todo_tools)
 
     def tool_call(state: State, event: Event, data: Data) -> None:
-        call = tool = None
+        call = tool = amends = None
         if data is not None:
-            call, tool = data.get("id"), data.get("tool")
+            call, tool, amends = data.get("id"), data.get("tool"), data.get("amends")
         if type(call) is str and type(tool) is str:
             if data is not None and ("usage" in data or "metadata" in data):
                 _spend(state, data.get("usage"), data.get("model"), data.get("metadata"))
         else:
             body = _decode_call(event.raw)
-            call, tool = body.id, body.tool
+            call, tool, amends = body.id, body.tool, body.amends
             if body.usage is not None or body.metadata is not None:
                 _spend(state, body.usage, body.model, body.metadata)
-        state.pending_calls[call] = PendingCall(tool, event.seq)
+        known = state.pending_calls.get(call) if amends is True else None
+        stage: Stage = "begun" if known is None else known.stage
+        state.pending_calls[call] = PendingCall(tool, event.seq, stage)
         if tool.lower() in names:
             state.todos = read_todos(fresh_data(event).get("params"))
 
@@ -249,7 +253,7 @@ def _turn_end(state: State, event: Event, _data: Data) -> None:
         return
     # A turn that ended well leaves its open calls to someone else; one that was cut short, to none.
     if reason in ("completed", "suspended"):
-        state.deferred_calls.update(state.pending_calls)
+        _defer(state, asked=reason == "suspended")
     state.pending_calls.clear()
     state.streaming.clear()
     state.suspended = reason == "suspended"
@@ -290,8 +294,18 @@ def _stop_work(state: State) -> None:
         return
     if state.open_turns or state.streaming:
         _interrupt(state)
-    state.deferred_calls.update(state.pending_calls)
+    _defer(state, asked=True)
     state.pending_calls.clear()
+
+
+def _defer(state: State, *, asked: bool) -> None:
+    """Leave the open calls to someone else: not the refused ones, for which nobody waits.
+
+    ``asked``: nor those, unless it is so, of which nobody has said whether they may run.
+    """
+    for name, call in state.pending_calls.items():
+        if may_have_run(call.stage) or (asked and call.stage == "asked"):
+            state.deferred_calls[name] = call
 
 
 def _interrupted(state: State, _event: Event, _data: Data) -> None:

@@ -50,7 +50,7 @@ class Router:
         data = event.data
         if event.type == "tool_result":
             return self._route_result(event, data)
-        if event.run is not None and event.type != "retracted":
+        if event.run is not None and event.type not in _ABOUT_OTHERS:
             return self._route_owned(event, data)
         return handler(self, event, data)
 
@@ -145,6 +145,16 @@ class Router:
         run.owes = True
         return [(run.key, event)]
 
+    def on_permission(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
+        """A question or an answer about a call goes where the call is; without one, nowhere."""
+        key = _hashable(data.get("call"))
+        if key is None or key not in self._callers:
+            return []
+        if event.run is not None and (own := self._own.get(event.run), key) in self._own_calls:
+            return [(own, event)]
+        callers = self._callers[key]
+        return [(callers[-1] if isinstance(callers, list) else callers, event)]
+
     def to_every(self, event: Event, data: dict[str, Any]) -> list[Delivery]:
         """Something that concerns all runs."""
         return [(EVERY, event)]
@@ -206,6 +216,7 @@ def _hashable(value: Any) -> Any:
     return value if isinstance(value, (str, int)) else None
 
 
+_ABOUT_OTHERS = frozenset({"retracted", "permission"})  # they begin no run
 _ENDS = frozenset({"agent_complete", "agent_error"})
 _BRANCHES = frozenset({"forked", "merged"})
 _LIFE = frozenset({"agent_start", "agent_iteration", "delegation"}) | _ENDS
@@ -217,6 +228,7 @@ _HANDLERS: dict[str, Callable[[Router, Event, dict[str, Any]], list[Delivery]]] 
     "delta": Router.on_words,
     "tool_call": Router.on_call,
     "tool_result": Router.to_top,
+    "permission": Router.on_permission,
     "system": Router.to_top,
     "retracted": Router.to_every,
     "compaction": Router.to_top,

@@ -13,6 +13,7 @@ from holdfast.replay._ids import call_key
 from holdfast.replay._issues import IssueList
 from holdfast.replay._reading import admit
 from holdfast.replay._routing import Withdrawal
+from holdfast.replay._stage import stage_after
 from holdfast.replay._text import is_base64, is_blank, plain_text, type_name
 from holdfast.replay._thread import NONE, Thread
 from holdfast.replay._values import read_input, read_result
@@ -136,12 +137,17 @@ class Scribe:
         signature = data.get("thought_signature")
         if isinstance(signature, str) and is_base64(signature):
             block["thought_signature"] = signature
-        self.thread.call(self._seq, key, block, begun=True)
+        if data.get("amends") is not True or not self.thread.amend(key, block):
+            self.thread.call(self._seq, key, block, begun=True)
 
     def on_tool_result(self, data: dict[str, Any]) -> None:
         """What came of it."""
         block = _result_block(data, self._note)
         self.thread.result(self._seq, block["tool_use_id"], block)
+
+    def on_permission(self, data: dict[str, Any]) -> None:
+        """What a user was asked, or has answered, about a call."""
+        self.thread.decide(call_key(data.get("call")), stage_after(data.get("decision")))
 
     def on_system(self, data: dict[str, Any]) -> None:
         """What the assistant is told before everything else."""
@@ -220,6 +226,7 @@ _TAKERS: dict[str, Callable[[Scribe, dict[str, Any]], None]] = {
     "thinking": Scribe.on_thinking,
     "tool_call": Scribe.on_tool_call,
     "tool_result": Scribe.on_tool_result,
+    "permission": Scribe.on_permission,
     "system": Scribe.on_system,
     "delta": Scribe.on_delta,
     "retracted": Scribe.on_retracted,

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.model import Event, decode_json, is_reference
 from holdfast.replay._progress import Data, Reducer, fresh_data
+from holdfast.replay._stage import stage_after
 from holdfast.replay._state import Approval, MemoryEntry, PluginState, State
 from holdfast.replay._todos import read_todos
 from holdfast.replay._usage import add_usage
@@ -53,6 +54,7 @@ class _Plugin(msgspec.Struct):
 
 class _Permission(msgspec.Struct):
     tool: str | None = None
+    call: str | None = None
     decision: str | None = None
     scope: str = "session"
     approved_by: str | None = None
@@ -173,6 +175,9 @@ def _permission(state: State, event: Event, _data: Data) -> None:
         known.version = body.version
     if body.tool is not None:
         _decide(state, body.tool, body, event.timestamp)
+    call, stage = state.pending_calls.get(body.call or ""), stage_after(body.decision)
+    if call is not None and stage is not None:
+        state.pending_calls[str(body.call)] = msgspec.structs.replace(call, stage=stage)
 
 
 def _decide(state: State, tool: str, body: _Permission, now: int) -> None:

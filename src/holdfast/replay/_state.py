@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.errors import InvalidData
 from holdfast.model import decode_json, fill_references, restore_keys
+from holdfast.replay._stage import Stage
 
 __all__ = [
     "Approval",
@@ -159,8 +160,14 @@ class PendingCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     tool: str
     seq: int
     """The event that began it; the message that asks for it, as long as nothing else is known."""
-    begun: bool = True
-    """False for a call that a message asks for and no event of its own has begun."""
+    stage: Stage = "begun"
+    """How far it came: "announced" by a message that asks for it, with no event of its own;
+    "asked" about, with no answer, or "refused" by its user, so that it has not run."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether an event of its own has begun it, and its user was not in the way."""
+        return self.stage == "begun"
 
 
 class Opening(msgspec.Struct, omit_defaults=True):

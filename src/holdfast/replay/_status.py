@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast.replay._stage import may_have_run
 from holdfast.replay._state import State, Status
 
 __all__ = ["needs_interruption", "status_of"]
@@ -18,10 +19,12 @@ def needs_interruption(state: State) -> dict[str, Any] | None:
     """
     if state.suspended or not state.mid_turn:
         return None
-    turn = state.open_turn
+    turn, calls = state.open_turn, state.pending_calls
+    not_run = [name for name, call in calls.items() if not may_have_run(call.stage)]
     return {
         "turn": None if turn is None else turn.turn,
-        "calls": list(state.pending_calls),
+        "calls": [name for name in calls if name not in not_run],
+        **({"not_run": not_run} if not_run else {}),
         "streaming": state.uncovered_delta,
         "reason": "the process ended in mid-turn",
     }

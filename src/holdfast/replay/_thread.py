@@ -21,11 +21,9 @@ from holdfast.replay._drafts import Drafts
 from holdfast.replay._ids import Names, fit_id, fit_name
 from holdfast.replay._issues import IssueList
 from holdfast.replay._pieces import NOWHERE, Call, Mark, Piece, Stream, Summary
+from holdfast.replay._stage import Stage, stand_in
 
-__all__ = ["INTERRUPTED", "OPENING", "Thread"]
-
-INTERRUPTED = "(interrupted: whether this call took effect is unknown)"
-"""The result that ``incomplete="mark"`` gives to a call that never got one."""
+__all__ = ["OPENING", "Thread"]
 
 OPENING = "(the conversation begins here)"
 """The user turn that is put before an assistant who speaks first."""
@@ -87,9 +85,7 @@ class Thread:
             return
         own = self._names.take(fit_id(key) if key else "call")
         given = block["name"]
-        name = self._tools.get(given)
-        if name is None:
-            name = self._tools[given] = fit_name(given)
+        name = self._fit_tool(given)
         if key != own:
             what = "reused" if key == fit_id(key or "") else "malformed"
             detail = f"{what} id of a call to {name}: now {own}"
@@ -97,7 +93,6 @@ class Thread:
         if name != given:
             detail = f"malformed tool name: now {name}"
             self.issues.note("invalid_name", self.issues.place(seq), detail)
-        # One text for all that are equal.
         block["id"], block["name"] = own, name
         piece = Call(
             "assistant",
@@ -177,6 +172,26 @@ class Thread:
         call.block, call.index, call.announced = block, len(self._pieces), True
         self._append(seq, call)
 
+    def _fit_tool(self, given: str) -> str:
+        """The name of a tool as providers take it: one text for all that are equal."""
+        name = self._tools.get(given)
+        if name is None:
+            name = self._tools[given] = fit_name(given)
+        return name
+
+    def amend(self, key: str | None, block: Block) -> bool:
+        """Let this be what is said of an open call, in its place; False if there is none.
+
+        What a model has said itself in a message stays as it was.
+        """
+        call = self._open_call(key)
+        if call is None or call.announced or self._seqs[call.index] < self._user_seq:
+            return False
+        block["id"], block["name"] = call.block["id"], self._fit_tool(block["name"])
+        call.block = block
+        self._spoil(call.index)
+        return True
+
     def result(self, seq: int, key: str | None, block: Block) -> None:
         """A tool result, wherever its call is. The first one for a call wins."""
         mark = Mark("user", block)
@@ -193,6 +208,18 @@ class Thread:
             mark.repeated = True
         elif key is not None:
             self._early.setdefault(key, []).append((mark, seq))
+
+    def decide(self, key: str | None, stage: Stage | None) -> None:
+        """How far an open call is, as its user was asked about it or has answered."""
+        call = self._open_call(key)
+        if call is not None and stage is not None:
+            call.stage = stage
+            self._spoil(call.index)
+
+    def _open_call(self, key: str | None) -> Call | None:
+        """The newest call of this key that waits for its result."""
+        found = self._of_this_turn(self._waiting.get(key or "", ()))
+        return found[-1] if found else None
 
     def _answer(self, call: Call, mark: Mark, seq: int) -> None:
         own = call.block["id"]
@@ -370,7 +397,7 @@ class Thread:
         return {
             "type": "tool_result",
             "tool_use_id": identity,
-            "content": INTERRUPTED,
+            "content": stand_in(call.stage),
             "is_error": True,
         }
 

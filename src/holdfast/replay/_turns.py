@@ -12,7 +12,16 @@ from holdfast.model import Event
 from holdfast.replay._state import Tokens
 from holdfast.replay._usage import add_usage
 
-__all__ = ["Turn", "TurnView", "data_of", "files_in", "split_turns", "text_of", "tokens_of"]
+__all__ = [
+    "Turn",
+    "TurnView",
+    "data_of",
+    "files_in",
+    "is_call",
+    "split_turns",
+    "text_of",
+    "tokens_of",
+]
 
 NOT_IN_TURNS = frozenset(
     """
@@ -82,7 +91,7 @@ class Turn:
             timestamp=self.events[0].timestamp,
             user=next(self.texts("user"), "")[:_SHOWN_CHARS_MAX],
             answer=([*self.texts("assistant")] or [""])[-1][:_SHOWN_CHARS_MAX],
-            tools=[str(data_of(e).get("tool")) for e in self.events if e.type == "tool_call"],
+            tools=[str(data_of(event).get("tool")) for event in self.events if is_call(event)],
             tokens=sum(tokens.total_tokens for tokens in tokens_of(self.events).values()),
         )
 
@@ -127,6 +136,11 @@ def data_of(event: Event) -> dict[str, Any]:
         return event.data
     except HoldfastError:
         return {}
+
+
+def is_call(event: Event) -> bool:
+    """Whether the event is a call, and not more of one that was recorded before."""
+    return event.type == "tool_call" and data_of(event).get("amends") is not True
 
 
 def text_of(content: Any) -> str:

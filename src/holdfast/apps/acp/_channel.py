@@ -14,7 +14,8 @@ import msgspec
 from holdfast.apps.acp._attaching import Attached, Waits, be_quiet
 from holdfast.apps.acp._missing import Heard
 from holdfast.apps.acp._recording import Notes, Taken, clean, mask_servers
-from holdfast.apps.acp._telling import interruption_note
+from holdfast.apps.acp._telling import interruption_note, undone
+from holdfast.apps.acp._tool_calls import ToolCall
 from holdfast.errors import HoldfastError, InvalidData, TooLarge
 from holdfast.library import Holdfast
 from holdfast.model import Event, Limits
@@ -278,8 +279,17 @@ class Channel:
         state = self.session.live_state
         if needs_interruption(state) is None:
             return
-        calls = [call.tool for call in state.pending_calls.values()]
+        calls = [
+            undone(_call_in(event, id), call.stage, self._cwd)
+            for id, call in state.pending_calls.items()
+            for event in self._hf.events(self.id, call.seq, call.seq + 1)
+        ]
         self.told.append(interruption_note(calls, self._seen()))
+
+    @property
+    def _cwd(self) -> Any:
+        """Where the agent works, and its commands run if they do not say otherwise."""
+        return self.session.live_state.metadata.get("cwd") or self.params.get("cwd")
 
     def _seen(self) -> str:
         """What the user saw of an answer that no message covers yet."""
@@ -289,19 +299,33 @@ class Channel:
         pieces = [piece.data for piece in self._hf.events(self.id, first, types={"delta"})]
         return "".join(piece.get("content", "") for piece in pieces if "kind" not in piece)
 
-    def cut_off(self, reason: str) -> list[str]:
+    def cut_off(self, reason: str) -> list[ToolCall]:
         """The agent died in mid-turn: record it, and give the calls that were open."""
         calls = self.notes.open_calls
-        self.told.append(interruption_note(calls.values(), self._seen()))
+        recorded = [call for call in calls if call.is_recorded]
+        told = [undone(call.data(), call.stage, self._cwd) for call in recorded]
+        self.told.append(interruption_note(told, self._seen()))
         self.hold(self.notes.interrupted())
+        begun = [call.id for call in recorded if call.stage == "begun"]
+        not_run = [call.id for call in recorded if call.stage != "begun"]
+        ended: dict[str, Any] = {"reason": reason, "calls": begun}
         self.note(
             ("agent_error", {"agent": self.notes.agent_name, "error": reason}),
-            ("interrupted", {"reason": reason, "calls": list(calls)}),
+            ("interrupted", ended | ({"not_run": not_run} if not_run else {})),
             ("turn_end", {"reason": "interrupted"}),
         )
         self._barrier = True
         self.prompts.clear()
-        return list(calls)
+        return calls
+
+
+def _call_in(event: Event, id: str) -> dict[str, Any]:
+    """What an event says of a call: its own, or one that a message asks for."""
+    content = event.data.get("content")
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("id") == id:
+            return {"tool": block.get("name"), "params": block.get("input")}
+    return event.data
 
 
 def _more(said: Said, text: str, *, thought: bool) -> Said:

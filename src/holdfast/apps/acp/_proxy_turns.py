@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from holdfast.apps.acp._channel import Channel
-from holdfast.apps.acp._replaying import INTERRUPTED
-from holdfast.apps.acp._replaying_words import result_update
+from holdfast.apps.acp._replaying_words import undone_update
 from holdfast.apps.wire.frames import Frame, notification
 from holdfast.errors import HoldfastError
 
@@ -46,7 +45,7 @@ def remember_setting(channel: Channel, asked: Frame) -> None:
 
 def cut_off(channel: Channel, reason: str) -> list[Frame]:
     """The agent died in mid-turn: record it, and give what the editor has to be told."""
-    updates = [result_update(call, INTERRUPTED, failed=True) for call in channel.cut_off(reason)]
+    updates = [undone_update(call.id, call.stage) for call in channel.cut_off(reason)]
     return [
         notification("session/update", {"sessionId": channel.id, "update": update})
         for update in updates

@@ -20,14 +20,12 @@ from holdfast.apps.acp._recording_values import (
     mask_servers,
     message,
     neutral_block,
-    places,
-    printed_in,
     prompt_content,
     todo,
     tool_name,
-    tool_output,
     without_secrets,
 )
+from holdfast.apps.acp._tool_calls import ToolCall, ToolCalls, call_id
 from holdfast.model import Event, Limits
 
 __all__ = ["Notes", "Taken", "clean", "mask_servers"]
@@ -37,11 +35,9 @@ Draft = tuple[str, dict[str, Any]]
 _LIMITS = Limits()
 _MESSAGE_CHARS = 128 * 1024  # a message that is longer goes on in another
 _PIECE_CHARS = 4 * 1024
-_PRINTED_CHARS = 256 * 1024
 _STATE_CHARS_MAX = 64 * 1024
-_ENDS = frozenset({"completed", "failed"})
+_NAME_CHARS = 200
 _MEDIA = frozenset({"image", "audio", "resource", "resource_link"})
-_MERGED = ("title", "kind", "name", "locations", "rawInput", "rawOutput", "content", "_meta")
 
 
 class Taken(NamedTuple):
@@ -74,9 +70,7 @@ class Notes:
         self._message_id: str | None = None
         self._first = 0
         self._delta: dict[str, Any] | None = None
-        self._calls: dict[str, dict[str, Any]] = {}
-        self._started: set[str] = set()
-        self._ended: set[str] = set()
+        self._calls = ToolCalls()
 
     # -- what came -------------------------------------------------------------------------------
 
@@ -86,7 +80,7 @@ class Notes:
         if _member(frame, "method") != "session/prompt":
             return Taken([_frame("client", _without_secrets(frame, params))], barrier=False)
         events = self._close()
-        self._ended.clear()  # another turn may use the same ids again
+        self._calls.begin_turn()
         events += [("turn_start", {}), ("user", self._user(frame, params))]
         return Taken(events, barrier=True)
 
@@ -101,8 +95,7 @@ class Notes:
                 return _as_frame(frame)
             return taker(self, frame, update)
         if method == "session/request_permission":
-            self._merge(_member(frame.get("params"), "toolCall"))
-            return Taken([*self._close(), _frame("agent", frame)], barrier=True)
+            return Taken([*self._close(), *self._question(frame)], barrier=True)
         return _as_frame(frame)
 
     def answer(self, request: Any, answer: Any, direction: str) -> Taken:
@@ -115,9 +108,9 @@ class Notes:
         return Taken([_frame(direction, answer)], barrier=False)
 
     @property
-    def open_calls(self) -> dict[str, str]:
-        """The calls that have not ended, by their ids: what each is, for people."""
-        return {call: str(known.get("title") or call) for call, known in self._calls.items()}
+    def open_calls(self) -> list[ToolCall]:
+        """The calls that have not ended."""
+        return list(self._calls)
 
     def counted(self, first_seq: int, recorded: Sequence[Event]) -> None:
         """What was taken down is recorded as these; the first was to have ``first_seq``.
@@ -131,9 +124,7 @@ class Notes:
     def interrupted(self) -> Taken:
         """The agent died: what it was saying stays as it came, what it was doing is forgotten."""
         self._forget_message()
-        self._calls.clear()
-        self._started.clear()
-        self._ended.clear()
+        self._calls.forget()
         return Taken([], barrier=False)
 
     # -- turns -----------------------------------------------------------------------------------
@@ -166,19 +157,36 @@ class Notes:
             data |= {"direction": direction, "raw": answer}
         return Taken([*events, ("turn_end", data)], barrier=True)
 
+    def _question(self, frame: Any) -> list[Draft]:
+        """The user is asked about a call: on record now, since nothing else may ever tell of it."""
+        about = _member(frame.get("params"), "toolCall")
+        call = self._calls.take(about)
+        if call is None:
+            return [_frame("agent", frame)]
+        call.ask(about)
+        asked = {"tool": call.data()["tool"][:_NAME_CHARS], "call": call.id, "decision": "ask"}
+        # The call has no frame of its own: the question that follows it has it.
+        told = [("tool_call", news | {"direction": "agent"}) for news in [call.news()] if news]
+        return [*told, _frame("agent", frame), ("permission", asked)]
+
     def _permission(self, request: Any, answer: Any, direction: str) -> list[Draft]:
         params = _member(request, "params")
-        call = _member(params, "toolCall")
-        known = self._calls.get(_call_id(call) or "", {})
+        about = _member(params, "toolCall")
+        call = self._calls.get(about)
+        known = about if isinstance(about, dict) else {}
         data: dict[str, Any] = {
-            "tool": tool_name(known | (call if isinstance(call, dict) else {}))[:200],
+            "tool": (tool_name(known) if call is None else call.data()["tool"])[:_NAME_CHARS],
             "decision": "cancelled",
             "scope": "once",
         }
+        if call_id(about) is not None:
+            data["call"] = call_id(about)
         outcome = _member(_member(answer, "result"), "outcome")
         option = _member(outcome, "optionId")
         if _member(outcome, "outcome") == "selected" and isinstance(option, str):
             data |= {"decision": decision(_member(params, "options"), option), "option": option}
+        if call is not None:
+            call.decide(data["decision"])
         if not _is_small(answer):
             return [("permission", data), _frame(direction, answer)]
         return [("permission", data | {"direction": direction, "raw": answer})]
@@ -271,46 +279,37 @@ class Notes:
 
     # -- tools -----------------------------------------------------------------------------------
 
-    def _merge(self, update: Any) -> dict[str, Any]:
-        """What is known of a call now; what comes later replaces what was said before."""
-        call = _call_id(update)
-        if call is None or call in self._ended:
-            return {}
-        known = self._calls.setdefault(call, {})
-        printed = str(known.get("printed", "")) + printed_in(update.get("_meta"))
-        known |= {key: update[key] for key in _MERGED if update.get(key) is not None}
-        if printed:
-            known["printed"] = printed[:_PRINTED_CHARS]
-        return known
-
     def _tool(self, frame: Any, update: Any) -> Taken:
-        call = _call_id(update)
-        if call is None or call in self._ended:
+        is_new, call = self._calls.get(update) is None, self._calls.take(update)
+        if call is None:
             return _as_frame(frame)
-        is_new, known = call not in self._calls, self._merge(update)
-        status = update.get("status")
-        ends = isinstance(status, str) and status in _ENDS
-        has_begun = bool(known.get("rawInput")) or (isinstance(status, str) and status != "pending")
-        starts = has_begun and call not in self._started
-        if not starts and not ends:
-            events = self._close() if is_new else []
-            return Taken([*events, _frame("agent", frame)], barrier=False)
-        events = self._close()
-        if starts:
-            self._started.add(call)
-            events.append(("tool_call", _call_data(call, known, frame)))
-        if ends:
-            result = {"toolCallId": call, "result": tool_output(known)}
-            if status == "failed":
-                result["is_error"] = True
+        call.update(update)
+        starts = call.has_begun and not call.is_recorded
+        news = call.news() if call.has_begun else None
+        events = self._close() if is_new or starts or call.ends else []
+        if news is not None:
+            events.append(("tool_call", news | {"direction": "agent", "raw": frame}))
+        elif not call.ends:
+            events.append(_frame("agent", frame))
+        if call.stage == "asked" and update.get("status") == "in_progress":
+            events.append(self._go_on(call))
+        if call.ends:
             # The frame is kept once: with the call, if it told of both.
-            events.append(
-                ("tool_result", result if starts else result | {"direction": "agent", "raw": frame})
-            )
-            self._calls.pop(call, None)
-            self._started.discard(call)
-            self._ended.add(call)
-        return Taken(events, barrier=True)
+            events.append(("tool_result", self._result(call, None if news else frame)))
+            self._calls.end(call)
+        return Taken(events, barrier=starts or call.ends)
+
+    def _go_on(self, call: ToolCall) -> Draft:
+        """The agent did not wait for an answer: nobody may say that the call has not run."""
+        call.decide("withdrawn")
+        tool = call.data()["tool"][:_NAME_CHARS]
+        return "permission", {"tool": tool, "call": call.id, "decision": "withdrawn"}
+
+    def _result(self, call: ToolCall, frame: Any) -> dict[str, Any]:
+        result: dict[str, Any] = {"toolCallId": call.id, "result": call.output}
+        if call.failed:
+            result["is_error"] = True
+        return result if frame is None else result | {"direction": "agent", "raw": frame}
 
     # -- what else an agent tells ----------------------------------------------------------------
 
@@ -367,22 +366,6 @@ def _shortened(content: Any, limit: int) -> str:
     texts = [content] if isinstance(content, str) else [block.get("text") for block in content]
     whole = "\n".join(text for text in texts if isinstance(text, str))
     return whole[: limit // 8] + "\n[… shortened here; the whole of it is in the raw frame]"
-
-
-def _call_id(update: Any) -> str | None:
-    call = _member(update, "toolCallId")
-    return call if isinstance(call, str) and call else None
-
-
-def _call_data(call: str, known: dict[str, Any], frame: Any) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "id": call,
-        "tool": tool_name(known),
-        "params": known.get("rawInput") or places(known.get("locations")),
-    }
-    if isinstance(known.get("title"), str):
-        data["title"] = known["title"]
-    return data | {"direction": "agent", "raw": frame}
 
 
 def _is_small(frame: Any) -> bool:

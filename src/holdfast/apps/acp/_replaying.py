@@ -38,14 +38,16 @@ from holdfast.apps.acp._replaying_words import (
     is_text,
     plan_update,
     prompt_of,
+    question_of,
+    question_update,
     result_update,
+    undone_update,
 )
 from holdfast.model import Event
 
-__all__ = ["INTERRUPTED", "replay", "replay_some"]
+__all__ = ["replay", "replay_some"]
 
-INTERRUPTED = "interrupted, outcome unknown"
-
+_QUESTION = b'"session/request_permission"'
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(str).decode
 
@@ -218,9 +220,9 @@ class _Teller:
         return True
 
     def _end_open(self, seq: int) -> None:
-        for call in self._calls.leave(ended=self._close_open):
+        for call, stage in self._calls.leave():
             if self._close_open:
-                self.out.tell(_encode(result_update(call, INTERRUPTED, failed=True)), seq)
+                self.out.tell(_encode(undone_update(call, stage)), seq)
 
     # -- one method per type of event ------------------------------------------------------------
 
@@ -251,7 +253,26 @@ class _Teller:
             self._spoken.add(text, kind, first, last, since)
 
     def _on_frame(self, event: Event) -> None:
-        self._tell_frame(self._find.in_frame(event), event.seq)
+        told = self._find.in_frame(event)
+        if told is None and _QUESTION in bytes(event.raw):
+            self._on_question(event)
+        self._tell_frame(told, event.seq)
+
+    def _on_question(self, event: Event) -> None:
+        data = plain(event)
+        about = question_of(data.get("frame")) if data.get("direction") == "agent" else None
+        if about is None or about["toolCallId"] in self._calls.ended:
+            return
+        call = about["toolCallId"]
+        update = question_update(about, is_known=self._calls.knows(call))
+        self._tell_updates([update], event.seq)
+        self._calls.decide(call, "ask")
+        if about.get("content"):
+            self._calls.show(call, msgspec.Raw(_encode(about["content"])))
+
+    def _on_permission(self, event: Event) -> None:
+        data = plain(event)
+        self._calls.decide(data.get("call"), data.get("decision"))
 
     def _on_user(self, event: Event) -> None:
         data = plain(event)
@@ -342,7 +363,12 @@ class _Teller:
         if self._cast.is_child(data.get("agent")):
             self._cast.left_out.add(str(data.get("id")))
             return
-        self._tell_updates([call_update(data, f"event-{event.seq}")], event.seq)
+        if data.get("direction") == "agent":
+            return  # put together from frames, all of which are told
+        update = call_update(data, f"event-{event.seq}")
+        if update["toolCallId"] in self._calls.open:  # by a question about it
+            update["sessionUpdate"] = "tool_call_update"
+        self._tell_updates([update], event.seq)
 
     def _on_result(self, event: Event) -> None:
         if self._told_raw(event):
@@ -379,6 +405,7 @@ _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
     "thinking": _Teller._on_thinking,  # noqa: SLF001 - as above
     "tool_call": _Teller._on_call,  # noqa: SLF001 - as above
     "tool_result": _Teller._on_result,  # noqa: SLF001 - as above
+    "permission": _Teller._on_permission,  # noqa: SLF001 - as above
     "todo_update": _Teller._on_todos,  # noqa: SLF001 - as above
     "title": _Teller._on_title,  # noqa: SLF001 - as above
 }

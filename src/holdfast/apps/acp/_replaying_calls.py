@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.apps.acp._replaying_shapes import CallAbout
+from holdfast.replay import Stage, stage_after
 
 __all__ = ["Calls"]
 
@@ -21,7 +22,9 @@ class Calls:
     def __init__(self) -> None:
         self.open: dict[str, None] = {}
         self.ended: set[str] = set()
-        self._left: set[str] = set()
+        """Those of this turn: in another, the same ids may be used again."""
+        self._stages: dict[str, Stage] = {}
+        self._before: set[str] = set()
         self._shaped: set[str] = set()
 
     def track(self, call: str, status: Any) -> None:
@@ -32,6 +35,13 @@ class Calls:
         elif status is not None or call not in self.ended:
             self.open[call] = None
             self.ended.discard(call)
+
+    def decide(self, call: Any, decision: Any) -> None:
+        """The user was asked about a call, or has answered; unnamed, it is the last that was."""
+        asked = call if isinstance(call, str) else next(reversed(self._stages), None)
+        stage = stage_after(decision)
+        if asked is not None and stage is not None:
+            self._stages[asked] = stage
 
     def show(self, call: str, content: msgspec.Raw) -> None:
         """The editor is told what to show for it."""
@@ -62,15 +72,17 @@ class Calls:
 
     def knows(self, call: str) -> bool:
         """Whether the editor was told of it."""
-        return call in self.ended or call in self.open or call in self._left
+        return call in self.ended or call in self.open or call in self._before
 
     def shows(self, call: str) -> bool:
         """Whether a frame showed something for it, such as a diff."""
         return call in self._shaped
 
-    def leave(self, *, ended: bool) -> list[str]:
-        """Give up those that are under way; ``ended`` if the editor is told so."""
-        left = list(self.open)
-        (self.ended if ended else self._left).update(left)
+    def leave(self) -> list[tuple[str, Stage]]:
+        """Give up those that are under way, with their turn; how far each of them came."""
+        left = [(call, self._stages.get(call, "begun")) for call in self.open]
+        self._before.update(self.ended, self.open)
+        self.ended.clear()
         self.open.clear()
+        self._stages.clear()
         return left

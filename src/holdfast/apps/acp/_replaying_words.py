@@ -7,15 +7,28 @@ from typing import Any
 
 import msgspec
 
+from holdfast.replay import Stage
+
 __all__ = [
+    "UNDONE",
     "call_update",
     "content_updates",
     "is_echo",
     "is_text",
     "plan_update",
     "prompt_of",
+    "question_of",
+    "question_update",
     "result_update",
+    "undone_update",
 ]
+
+UNDONE: dict[Stage, str] = {
+    "asked": "not run: nobody answered whether it may run",
+    "begun": "interrupted, outcome unknown",
+    "refused": "not run: it was refused",
+}
+"""What an editor shows of a call that never ended, by how far it came."""
 
 _TITLE_CHARS_MAX = 80
 _SUBJECTS = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "uri", "name")
@@ -120,6 +133,30 @@ def result_update(call: str, result: Any, *, failed: bool) -> dict[str, Any]:
         "status": "failed" if failed else "completed",
         "content": _result_content(result),
     }
+
+
+def undone_update(call: str, stage: Stage) -> dict[str, Any]:
+    """The end of a tool call that has none."""
+    return result_update(call, UNDONE[stage], failed=True)
+
+
+def question_of(frame: Any) -> dict[str, Any] | None:
+    """What a recorded frame asks the user about a call; None if it asks nothing of the kind."""
+    if not isinstance(frame, dict) or frame.get("method") != "session/request_permission":
+        return None
+    params = frame.get("params")
+    about = params.get("toolCall") if isinstance(params, dict) else None
+    is_known = isinstance(about, dict) and isinstance(about.get("toolCallId"), str)
+    return about if is_known else None
+
+
+def question_update(about: dict[str, Any], *, is_known: bool) -> dict[str, Any]:
+    """The call in a question, as an update: for some agents it is the only word about the call."""
+    if is_known:
+        return {**about, "sessionUpdate": "tool_call_update", "status": "pending"}
+    title = about.get("title")
+    named = title if isinstance(title, str) else "tool"
+    return {**about, "sessionUpdate": "tool_call", "title": named, "status": "pending"}
 
 
 def _result_content(result: Any) -> list[dict[str, Any]]:

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["WINDOW_TOKENS", "interruption_note", "transcript_note"]
+from holdfast.replay import Stage
+
+__all__ = ["WINDOW_TOKENS", "Undone", "interruption_note", "transcript_note", "undone"]
 
 WINDOW_TOKENS = 24_000
 """How much of the past an agent is told at most; the newest of it."""
 
 _RESULT_CHARS = 4_000
 _SEEN_CHARS = 2_000
+_CALL_CHARS = 1_000
+_COMMANDS = ("command", "cmd", "commands", "script")
+_FOLDERS = ("cwd", "workdir", "working_directory", "directory", "dir_path")
+_UNDONE: dict[Stage, str] = {
+    "begun": (
+        "These tool calls had begun, and whether they took effect is unknown: {}."
+        " Check before you do any of it again."
+    ),
+    "asked": "These did not run, because nobody answered whether they may: {}.",
+    "refused": "These did not run, because the user refused them: {}.",
+}
 
 _ABOUT = (
     "[Note of the session keeper, not of the user. This conversation began before this session of"
@@ -77,15 +92,47 @@ def _text_of(content: Any) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
-def interruption_note(calls: Iterable[str], seen: str) -> str:
+class Undone(NamedTuple):
+    """A call that had no result when a turn was cut off: what was to be done, and how far it is."""
+
+    what: str
+    stage: Stage
+
+
+def undone(call: Mapping[str, Any], stage: Stage, cwd: Any) -> Undone:
+    """What a model has to know of a call, given the data of its ``tool_call``.
+
+    Enough to look whether it took effect: the command or the input, and in which folder.
+    """
+    tool, title, params = call.get("tool"), call.get("title"), call.get("params")
+    given = params if isinstance(params, Mapping) else {}
+    what = next((text for name in _COMMANDS if (text := _command(given.get(name)))), "")
+    if not what:
+        rest = {name: value for name, value in given.items() if name != "title"}
+        shown = json.dumps(rest, ensure_ascii=False, default=str) if rest else ""
+        named = title if isinstance(title, str) and ("title" in given or not rest) else ""
+        what = f"{named} ({shown})" if named and shown else named or shown
+    folder = next((found for name in _FOLDERS if (found := _command(given.get(name)))), "")
+    folder = os.path.join(cwd if isinstance(cwd, str) else "", folder).rstrip(os.sep)
+    where = f" in {folder}" if folder else ""
+    told = f"{tool}: {_short(what, _CALL_CHARS)}" if what else str(tool)
+    return Undone(told + where, stage if stage in _UNDONE else "begun")
+
+
+def _command(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return shlex.join(value)
+    return value if isinstance(value, str) else ""
+
+
+def interruption_note(calls: Iterable[Undone], seen: str) -> str:
     """What the agent has to know of a turn that never ended: what ran, and what the user saw."""
     parts = ["[Note of the session keeper, not of the user. Your last turn was cut off."]
     calls = list(calls)
-    if calls:
-        parts.append(
-            "These tool calls had begun, and whether they took effect is unknown:"
-            f" {'; '.join(calls)}. Check before you do any of it again."
-        )
+    for stage, sentence in _UNDONE.items():
+        these = [call.what for call in calls if call.stage == stage]
+        if these:
+            parts.append(sentence.format("; ".join(these)))
     if seen.strip():
         parts.append(f"The user had seen this much of your answer: {_short(seen, _SEEN_CHARS)!r}.")
     parts.append("Go on with the user's message that follows this note.]")
