@@ -89,7 +89,8 @@ def test_a_permission_about_no_call_changes_nothing():
 
 def test_a_question_is_about_the_newest_call_of_its_id():
     """An id that is used again is another call once the user has spoken."""
-    events = log(USER, CALL, USER, CALL, decided("ask"))
+    again = ("tool_call", {"id": "c1", "tool": "Run", "params": {"command": "rm"}})
+    events = log(USER, CALL, USER, again, decided("ask"))
     assert results(events) == [UNKNOWN, NOT_ANSWERED]
 
 
