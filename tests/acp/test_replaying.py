@@ -248,12 +248,9 @@ def test_frames_are_found_by_their_bytes_only_where_they_are_whole():
 
 
 def failed(id="c"):
-    return {
-        "sessionUpdate": "tool_call_update",
-        "toolCallId": id,
-        "status": "failed",
-        "content": [{"type": "content", "content": {"type": "text", "text": UNDONE["begun"]}}],
-    }
+    shown = {"type": "content", "content": {"type": "text", "text": UNDONE["begun"]}}
+    about = {"toolCallId": id, "status": "failed", "content": [shown]}
+    return {"sessionUpdate": "tool_call_update", **about}
 
 
 def test_open_calls_end_as_failed_where_the_turn_broke_off():
