@@ -48,7 +48,7 @@ async def test_the_folder_of_another_system_is_told(sit, store_root):
     line = '{"type": "user", "timestamp": 1701234567890, "data": {"content": "hi"}}'
     (folder / "events.jsonl").write_text(line)
     async with sit(size=(100, 24)) as seat:
-        await seat.sees("0 sessions", "event-folder")
+        await seat.sees("0 sessions", "Sessions of event-folder lie here", "holdfast import")
 
 
 async def test_filter_as_you_type(sit, trip, fill):

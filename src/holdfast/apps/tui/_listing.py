@@ -8,7 +8,6 @@ from textual import on, work
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from holdfast.apps.shown.strangers import strangers_hint
 from holdfast.apps.shown.words import counted
 from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._main_parts import SLOW_S, MainParts
@@ -188,9 +187,9 @@ class Listing(MainParts):
             return "looking …"
         if self._asked.words or self._asked.fields:
             return "Nothing fits. Esc shows all sessions."
-        told, remedy = strangers_hint(self.app.library)
-        if told:
-            return f"{told}. {remedy}"
+        place = self.app.library.strangers()
+        if place is not None:  # in one line, below the folder's own name
+            return f"Sessions of {place.tool} lie here: `holdfast import` brings them in."
         return "No sessions yet. n begins one; `holdfast import` brings in those you have."
 
     # -- filter and sort ---------------------------------------------------------------------
