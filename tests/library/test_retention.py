@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -89,18 +91,39 @@ def test_beyond_the_limit_the_least_recently_used_are_archived_by_prune(store_ro
         assert hf.prune().decisions == []
 
 
+@pytest.mark.req("S2-91")
 @pytest.mark.req("S2-103")
-def test_the_limit_keeps_itself_while_sessions_are_made(store_root):
-    """Nobody need call prune: making sessions beyond the limit archives the oldest."""
-    with Holdfast(store_root, timers=False, limits=holdfast.Limits(sessions_live_max=2)) as hf:
+@pytest.mark.req("S2-112")
+@pytest.mark.parametrize("closes", [True, False], ids=["closed", "just ends"])
+def test_the_limit_keeps_itself_where_programs_live_for_a_moment(store_root, closes):
+    """Nobody need call prune: each short program leaves no more live sessions than the limit."""
+    code = f"""
+import sys, holdfast
+hf = holdfast.open(sys.argv[1], limits=holdfast.Limits(sessions_live_max=2))
+with hf.session(sys.argv[2]) as s:
+    s.user("hello")
+{"hf.close()" if closes else ""}
+"""
+    for n in range(4):
+        subprocess.run([sys.executable, "-c", code, store_root, f"s{n}"], check=True, timeout=120)
+    with Holdfast(store_root, timers=False) as hf:
+        assert ids(hf, archived=True) == ["s0", "s1"]
+        assert len(ids(hf)) == 4
+        logs = [path.name for path in sorted(store_root.glob("sessions/s[01]/events*"))]
+        assert logs == ["events.jsonl.zst"] * 2
+
+
+def test_a_program_that_makes_no_session_keeps_no_house(store_root):
+    """Going on with sessions that are there archives nothing, however many there are."""
+    with Holdfast(store_root, timers=False) as hf:
         for n in range(4):
             fill(hf, f"s{n}", days=n)
-        hf._made = True
-        hf._housekeep()
-        assert ids(hf, archived=True) == ["s2", "s3"]
-        fill(hf, "s9")
-        hf._housekeep()  # nothing was made that a background thread would have seen
-        assert ids(hf, archived=True) == ["s2", "s3"]
+    with holdfast.open(store_root, limits=holdfast.Limits(sessions_live_max=2)) as hf:
+        with hf.session("s0") as s:
+            s.user("more")
+        assert hf.recover("s0").messages
+    with Holdfast(store_root, timers=False) as hf:
+        assert ids(hf, archived=True) == []
 
 
 def test_a_dry_run_says_what_would_go_and_changes_nothing(hf):

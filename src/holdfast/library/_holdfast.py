@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import msgspec
 
@@ -48,15 +49,28 @@ __all__ = ["Holdfast", "open"]
 
 _live: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
 _live_lock = threading.RLock()
+_makers: WeakSet[Holdfast] = WeakSet()
+"""Libraries through which sessions were made."""
+_LAST_CHORE_S = 1.0
 
 
-def _free_live_lock() -> None:
+def _begin_in_child() -> None:
     """In a forked child: whoever held the lock is not there to give it back."""
     global _live_lock  # noqa: PLW0603 - there is one for the process
     _live_lock = threading.RLock()
+    _makers.clear()
 
 
-os.register_at_fork(after_in_child=_free_live_lock)
+os.register_at_fork(after_in_child=_begin_in_child)
+
+
+@atexit.register
+def _keep_house() -> None:
+    """Keep stores within their bounds also where programs end before a background thread could."""
+    for library in [*_makers]:
+        # What cannot be done now, the next program does.
+        with contextlib.suppress(HoldfastError, OSError, RuntimeError):
+            library._housekeep(_LAST_CHORE_S)  # noqa: SLF001 - of this very class
 
 
 def open(
@@ -187,6 +201,7 @@ class Holdfast(
         """Close the store; sessions that are still open are closed first."""
         if self._closed:
             return
+        self._housekeep(_LAST_CHORE_S)
         self._closed = True
         with _live_lock:
             mine = [s for key, s in _live.items() if key[0] == self._store.identity]
@@ -227,7 +242,9 @@ class Holdfast(
         if opening is None:
             return session
         if self._timers is not None and self._store.capabilities.stores:
-            self._made = self._made or not session.restored
+            if not session.restored:
+                self._made = True
+                _makers.add(self)
             self._feeder.watch(session)
         self._tell_opened(session, opening)
         return session

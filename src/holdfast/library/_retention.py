@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -104,23 +107,33 @@ class Retention(Trash):
             self._carry_out(result, old, progress)
         return result
 
-    def _housekeep(self) -> None:
+    def _housekeep(self, seconds: float = math.inf) -> None:
         """When sessions were made: archive the least recently used beyond the limit.
 
-        On a thread of its own, so whatever goes wrong is left to the next time.
+        On a thread of its own, or for some seconds when the library is closed or the program ends,
+        so whatever goes wrong is left to the next time.
         """
         made, self._made = self._made, False
-        if made and self._store.capabilities.archives:
+        if not made or self._closed or not self._store.capabilities.archives:
+            return
+        if self._may_exceed():
             with contextlib.suppress(HoldfastError):
-                self._archive_excess()
+                self._archive_excess(time.monotonic() + seconds)
 
-    def _archive_excess(self) -> None:
+    def _may_exceed(self) -> bool:
+        """Whether there are more sessions than may be live; those in the archive count as well."""
+        beyond = islice(self._store.entries(), self.limits.sessions_live_max, None)
+        return next(beyond, None) is not None
+
+    def _archive_excess(self, until: float) -> None:
         from holdfast.catalog import protection
 
         page = self.list(self.limits.sessions_live_max, archived=False)
-        while page.next is not None and not self._closed:
+        while page.next is not None:
             page = self.list(_PAGE, archived=False, after=page.next)
             for row in page:
+                if self._closed or time.monotonic() > until:
+                    return
                 if protection(row) is None:
                     self._tried(row.session_id, self.archive)
 
