@@ -37,7 +37,7 @@ from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import fit_id
 from holdfast.replay import Status, status_of
-from holdfast.session import Session, in_event_loop
+from holdfast.session import Session, in_event_loop, uncancelled
 from holdfast.storage import Documents
 
 __all__ = ["Agent"]
@@ -109,8 +109,9 @@ class Agent:
         self._opening = threading.Lock()
         self._owns_hf = False
         self._closed = False
-        is_kept = features.persistent_session or session_id is not None
-        self._persistence = settle_persistence(persistent_session, wanted=is_kept)
+        self._persistence = settle_persistence(
+            persistent_session, flag=features.persistent_session, named=session_id is not None
+        )
         self._home = self._find_home(hf)
         self._load_on_create()
 
@@ -224,6 +225,14 @@ class Agent:
         self._plugins.host(self._session, self._documents()).save()
         self._session.flush()
         home.point_to(self._session.id)
+
+    async def aload(self) -> bool:
+        """Open the agent's session as :meth:`load` does, without blocking the event loop."""
+        return await uncancelled(asyncio.to_thread(self.load))
+
+    async def asave(self) -> None:
+        """Save as :meth:`save` does, without blocking the event loop."""
+        await uncancelled(asyncio.to_thread(self.save))
 
     def new_session(self) -> None:
         """Leave the current session; the next run begins a new one."""

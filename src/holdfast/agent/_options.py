@@ -47,8 +47,8 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation. Without it every run starts with an empty one."""
     permissions: bool = True
     """Tools that need permission ask for it. Without it every tool runs unasked."""
-    persistent_session: bool = False
-    """The session outlives the agent object."""
+    persistent_session: bool | None = None
+    """The session outlives the agent object; None for as the agent's argument of that name says."""
 
 
 class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,12 +84,24 @@ def settle_features(given: Features | Mapping[str, bool] | None) -> Features:
 def settle_persistence(
     given: bool | PersistentSession | Mapping[str, Any],  # noqa: FBT001 - the shorthand of the public surface
     *,
-    wanted: bool,
+    flag: bool | None,
+    named: bool,
 ) -> PersistentSession | None:
-    """The settings if the agent is persistent, as ``given`` says or something else; else None."""
-    if not isinstance(given, bool):
-        return _made("persistent_session", PersistentSession, given)
-    return PersistentSession() if given or wanted else None
+    """The settings if the agent is persistent; else None.
+
+    It is if the feature's ``flag`` is on; where that says nothing, if settings were given or its
+    session was ``named``. Raises UsageError if it is both on and off.
+    """
+    if isinstance(given, bool):
+        settings, wanted = PersistentSession(), given or named
+    else:
+        settings, wanted = _made("persistent_session", PersistentSession, given), True
+    if flag is False and (given is True or named):
+        raise UsageError(
+            "the agent is to have a session that stays, and features switch that off",
+            remedy="Leave persistent_session out of the features.",
+        )
+    return settings if (wanted if flag is None else flag) else None
 
 
 def check_lists(**given: Any) -> None:

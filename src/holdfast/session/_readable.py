@@ -110,6 +110,17 @@ class Readable(Recorder):
             if event.type in ("user", "assistant")
         ]
 
+    @property
+    def current_prompt(self) -> str:
+        """What the user said in the turn that is going on; empty between turns."""
+        with self._lock:
+            self._settle()
+            turn = self._fold.state.open_turn
+            newest = [] if turn is None else list(self._newest(turn.seq))
+        said = self._talk.resolved(map(self._as_it_was, reversed(newest)))
+        texts = [_text_of(event.data.get("content")) for event in said if event.type == "user"]
+        return "\n".join(text for text in texts if text)
+
     def events(self, start: int = 0) -> Iterator[Event]:
         """The recorded events from ``start`` on."""
         if not isinstance(start, int):
@@ -152,3 +163,12 @@ class Readable(Recorder):
         with self._lock:
             self._settle()
             return self._talk.messages(provider, incomplete)
+
+
+def _text_of(content: Any) -> str:
+    """The words in a message's content."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))
