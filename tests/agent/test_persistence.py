@@ -216,20 +216,6 @@ async def test_load_on_create_can_be_switched_off(hf, script):
     assert hf.exists(first)
 
 
-@pytest.mark.req("S0-51")
-def test_settings_do_nothing_while_the_feature_is_off(hf, script):
-    """With the flag off nothing of the session is kept, whatever the settings say."""
-    off = {"persistent_session": False}
-    kept = PersistentSession(autosave_ms=1, load_on_create=True)
-    model = script("x").model
-    with Agent(model, agent_id="bot", features=off, persistent_session=kept, hf=hf) as agent:
-        agent.run_sync("hi")
-        assert agent.session is None
-    assert list(hf.list()) == []
-    with pytest.raises(UsageError, match="switch that off"):
-        Agent(model, agent_id="bot", features=off, persistent_session=True, hf=hf)
-
-
 @pytest.mark.req("S0-45")
 def test_the_feature_flag_switches_persistence_on_too(hf, script):
     """Features(persistent_session=True) is the same as persistent_session=True."""
