@@ -104,7 +104,13 @@ CREATE INDEX catalog_by_cost ON catalog_sessions (cost, id);
 CREATE INDEX catalog_by_size ON catalog_sessions (size, id);
 """
 
-MIGRATIONS = (_FIRST, _SECOND)
+# Rows and figures say what happened in a session itself, apart from what it took over.
+_THIRD = """
+TRUNCATE catalog_sessions, catalog_labels, catalog_folds, catalog_said, catalog_words;
+UPDATE catalog_state SET generation = gen_random_uuid(), mark = '';
+"""
+
+MIGRATIONS = (_FIRST, _SECOND, _THIRD)
 """Each brings the tables from one version to the next; a step that was released never changes.
 
 A step after which a row says something else must empty the tables and set another generation.

@@ -137,7 +137,7 @@ def cost_of(tally: Tally, prices: Prices) -> float | None:
     price of any of its models is not known.
     """
     bill = Bill()
-    for hour in tally.hours.values():
+    for hour in tally.all_hours():
         bill.add(bill_of(hour, prices))
     return bill.total
 

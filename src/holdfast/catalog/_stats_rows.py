@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["count_index"]
 
-_SHAPE = 1
+_SHAPE = 2
 """Changes with the members of the sums: those of another one are not read."""
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -30,7 +30,7 @@ from holdfast.model import Event
 
 __all__ = ["SHAPE", "Tally", "checked"]
 
-SHAPE = 1
+SHAPE = 2
 """Changes with the members of a tally and with the vocabulary: bytes of another one do not load."""
 
 _PAUSE_MS = 300_000  # a longer silence is no work
@@ -125,6 +125,11 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
     coarse_until: int = 0
     """Hours before this one were added up into days or more."""
     hours: dict[int, Hour] = {}
+    """What happened in this session itself."""
+    inherited: Hour | None = None
+    """What was taken over from others by forking and merging: it counts where it happened."""
+    copying: str = ""
+    """The run under which a merge is bringing in copies of another session's events."""
     pending: dict[str, Pending] = {}
     files: dict[str, int] = {}
     asked: dict[str, int] = {}
@@ -170,7 +175,7 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
     def spent(self) -> dict[str, Spent]:
         """What all requests used, by model; ``""`` where no model was named."""
         found: dict[str, Spent] = {}
-        for hour in self.hours.values():
+        for hour in self.all_hours():
             for by_model in (hour.spent, hour.paid):
                 for model, spent in by_model.items():
                     found.setdefault(model, Spent()).add(spent)
@@ -179,7 +184,7 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
     def tools(self) -> dict[str, ToolUse]:
         """What every tool did, by its name."""
         found: dict[str, ToolUse] = {}
-        for hour in self.hours.values():
+        for hour in self.all_hours():
             for name, use in hour.tools.items():
                 found.setdefault(name, ToolUse()).add(use)
         return found
@@ -187,13 +192,37 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
     @property
     def messages(self) -> int:
         """Messages in all, as the session's state counts them."""
-        return sum(hour.messages for hour in self.hours.values())
+        return sum(hour.messages for hour in self.all_hours())
 
     @property
     def turns(self) -> int:
         """Turns in all: those that were recorded, else what the user said."""
-        turns = sum(hour.turns for hour in self.hours.values())
-        return turns or sum(hour.asked for hour in self.hours.values())
+        turns = sum(hour.turns for hour in self.all_hours())
+        return turns or sum(hour.asked for hour in self.all_hours())
+
+    def all_hours(self) -> list[Hour]:
+        """The figures of the whole conversation, with those that were taken over."""
+        own = list(self.hours.values())
+        return own if self.inherited is None else [self.inherited, *own]
+
+    def take_over(self) -> None:
+        """All that was counted so far is another session's."""
+        inherited = self._taken_over()
+        for hour in self.hours.values():
+            inherited.add(hour)
+        self.hours, self.coarse_until, self.active_ms = {}, 0, 0
+
+    def _taken_over(self) -> Hour:
+        if self.inherited is None:
+            self.inherited = Hour()
+        return self.inherited
+
+    def is_copy(self, event: Event) -> bool:
+        """Whether an event is one of another session that a merge brought in."""
+        run = event.run
+        if not self.copying or run is None or not run.startswith(self.copying):
+            return False
+        return run[len(self.copying) :][:1] in ("", ".")
 
     def pass_time(self, stamp: int) -> None:
         """Note that an event has this time."""
@@ -206,6 +235,8 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
 
     def hour_at(self, event: Event) -> Hour:
         """The figures of an event's hour; one without a time counts where the log has come to."""
+        if self.copying and self.is_copy(event):
+            return self._taken_over()
         key = (event.timestamp if event.timestamp > 0 else self.latest) // HOUR_MS
         hour = self.hours.get(key)
         return self._new_hour(hour_of(key)) if hour is None else hour
@@ -245,7 +276,7 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
 
     def _settle(self, model: str) -> None:
         """Count what a model used so far as paid: its cost is named in one sum. ``""`` is all."""
-        for hour in self.hours.values():
+        for hour in self.all_hours():
             for name in [name for name in hour.spent if model in ("", name)]:
                 hour.paid.setdefault(room_for(hour.paid, name), Spent()).add(hour.spent.pop(name))
 
@@ -380,6 +411,16 @@ def _title(_tally: Tally, event: Event, words: Words) -> None:
         words.asked.text(named.title[:_USER_CHARS])
 
 
+def _forked(tally: Tally, event: Event, _words: Words) -> None:
+    tally.take_over()
+    run = event.run if event.data.get("reason") == "merge" else None
+    tally.copying = (run or "")[:NAME_CHARS_MAX]
+
+
+def _merged(tally: Tally, _event: Event, _words: Words) -> None:
+    tally.copying = ""
+
+
 def _session_start(tally: Tally, event: Event, _words: Words) -> None:
     agent = _decode_named(event.raw).agent_id
     if isinstance(agent, str) and tally.agent is None:
@@ -395,6 +436,8 @@ _REDUCERS: dict[str, Callable[[Tally, Event, Words], None]] = {
     "turn_start": _turn_start,
     "turn_end": _turn_end,
     "interrupted": _stop,
+    "forked": _forked,
+    "merged": _merged,
     "closed": _stop,
     "usage": _usage,
     "title": _title,

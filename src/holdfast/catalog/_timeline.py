@@ -111,7 +111,7 @@ def _end(current: _Open | None, turns: list[TurnFigures], prices: Prices) -> Non
     if current is None:
         return
     whole = Hour()
-    for hour in current.tally.hours.values():
+    for hour in current.tally.all_hours():
         whole.add(hour)
     spent = current.tally.spent().values()
     turns.append(
@@ -134,7 +134,7 @@ def _end(current: _Open | None, turns: list[TurnFigures], prices: Prices) -> Non
 
 def _timeline(session_id: str, whole: Tally, turns: list[TurnFigures], prices: Prices) -> Timeline:
     bill = Bill()
-    for hour in whole.hours.values():
+    for hour in whole.all_hours():
         bill.add(bill_of(hour, prices))
     return Timeline(
         session_id=session_id,
