@@ -22,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOP_PAGES = sorted(ROOT.glob("*.md"))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
     r"^(?P<skip><!-- no-run: [^\n]+ -->\n)?```(?P<kind>python|console|bash|sh)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -117,9 +117,11 @@ def test_examples_of_a_page_run(page, tmp_path, monkeypatch):
             run_shell(block)
 
 
-def test_readme_has_an_example():
-    """The first page shows code, so the check above has something to run."""
-    kinds = [block.kind for block in blocks_of((ROOT / "README.md").read_text(encoding="utf-8"))]
+@pytest.mark.req("S0-84")
+@pytest.mark.parametrize("page", ["README.md", "AGENTS.md"])
+def test_first_pages_have_examples(page):
+    """The first page, and that for coding agents, show code, so the check above has work to do."""
+    kinds = [block.kind for block in blocks_of((ROOT / page).read_text(encoding="utf-8"))]
     assert "python" in kinds
 
 

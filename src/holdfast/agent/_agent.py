@@ -380,6 +380,7 @@ class Agent:
             staged=kept.staged,
             autosave_ms=kept.autosave_ms,
             wait_ms=kept.wait_ms,
+            memory=kept.memory,
         )
 
     def _let_go(self) -> None:

@@ -59,6 +59,8 @@ class PersistentSession(msgspec.Struct, frozen=True, kw_only=True):
     """Flush what is dirty this often; 0 keeps everything in memory until ``save()`` or close."""
     save_on_close: bool = True
     load_on_create: bool = True
+    memory: Store | None = None
+    """Where the agent's lasting memory is kept, if elsewhere than its sessions."""
     wait_ms: float | None = None
     """How long to wait for the session while another process has it; None for as settings say."""
 

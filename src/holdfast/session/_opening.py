@@ -62,6 +62,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How long to wait for the right to write while another process has it."""
     limits: Limits = Limits()
     clock: Clock = now_ms
+    memory: Store | None = None
+    """Where the lasting memory of agents is kept; None for the store that has the session."""
     redactor: Any = None
     """What replaces secrets in everything that is recorded; None records it as it is."""
 
@@ -69,6 +71,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         _one_of("durability", self.durability, _DURABILITIES)
         _one_of("repair", self.repair, ("raise", "auto"))
         _one_of("resume", self.resume, _RESUMES)
+        if self.memory is not None and not isinstance(self.memory, Store):
+            raise UsageError(
+                f"memory is a store, not {type(self.memory).__name__}",
+                remedy="An object of six methods becomes one: holdfast.compat.DocumentStore(…).",
+            )
         check_wait(self.wait_ms)
         if self.lease_ms < _LEASE_MS_MIN:
             raise UsageError(f"lease_ms must be at least {_LEASE_MS_MIN}, not {self.lease_ms}")
@@ -160,7 +167,8 @@ class Opening:
     def agent_memory(self) -> AgentMemory:
         """The lasting memory of the session's agent; all sessions without one share one."""
         agent = self.options.agent_id or self.loaded.fold.state.agent_id or _NO_AGENT
-        return AgentMemory(self._store.documents(f"agents/{agent}"), self.options.clock)
+        store = self.options.memory or self._store
+        return AgentMemory(store.documents(f"agents/{agent}"), self.options.clock)
 
     def take_over(self) -> None:
         """Hold the lease and clear the tail. What someone else recorded meanwhile is loaded."""
