@@ -13,6 +13,7 @@ from holdfast import errors
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._app import VERBS
 from holdfast.model import BODIES
+from holdfast.replay import State
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -72,6 +73,15 @@ def test_every_method_of_session_is_described():
     for_other_rooms = {"close_for_all", "key", "live_state", "log_recovery", "orphaned", "retain"}
     for_other_rooms |= {"store"}
     assert public(holdfast.Session) - for_other_rooms <= described(r"s\.")
+
+
+def test_every_member_of_a_state_is_described():
+    """The table of `State` has each of its public members, and none that does not exist."""
+    page = (REFERENCE / "python.md").read_text(encoding="utf-8")
+    section = page.partition("### What a state holds")[2].partition("\n### ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    named = {name for cell in cells for name in re.findall(r"`(\w+)", cell)}
+    assert named == public(State)
 
 
 @pytest.mark.parametrize("name", VERBS)

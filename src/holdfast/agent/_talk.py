@@ -61,11 +61,14 @@ class Talk(Recorder):
         self._feed(recorded, data)
         return recorded
 
-    def extend(self, events: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Record several events at once: a crash leaves all of them or none."""
-        given = [Event.make(type, data, run=self.run) for type, data in events]
-        for recorded, event in zip(self.session.extend(given), given, strict=True):
-            self._feed(recorded, event.data)
+    def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
+        """Record several events of this run at once: a crash leaves all of them or none."""
+        pairs = [(one.type, one.data) if isinstance(one, Event) else one for one in events]
+        given = [Event.make(type, data, run=self.run) for type, data in pairs]
+        recorded = self.session.extend(given)
+        for one, event in zip(recorded, given, strict=True):
+            self._feed(one, event.data)
+        return recorded
 
     def _feed(self, recorded: Event, data: dict[str, Any] | None) -> None:
         if self._own is not None:

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     )
     from holdfast.replay._issues import Issue, format_issues, recovery_line
     from holdfast.replay._merge import Clash, MergeBlobs, MergeReport, MergeWishes, plan_merge
+    from holdfast.replay._reading import recognise
+    from holdfast.replay._record import tell
     from holdfast.replay._recover import Recovery, recover
     from holdfast.replay._rules import Validation, validate
     from holdfast.replay._sanitize import Sanitized, sanitize
@@ -107,11 +109,13 @@ _LAZY = {
     "plan_merge": "_merge",
     "read_history": "_history",
     "read_transcript": "transcript",
+    "recognise": "_reading",
     "recover": "_recover",
     "recover_todos": "_inspect",
     "recovery_line": "_issues",
     "runs": "_conversation",
     "sanitize": "_sanitize",
+    "tell": "_record",
     "to_dialect": "_convert",
     "tool_result_message": "_inspect",
     "validate": "_rules",
@@ -183,6 +187,7 @@ __all__ = [
     "read_todos",
     "read_transcript",
     "read_variable",
+    "recognise",
     "recover",
     "recover_todos",
     "recovery_line",
@@ -190,6 +195,7 @@ __all__ = [
     "sanitize",
     "stage_after",
     "status_of",
+    "tell",
     "to_dialect",
     "tool_result_message",
     "upcast",

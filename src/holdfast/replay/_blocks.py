@@ -206,6 +206,17 @@ def _read_tool_result(part: Block, note: Note) -> Block:
     return block
 
 
+def _read_words(part: Block, note: Note) -> Block | None:
+    """Something that only one provider takes, in words for the others."""
+    note("invalid_block", f"a {part['type']} was put into words", None)
+    texts = [plain_text(part.get(name)) for name in ("title", "source", "file_id", "tool_name")]
+    content = part.get("content")
+    if isinstance(content, list):
+        texts += [plain_text(one.get("text")) for one in content if isinstance(one, dict)]
+    said = "\n".join(text for text in texts if text)
+    return text_block(f"({part['type']}: {said})" if said else f"({part['type']})")
+
+
 _READERS: dict[str, Callable[[Block, Note], Block | None]] = {
     **dict.fromkeys(OWNERS, _read_owned),
     "text": _read_text,
@@ -223,4 +234,7 @@ _READERS: dict[str, Callable[[Block, Note], Block | None]] = {
     "document": read_document,
     "file": read_document,
     "input_file": read_document,
+    "search_result": _read_words,
+    "container_upload": _read_words,
+    "input_audio": _read_words,
 }

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from holdfast.replay._blocks import Block
+from holdfast.replay._native import Told
 
 __all__ = ["ROLES", "Draft", "Drafts"]
 
@@ -38,13 +39,14 @@ class Draft:
 class Drafts:
     """All drafts of a conversation. ``epoch`` changes when they do anything else than grow.
 
-    ``flat`` are the blocks of all messages.
+    ``flat`` are the blocks of all messages, ``told`` what came as messages of a provider.
     """
 
-    __slots__ = ("_seqs", "_starts", "_summaries", "_texts_from", "epoch", "flat")
+    __slots__ = ("_seqs", "_starts", "_summaries", "_texts_from", "epoch", "flat", "told")
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.told = Told()
         self.flat: list[Block] = []
         self._seqs = array("q")
         self._starts = array("q")
@@ -64,6 +66,10 @@ class Drafts:
             draft.blocks, draft.seqs = self.flat[part], self._seqs[part]
             draft.summary = index in summaries
             yield draft
+
+    def role(self, index: int) -> str:
+        """Who says one message."""
+        return ROLES[index & 1]
 
     def blocks(self, index: int) -> list[Block]:
         """The blocks of one message, as a list of the caller's."""

@@ -14,7 +14,9 @@ __all__ = [
     "call_key",
     "fit_id",
     "fit_name",
+    "is_named",
     "mistral_id",
+    "name_key",
     "short_id",
 ]
 
@@ -24,6 +26,7 @@ NAME_CHARS_MAX = 128
 _BAD = re.compile(r"[^A-Za-z0-9_-]")
 _MISTRAL = re.compile(r"[A-Za-z0-9]{9}\Z")
 _MISTRAL_CHARS = 9
+_NAMED = "function-"
 _MISTRAL_COUNT: int = 62**_MISTRAL_CHARS
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -35,6 +38,16 @@ def call_key(value: Any) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(int(value))
     return None
+
+
+def name_key(name: Any) -> str:
+    """What pairs calls and results of a form that has names and no ids."""
+    return f"{_NAMED}{clean_text(name) if isinstance(name, str) else ''}"
+
+
+def is_named(key: str) -> bool:
+    """Whether a key was made of a name: then it comes again with each call of that tool."""
+    return key.startswith(_NAMED)
 
 
 def fit_id(key: str) -> str:

@@ -103,11 +103,20 @@ def _file_of(part: Block) -> Block:
     return inner if isinstance(inner, dict) else part
 
 
+def _document_text(source: Block) -> str | None:
+    """The text of a document that is given as text, or as texts and images."""
+    content = source.get("data" if source["type"] == "text" else "content")
+    if not isinstance(content, list) or source["type"] == "text":
+        return plain_text(content)
+    texts = (plain_text(one.get("text")) for one in content if isinstance(one, dict))
+    return "\n".join(text for text in texts if text)
+
+
 def _document_source(part: Block) -> Block | None:
     given = part.get("source")
     if isinstance(given, dict):
-        if given.get("type") == "text":
-            text = plain_text(given.get("data"))
+        if given.get("type") in {"text", "content"}:
+            text = _document_text(given)
             blank = text is None or is_blank(text)
             return None if blank else {"type": "text", "media_type": "text/plain", "data": text}
         source = _source(given)

@@ -6,12 +6,15 @@ from typing import Any
 
 from holdfast.replay._blocks import Block, Note, is_soft, text_block
 from holdfast.replay._dialects import DIALECTS, Dialect, Message, Pair
+from holdfast.replay._dialects.responses import ITEMS
 from holdfast.replay._media import describe
 from holdfast.replay._text import type_name
 
-__all__ = ["admit", "read_message"]
+__all__ = ["admit", "read_message", "recognise"]
 
-_ITEMS = frozenset({"function_call", "function_call_output", "reasoning", "message"})
+_CHAT = frozenset({"tool_calls", "function_call", "refusal", "audio", "reasoning_content"})
+_CHAT_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
+_ITEM_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
 
 
 def read_message(message: Any, note: Note) -> tuple[Dialect, list[Pair]]:
@@ -19,22 +22,31 @@ def read_message(message: Any, note: Note) -> tuple[Dialect, list[Pair]]:
     if not isinstance(message, dict):
         note("invalid_structure", f"a {type_name(message)} is not a message: dropped", None)
         return DIALECTS["neutral"], []
-    dialect = _recognise(message)
+    dialect = recognise(message)
     pairs = (admit(side, block, note) for side, block in dialect.read(message, note))
     return dialect, [pair for pair in pairs if pair is not None]
 
 
-def _recognise(message: Message) -> Dialect:
+def recognise(message: Message) -> Dialect:
     """The dialect whose marks a message bears; the neutral one if it bears none."""
     if "parts" in message:
         return DIALECTS["pydantic-ai" if "kind" in message else "gemini"]
     role, kind = message.get("role"), message.get("type")
-    if isinstance(kind, str) and (kind in _ITEMS or role is None):
+    if isinstance(kind, str) and (kind in ITEMS or role is None):
         return DIALECTS["openai-responses"]
     tool = isinstance(role, str) and role in {"tool", "function"}
-    if tool or "tool_calls" in message or "function_call" in message:
+    if tool or not _CHAT.isdisjoint(message):
         return DIALECTS["openai"]
-    return DIALECTS["neutral"]
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    kinds = {one["type"] for one in parts if isinstance(one, dict) and _is_named(one)}
+    if kinds & _ITEM_PARTS:
+        return DIALECTS["openai-responses"]
+    return DIALECTS["openai" if kinds & _CHAT_PARTS else "neutral"]
+
+
+def _is_named(part: Block) -> bool:
+    return isinstance(part.get("type"), str)
 
 
 def admit(side: str, block: Block, note: Note) -> Pair | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import length_hint
 
 from holdfast.model import Event
+from holdfast.replay._blocks import Block
 from holdfast.replay._conversation import Conversation
 from holdfast.replay._dialects import Dialect, Message, dialect_of
 from holdfast.replay._drafts import Draft
 from holdfast.replay._issues import Issue, recovery_line, unreached
+from holdfast.replay._native import Told, last_systems, write_draft
 from holdfast.replay._pause import MANY, collector_paused
 from holdfast.replay._pieces import NOWHERE
 from holdfast.replay._sanitize import sanitize
@@ -71,9 +73,9 @@ def recover(
             if any(block["type"] not in _PLAIN for block in found.flat):
                 issues += unreached(found, dialect)
         else:
-            drafts = list(conversation.thread.drafts())
-            window = fit_window(drafts, window_tokens, conversation.usage, count_tokens)
-            messages = _render(window.drafts, dialect)
+            drafts = conversation.thread.drafts()
+            window = fit_window(list(drafts), window_tokens, conversation.usage, count_tokens)
+            messages = _render(window.drafts, drafts.told, dialect)
             issues += unreached(window.drafts, dialect)
             issues += _complaints(window, window_tokens)
         if incomplete != "keep":
@@ -110,10 +112,32 @@ def _complaints(window: Window, window_tokens: int) -> list[Issue]:
     return [Issue("window_too_small", "list", detail)]
 
 
-def _render(drafts: list[Draft], dialect: Dialect) -> list[Message]:
+class _Shown:
+    """The drafts in a window."""
+
+    def __init__(self, drafts: list[Draft], told: Told) -> None:
+        self._drafts = drafts
+        self.told = told
+
+    def __len__(self) -> int:
+        return len(self._drafts)
+
+    def role(self, index: int) -> str:
+        return self._drafts[index].role
+
+    def blocks(self, index: int) -> list[Block]:
+        return self._drafts[index].blocks
+
+    def seqs(self, index: int) -> Sequence[int]:
+        return self._drafts[index].seqs
+
+
+def _render(drafts: list[Draft], told: Told, dialect: Dialect) -> list[Message]:
     """The messages for these drafts."""
+    shown = _Shown(drafts, Told() if dialect.name == "neutral" else told)
     messages: list[Message] = []
-    for index, draft in enumerate(drafts):
-        before = drafts[index - 1].blocks if index else []
-        messages += dialect.write(draft.role, draft.blocks, before)
-    return messages
+    at = 0
+    for index in range(len(drafts)):
+        written, at = write_draft(dialect, shown, index, at)
+        messages += written
+    return messages + last_systems(dialect, shown, at)

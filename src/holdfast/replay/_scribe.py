@@ -11,6 +11,7 @@ from holdfast.replay._compact import template
 from holdfast.replay._dialects import Message, dialect_of
 from holdfast.replay._ids import call_key
 from holdfast.replay._issues import IssueList
+from holdfast.replay._native import unpack
 from holdfast.replay._reading import admit
 from holdfast.replay._routing import Withdrawal
 from holdfast.replay._stage import stage_after
@@ -75,7 +76,22 @@ class Scribe:
         self._seq = event.seq if event.seq >= 0 else number
         if event.type == "user":
             self._user_seq = self._seq
-        _TAKERS[event.type](self, event.data)
+        data, first = event.data, self.thread.size()
+        _TAKERS[event.type](self, data)
+        if "native" in data:
+            self._keep_native(event.type, data, first)
+
+    def _keep_native(self, type: str, data: dict[str, Any], first: int) -> None:
+        """Remember the provider's messages that an event was."""
+        said = data.get("content", data.get("result"))
+        messages = unpack(data["native"], said)
+        if messages is None:
+            return
+        if type == "system":
+            own = [{"role": "system", "content": said}] if said else []
+            self.thread.keep_system(self._seq, messages or own)
+        elif self.thread.size() > first:
+            self.thread.keep_native(self._seq, messages, first)
 
     def _note(self, type: str, detail: str, content: Any) -> None:
         if type not in _QUIET:

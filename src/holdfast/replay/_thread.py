@@ -18,8 +18,9 @@ from typing import Any
 
 from holdfast.replay._blocks import Block, is_soft, text_block
 from holdfast.replay._drafts import Drafts
-from holdfast.replay._ids import Names, fit_id, fit_name
+from holdfast.replay._ids import Names, fit_id, fit_name, is_named
 from holdfast.replay._issues import IssueList
+from holdfast.replay._native import Native
 from holdfast.replay._pieces import NOWHERE, Call, Mark, Piece, Stream, Summary
 from holdfast.replay._stage import Stage, stand_in
 
@@ -86,7 +87,7 @@ class Thread:
         own = self._names.take(fit_id(key) if key else "call")
         given = block["name"]
         name = self._fit_tool(given)
-        if key != own:
+        if key != own and not (key and is_named(key)):
             what = "reused" if key == fit_id(key or "") else "malformed"
             detail = f"{what} id of a call to {name}: now {own}"
             self.issues.note("invalid_id", self.issues.place(seq), detail)
@@ -234,6 +235,26 @@ class Thread:
         mark.call = call
         self._spoil(call.index)
 
+    def size(self) -> int:
+        """How many pieces there are."""
+        return len(self._pieces)
+
+    def keep_native(self, seq: int, messages: list[dict[str, Any]], first: int) -> None:
+        """An event said the pieces from ``first`` on as a provider's messages."""
+        pieces = self._pieces[first:]
+        calls = [piece for piece in pieces if isinstance(piece, Call)]
+        reused = {call.key for call in calls if call.key and call.block["id"] != fit_id(call.key)}
+        native = Native(messages, [piece.block for piece in pieces], reused)
+        self._drafts.told.natives[seq] = native
+
+    def keep_system(self, seq: int, messages: list[dict[str, Any]]) -> None:
+        """A system message that was recorded as a message of the list."""
+        self._drafts.told.systems.append((seq, Native(messages, [], set())))
+
+    def _forget_native(self, first: int, last: int) -> None:
+        if self._drafts.told.forget(first, last):
+            self.touched = 0
+
     def stream(self, seq: int, kind: str, text: str) -> None:
         """Streamed text as it came, until a final event covers it."""
         last = self._pieces[-1] if self._pieces else None
@@ -264,6 +285,7 @@ class Thread:
     def retract(self, seq: int) -> Block | None:
         """Take out what the event ``seq`` said; its first block, None if it said nothing."""
         first: Block | None = None
+        self._forget_native(seq, seq)
         for index in range(self._find(seq), self._find(seq + 1)):
             piece = self._pieces[index]
             if piece.gone:
@@ -294,6 +316,7 @@ class Thread:
 
         A call that is still open, or whose result lies outside, stays: a pair is never split.
         """
+        self._forget_native(first, last)
         low, high = self._find(first), self._find(last + 1)
         covered = range(low, high)
         kept = [at for at in covered if not self._is_within(self._pieces[at], first, last)]
@@ -384,6 +407,9 @@ class Thread:
         """End the assistant's group: the results of its calls follow it."""
         self._soft.clear()
         group, self._group = self._group, []
+        if len(group) > 1 and self._seqs[group[0].index] in self._drafts.told.natives:
+            # A provider's own list is as it was made: results in the order in which they came.
+            group.sort(key=lambda call: (call.result is None, call.result_seq))
         for call in group:
             call.grouped = False
             result = call.result or self._stand_in(call)

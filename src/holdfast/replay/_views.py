@@ -12,6 +12,7 @@ from sys import getrefcount
 
 from holdfast.replay._dialects import Dialect, Growth, Message
 from holdfast.replay._drafts import ROLES, Drafts
+from holdfast.replay._native import last_systems, write_draft
 
 __all__ = ["View"]
 
@@ -44,9 +45,13 @@ class _Buffer:
         return len(items) == self.length and (not items or items[-1] is self.last)
 
     def fill(
-        self, flat: list[Message], tail: Drafts | None, growth: Growth | None
+        self,
+        flat: list[Message],
+        tail: Drafts | None,
+        growth: Growth | None,
+        last: list[Message],
     ) -> list[Message]:
-        """Bring the list up to date."""
+        """Bring the list up to date; ``last`` stands at its end for now."""
         items = self.items
         del items[self.right :]
         items.extend(flat[self.right :])
@@ -57,6 +62,7 @@ class _Buffer:
             if self.tail is None or not self.tail.follow():
                 self.tail = _Tail(tail, growth)
             items.append(self.tail.message)
+        items += last
         self.length = len(items)
         self.last = items[-1] if items else None
         return items
@@ -102,6 +108,7 @@ class View:
         self._flat: list[Message] = []
         self._starts = array("q")
         self._fresh = 0
+        self._systems: list[int] = []
         self._buffers = [_Buffer(), _Buffer()]
 
     def spoil(self, index: int) -> None:
@@ -112,12 +119,15 @@ class View:
         """The messages for these drafts, as a list that the caller may keep."""
         tail = drafts if self._is_tail_open(drafts) else None
         self._update(drafts, len(drafts) - (tail is not None))
-        return self._pick().fill(self._flat, tail, self._dialect.growth)
+        last: list[Message] = []
+        if drafts.told.systems:
+            last = last_systems(self._dialect, drafts, self._systems[-1] if self._systems else 0)
+        return self._pick().fill(self._flat, tail, self._dialect.growth, last)
 
     def _is_tail_open(self, drafts: Drafts) -> bool:
         """Whether the last message is so long that writing it anew each time would show."""
         growth = self._dialect.growth
-        if growth is None or drafts.last_count() <= _LONG:
+        if growth is None or drafts.last_count() <= _LONG or drafts.told:
             return False
         return not growth.texts_only or drafts.last_is_texts()
 
@@ -128,6 +138,9 @@ class View:
             del self._flat[cut:], self._starts[start:]
             for buffer in self._buffers:
                 buffer.right = min(buffer.right, cut)
+        if drafts.told and self._dialect.name != "neutral":
+            self._update_told(drafts, start, stop)
+            return
         flat, starts, write = self._flat, self._starts, self._dialect.write
         before = drafts.blocks(start - 1) if start else []
         for index in range(start, stop):
@@ -135,6 +148,19 @@ class View:
             starts.append(len(flat))
             flat += write(ROLES[index & 1], blocks, before)
             before = blocks
+        self._fresh = stop
+
+    def _update_told(self, drafts: Drafts, start: int, stop: int) -> None:
+        """As above, where some of it came as messages of a provider."""
+        systems = self._systems
+        systems += [0] * (start - len(systems))  # before the first of them there was none
+        at = systems[start - 1] if start else 0
+        del systems[start:]
+        for index in range(start, stop):
+            self._starts.append(len(self._flat))
+            messages, at = write_draft(self._dialect, drafts, index, at)
+            self._flat += messages
+            systems.append(at)
         self._fresh = stop
 
     def _pick(self) -> _Buffer:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder"]
 
-_ROLES = {"user": "user", "assistant": "assistant", "system": "system"}
+_OWN_ROLES = frozenset({"user", "assistant", "system"})
+_ROLES = _OWN_ROLES | {"developer", "function", "model", "tool"}
+# What OpenAI's assistant says beside the content.
+_SAID_BESIDE = frozenset({"tool_calls", "function_call", "refusal", "audio"})
 
 
 class Recorder(ABC):
@@ -38,6 +41,10 @@ class Recorder(ABC):
     ) -> Event:
         """Record one event."""
 
+    @abstractmethod
+    def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
+        """Record several events with one write; a reader sees all of them or none."""
+
     def _record(
         self,
         type: str,
@@ -57,6 +64,21 @@ class Recorder(ABC):
     async def abarrier(self) -> None:
         """The same without blocking the event loop."""
 
+    def record(self, message: Any, *, run: str | None = None) -> list[Event]:
+        """Record a message as a provider's library gives or takes it; the events that say it.
+
+        Takes messages and whole answers of OpenAI (chat completions, Responses), Anthropic, Gemini
+        and Mistral, objects or plain data, or a list of messages. ``messages`` gives that provider
+        the same message back. All of it is recorded, or nothing: InvalidData names what is not
+        understood.
+        """
+        from holdfast.replay import tell
+
+        words = tell(message)
+        if run is None:
+            return self.extend(words)
+        return self.extend([Event.make(type, data, run=run) for type, data in words])
+
     def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the user said: text or blocks. ``extra`` members are recorded with it."""
         data = {"role": "user", "content": content}
@@ -65,8 +87,13 @@ class Recorder(ABC):
         return self._record("user", data, run)
 
     def assistant(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
-        """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving."""
+        """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving.
+
+        With ``tool_calls`` and the like it is OpenAI's message, as ``record`` takes it.
+        """
         data = {"role": "assistant", "content": content}
+        if extra and not _SAID_BESIDE.isdisjoint(extra):
+            data = _assistant_message(data, extra)
         if extra:
             data.update(extra)
         return self._record("assistant", data, run)
@@ -159,11 +186,16 @@ class Recorder(ABC):
         """
         return Turn(self, run=run)
 
-    def add_turn(self, role: str, content: Any) -> Event:
-        """Record a turn by its role."""
+    def add_turn(self, role: str, content: Any = None, **message: Any) -> Event:
+        """Record a turn by its role, or a message by its members: ``add_turn(**message)``.
+
+        A message of a provider is recorded as ``record`` does it; its last event comes back.
+        """
         if not isinstance(role, str) or role not in _ROLES:
-            raise UsageError(f"{role!r} is not a role: use one of {', '.join(sorted(_ROLES))}")
-        return self.append(_ROLES[role], {"role": role, "content": content})
+            raise UsageError(f"{role!r:.60} is not a role: use one of {', '.join(sorted(_ROLES))}")
+        if message or isinstance(content, list) or role not in _OWN_ROLES:
+            return self.record({"role": role, "content": content, **message})[-1]
+        return self.append(role, {"role": role, "content": content})
 
     def usage(self, **figures: Any) -> Event:
         """Tokens and cost that belong to no single message."""
@@ -193,6 +225,15 @@ class Recorder(ABC):
                 )
         for tag in tags:
             self.append(type, {"tag": tag})
+
+
+def _assistant_message(data: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """The data of an event for OpenAI's message; what is no member of that is taken out."""
+    from holdfast.replay import tell
+
+    beside = {name: extra.pop(name) for name in _SAID_BESIDE.intersection(extra)}
+    ((_, told),) = tell(data | beside)
+    return told
 
 
 def _call_id(call: Event) -> str:

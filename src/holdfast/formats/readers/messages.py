@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.formats._foreign import Draft, Foreign, frame, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._speech import as_text, digest, member, speak, texts_in
-from holdfast.replay import from_dialect
+from holdfast.replay import from_dialect, recognise
 
 __all__ = ["READER"]
 
@@ -21,8 +21,6 @@ _LISTS = ("messages", "contents", "input", "items", "history", "conversation")
 _PROMPTS = ("system", "instructions", "systemInstruction", "system_instruction", "systemPrompt")
 _IDS = ("id", "session_id", "sessionId", "conversation_id", "conversationId")
 _TIMES = ("timestamp", "created_at", "createdAt", "create_time", "time")
-_CHAT_PARTS = frozenset({"image_url", "input_audio", "file"})
-_RESPONSE_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file"})
 
 
 class Messages:
@@ -146,7 +144,7 @@ def _drafts(message: Any, model: str | None) -> list[Draft]:
     if not isinstance(message, dict):
         return [frame(TOOL, message)]
     when = _time(message)
-    neutral = from_dialect([message], _dialect(message))
+    neutral = from_dialect([message], recognise(message).name)
     drafts: list[Draft] = []
     for said in neutral:
         extra = _extra(message, said["role"], model)
@@ -165,23 +163,6 @@ def _extra(message: dict[str, Any], role: str, model: str | None) -> dict[str, A
         "usage": usage if isinstance(usage, dict) else None,
         "model": own if isinstance(own, str) else model,
     }
-
-
-def _dialect(message: dict[str, Any]) -> str:
-    """The dialect whose marks a message bears."""
-    if "parts" in message:
-        return "pydantic-ai" if "kind" in message else "gemini"
-    role, kind = message.get("role"), message.get("type")
-    if isinstance(kind, str) and (kind in _ITEMS or role is None):
-        return "openai-responses"
-    if role in ("tool", "function") or "tool_calls" in message or "function_call" in message:
-        return "openai"
-    content = message.get("content")
-    parts = content if isinstance(content, list) else []
-    kinds = {kind for part in parts if isinstance(kind := member(part, "type"), str)}
-    if kinds & _RESPONSE_PARTS:
-        return "openai-responses"
-    return "openai" if kinds & _CHAT_PARTS else "neutral"
 
 
 def _time(value: dict[str, Any]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.errors import UsageError
-from holdfast.replay._dialects._form import Dialect, Growth, Message, Pair
+from holdfast.replay._dialects._form import Dialect, Fragment, Growth, Message, Pair
 from holdfast.replay._dialects.gemini import GEMINI
 from holdfast.replay._dialects.mistral import MISTRAL
 from holdfast.replay._dialects.neutral import ANTHROPIC, NEUTRAL
@@ -13,7 +13,16 @@ from holdfast.replay._dialects.openai import OPENAI
 from holdfast.replay._dialects.pydantic_ai import PYDANTIC_AI
 from holdfast.replay._dialects.responses import RESPONSES
 
-__all__ = ["DIALECTS", "PROVIDERS", "Dialect", "Growth", "Message", "Pair", "dialect_of"]
+__all__ = [
+    "DIALECTS",
+    "PROVIDERS",
+    "Dialect",
+    "Fragment",
+    "Growth",
+    "Message",
+    "Pair",
+    "dialect_of",
+]
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from holdfast.replay._blocks import Block, Note
 from holdfast.replay._media import describe
@@ -12,6 +12,7 @@ from holdfast.replay._media import describe
 __all__ = [
     "WEB",
     "Dialect",
+    "Fragment",
     "Growth",
     "Message",
     "Pair",
@@ -31,6 +32,14 @@ Message = dict[str, Any]
 Write = Callable[[str, list[Block], list[Block]], list[Message]]
 Pair = tuple[str, Block]
 """Who says it (user, assistant or system) and a neutral block."""
+
+
+class Fragment(NamedTuple):
+    """What one event, or a few, say in a draft: the first of them and their messages."""
+
+    seq: int
+    messages: list[Message]
+    is_result: bool
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,12 @@ class Dialect:
     """Whether system prompts stand in the list."""
     growth: Growth | None = None
     """How a long message can grow without being written anew; None if it cannot."""
+    join: Callable[[list[Fragment]], list[Message]] | None = None
+    """Makes one message of a draft's fragments, where turns must alternate."""
+    order: Callable[[list[Message]], list[Message]] | None = None
+    """Puts the messages of a user's draft into the order demanded."""
+    systems: Literal["nowhere", "first", "anywhere"] = "nowhere"
+    """Where in the list system messages may stand that were recorded as messages."""
     schemes: frozenset[str] | None = None
     """What the addresses of images and documents may begin with; None for anything."""
 

@@ -8,16 +8,24 @@ from holdfast.replay._blocks import Block, Note, read_block, text_block
 from holdfast.replay._dialects._form import (
     WEB,
     Dialect,
+    Fragment,
     Growth,
     Message,
     Pair,
     call_names,
     result_text,
 )
-from holdfast.replay._ids import call_key, fit_name
+from holdfast.replay._ids import call_key, fit_name, name_key
 from holdfast.replay._media import describe
-from holdfast.replay._text import clean_text, is_base64, is_blank, plain_text, type_name
-from holdfast.replay._values import read_input, read_result
+from holdfast.replay._text import (
+    clean_json,
+    clean_text,
+    is_base64,
+    is_blank,
+    plain_text,
+    type_name,
+)
+from holdfast.replay._values import dump_json, read_input, read_result
 
 __all__ = ["GEMINI", "read_gemini"]
 
@@ -137,7 +145,7 @@ def _read_call(call: Message, note: Note) -> Block:
     name = plain_text(call.get("name")) or ""
     return {
         "type": "tool_use",
-        "id": call_key(call.get("id")) or f"function-{name}",
+        "id": call_key(call.get("id")) or name_key(name),
         "name": name,
         "input": read_input(call.get("args"), note),
     }
@@ -153,7 +161,7 @@ def _read_response(answer: Message, note: Note) -> Block:
     name = plain_text(answer.get("name")) or ""
     block: Block = {
         "type": "tool_result",
-        "tool_use_id": call_key(answer.get("id")) or f"function-{name}",
+        "tool_use_id": call_key(answer.get("id")) or name_key(name),
         "content": content,
     }
     if failed or says_failed:
@@ -170,10 +178,29 @@ def _read_media(part: Message, note: Note) -> Block | None:
         media = plain_text(_get(file, "mimeType", "mime_type")) or ""
         source = {"type": "url", "url": _get(file, "fileUri", "file_uri")}
     else:
-        note("invalid_block", "a part of unknown kind was dropped", part)
-        return None
+        return _read_served(part, note)
     kind = "document" if media == "application/pdf" else "image"
     return read_block({"type": kind, "source": source}, note)
+
+
+_SERVED = {
+    "executableCode": "executable_code",
+    "codeExecutionResult": "code_execution_result",
+    "toolCall": "tool_call",
+    "toolResponse": "tool_response",
+}
+
+
+def _read_served(part: Message, note: Note) -> Block | None:
+    """What the provider did by itself, in words for others."""
+    for camel, snake in _SERVED.items():
+        given = _get(part, camel, snake)
+        if isinstance(given, dict):
+            note("invalid_block", f"a part of kind {snake} was put into words", None)
+            said = plain_text(given.get("code")) or plain_text(given.get("output"))
+            return text_block(f"({snake}: {said or dump_json(clean_json(given))})")
+    note("invalid_block", "a part of unknown kind was dropped", part)
+    return None
 
 
 def _begin(role: str) -> tuple[Message, list[Any]]:
@@ -185,4 +212,18 @@ def _grow(block: Block) -> Message:
     return _sign({"text": block["text"]}, block)
 
 
-GEMINI = Dialect("gemini", _write, read_gemini, growth=Growth(_begin, _grow), schemes=WEB | {"gs"})
+def _join(fragments: list[Fragment]) -> list[Message]:
+    """One content of all fragments, whose parts may stand in the order in which they came."""
+    given = [message for one in sorted(fragments) for message in one.messages]
+    parts = [part for message in given for part in message["parts"]]
+    return [{"role": given[0]["role"], "parts": parts}]
+
+
+GEMINI = Dialect(
+    "gemini",
+    _write,
+    read_gemini,
+    growth=Growth(_begin, _grow),
+    join=_join,
+    schemes=WEB | {"gs"},
+)

@@ -13,7 +13,13 @@ from holdfast.replay._dialects._form import (
     data_url,
     text_or_parts,
 )
-from holdfast.replay._dialects.openai import read_chat, text_part, write_calls, write_user
+from holdfast.replay._dialects.openai import (
+    read_chat,
+    results_first,
+    text_part,
+    write_calls,
+    write_user,
+)
 from holdfast.replay._ids import fit_name, mistral_id
 
 __all__ = ["MISTRAL"]
@@ -40,10 +46,12 @@ def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message
 
 
 def _with_answer(messages: list[Message]) -> list[Message]:
-    """The user's words not right after a result: servers of an older make refuse that."""
-    if len(messages) > 1 and messages[-1]["role"] == "user":
-        messages.insert(-1, {"role": "assistant", "content": NO_ANSWER})
-    return messages
+    """Results first, and the user's words not right after one: some servers refuse that."""
+    ordered = results_first([one for one in messages if one.get("content") != NO_ANSWER])
+    roles = [one["role"] for one in ordered]
+    if "tool" in roles and "user" in roles:
+        ordered.insert(roles.index("user"), {"role": "assistant", "content": NO_ANSWER})
+    return ordered
 
 
 def _read(message: Message, note: Note) -> list[Pair]:
@@ -69,5 +77,7 @@ MISTRAL = Dialect(
     _read,
     has_system=True,
     growth=Growth(begin_message, text_part),
+    order=_with_answer,
+    systems="first",
     schemes=WEB,
 )

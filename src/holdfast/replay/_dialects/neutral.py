@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from holdfast.replay._blocks import OWNERS, Block, Note, read_content
+from holdfast.replay._blocks import OWNERS, Block, Note, read_content, text_block
 from holdfast.replay._compact import template
-from holdfast.replay._dialects._form import Dialect, Growth, Message, Pair, begin_message, named
+from holdfast.replay._dialects._form import (
+    Dialect,
+    Fragment,
+    Growth,
+    Message,
+    Pair,
+    begin_message,
+    named,
+)
 from holdfast.replay._text import plain_text, type_name
 
 __all__ = ["ANTHROPIC", "NEUTRAL", "bare_text", "read_message"]
@@ -57,6 +65,16 @@ def _keep_anthropic(block: Block) -> Block | None:
     return block
 
 
+def _join(fragments: list[Fragment]) -> list[Message]:
+    """One message of all fragments: their blocks one after the other."""
+    given = [message for fragment in fragments for message in fragment.messages]
+    blocks: list[Block] = []
+    for message in given:
+        content = message["content"]
+        blocks += [text_block(content)] if isinstance(content, str) else content
+    return [{"role": given[0]["role"], "content": blocks}]
+
+
 def read_message(message: Message, note: Note) -> list[Pair]:
     """What a message with a role and a content says."""
     role = message.get("role")
@@ -82,4 +100,5 @@ ANTHROPIC = Dialect(
         begin_message, lambda block: _keep_anthropic(named(block, _HTTPS)), texts_only=False
     ),
     schemes=_HTTPS,
+    join=_join,
 )

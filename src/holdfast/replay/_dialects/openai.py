@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.replay._blocks import Block, Note
+from holdfast.replay._blocks import Block, Note, text_block
 from holdfast.replay._dialects._form import (
     WEB,
     Dialect,
@@ -16,12 +16,12 @@ from holdfast.replay._dialects._form import (
     text_or_parts,
 )
 from holdfast.replay._dialects.neutral import read_message
-from holdfast.replay._ids import OPENAI_ID_CHARS_MAX, call_key, fit_name, short_id
+from holdfast.replay._ids import OPENAI_ID_CHARS_MAX, call_key, fit_name, name_key, short_id
 from holdfast.replay._media import describe
-from holdfast.replay._text import plain_text, type_name
+from holdfast.replay._text import is_blank, plain_text, type_name
 from holdfast.replay._values import dump_json, read_input, read_result
 
-__all__ = ["OPENAI", "read_chat", "text_part", "write_calls", "write_user"]
+__all__ = ["OPENAI", "read_chat", "results_first", "text_part", "write_calls", "write_user"]
 
 NAME_CHARS_MAX = 64
 
@@ -42,7 +42,7 @@ def _write(role: str, blocks: list[Block], _before: list[Block]) -> list[Message
     calls = write_calls(blocks, _fit_id, _fit_name)
     if calls:
         message["tool_calls"] = calls
-    return [message]
+    return [message] if texts or calls else []
 
 
 def write_calls(blocks: list[Block], fit_own_id: Any, fit_own_name: Any) -> list[Message]:
@@ -128,8 +128,26 @@ def read_chat(message: Message, note: Note) -> list[Pair]:
         return [("user", _read_tool(message, note))]
     pairs = read_message(message, note)
     if role == "assistant":
+        pairs[:0] = [("assistant", block) for block in _read_thoughts(message)]
+        pairs += [("assistant", block) for block in _read_sounds(message)]
         pairs += [("assistant", call) for call in _read_calls(message, note)]
     return pairs
+
+
+def _read_thoughts(message: Message) -> list[Block]:
+    """What other servers that speak this form tell of what the model thought."""
+    given = plain_text(message.get("reasoning_content")) or plain_text(message.get("reasoning"))
+    return [{"type": "thinking", "thinking": given}] if given and not is_blank(given) else []
+
+
+def _read_sounds(message: Message) -> list[Block]:
+    """A refusal, and what was said aloud, in words."""
+    audio = message.get("audio")
+    heard = None
+    if isinstance(audio, dict):
+        heard = plain_text(audio.get("transcript")) or f"(audio {plain_text(audio.get('id'))})"
+    said = (plain_text(message.get("refusal")), heard)
+    return [text_block(text) for text in said if text and not is_blank(text)]
 
 
 def _read_tool(message: Message, note: Note) -> Block:
@@ -137,16 +155,11 @@ def _read_tool(message: Message, note: Note) -> Block:
     text, failed = read_result(content, note)
     key = call_key(message.get("tool_call_id"))
     if key is None and message["role"] == "function":
-        key = _function_key(message.get("name"))
+        key = name_key(message.get("name"))
     block: Block = {"type": "tool_result", "tool_use_id": key, "content": text}
     if failed:
         block["is_error"] = True
     return block
-
-
-def _function_key(name: Any) -> str:
-    """What pairs the calls and results of the old form, which have names but no ids."""
-    return f"function-{plain_text(name) or ''}"
 
 
 def _read_calls(message: Message, note: Note) -> list[Block]:
@@ -156,7 +169,7 @@ def _read_calls(message: Message, note: Note) -> list[Block]:
     found = [_read_call(call, note) for call in calls] if isinstance(calls, (list, tuple)) else []
     old = message.get("function_call")
     if isinstance(old, dict):
-        found.append(_call(_function_key(old.get("name")), old, note))
+        found.append(_call(name_key(old.get("name")), old, note))
     return [block for block in found if block is not None]
 
 
@@ -180,11 +193,18 @@ def _call(key: str | None, function: Block, note: Note) -> Block:
     }
 
 
+def results_first(messages: list[Message]) -> list[Message]:
+    """The same messages; those of tools come before what the user says."""
+    return sorted(messages, key=lambda message: message["role"] not in {"tool", "function"})
+
+
 OPENAI = Dialect(
     "openai",
     _write,
     read_chat,
     has_system=True,
     growth=Growth(begin_message, text_part),
+    order=results_first,
+    systems="anywhere",
     schemes=WEB,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.replay._blocks import Block, Note, read_content, text_block
-from holdfast.replay._dialects._form import WEB, Dialect, Message, Pair, call_names
+from holdfast.replay._dialects._form import WEB, Dialect, Fragment, Message, Pair, call_names
 from holdfast.replay._ids import call_key, fit_name
 from holdfast.replay._media import describe
 from holdfast.replay._text import plain_text, type_name
@@ -168,6 +168,19 @@ _READERS = {
     "retry-prompt": _read_retry,
 }
 
+
+def _join(fragments: list[Fragment]) -> list[Message]:
+    """One message of all fragments; what the last says of itself is said of all."""
+    given = [message for fragment in fragments for message in fragment.messages]
+    parts = [part for message in given for part in message["parts"]]
+    return [{**given[-1], "parts": parts}]
+
+
 PYDANTIC_AI = Dialect(
-    "pydantic-ai", _write, read_pydantic_ai, has_system=True, schemes=WEB | {"gs", "s3"}
+    "pydantic-ai",
+    _write,
+    read_pydantic_ai,
+    has_system=True,
+    join=_join,
+    schemes=WEB | {"gs", "s3"},
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.replay._blocks import Block, Note, read_block
+from holdfast.replay._blocks import Block, Note, read_block, text_block
 from holdfast.replay._dialects._form import WEB, Dialect, Message, Pair, data_url
 from holdfast.replay._dialects.neutral import read_message
 from holdfast.replay._ids import call_key, fit_name
-from holdfast.replay._text import plain_text
+from holdfast.replay._text import clean_json, clean_text, plain_text
 from holdfast.replay._values import dump_json, read_input, read_result
 
-__all__ = ["RESPONSES", "read_item"]
+__all__ = ["ITEMS", "RESPONSES", "read_item"]
 
 
 def _fit_name(name: str) -> str:
@@ -84,6 +84,13 @@ def read_item(item: Message, note: Note) -> list[Pair]:
         return [] if block is None else [("assistant", block)]
     if kind is None or kind == "message":
         return read_message(item, note)
+    if isinstance(kind, str) and kind in _TOOLS:
+        return [("assistant", _read_tool(item, note))]
+    if isinstance(kind, str) and kind.removesuffix("_output") in _TOOLS:
+        return [("user", _read_tool_output(item, note))]
+    if isinstance(kind, str) and kind in _SERVED:
+        note("invalid_structure", f"a {kind} was put into words", None)
+        return [(_SERVED[kind], text_block(_words(item)))] if _SERVED[kind] else []
     note("invalid_structure", f"an item of type {plain_text(kind)!r} was dropped", item)
     return []
 
@@ -106,4 +113,76 @@ def _read_output(item: Message, note: Note) -> Block:
     return block
 
 
-RESPONSES = Dialect("openai-responses", _write, read_item, has_system=True, schemes=WEB)
+# Calls that the program answers, by the member that tells what to do.
+_TOOLS = {
+    "custom_tool_call": "input",
+    "computer_call": "actions",
+    "local_shell_call": "action",
+    "shell_call": "action",
+    "apply_patch_call": "operation",
+}
+# What the provider did by itself, and on whose side it stands; what is for it alone is on no side.
+_SERVED = {
+    "code_interpreter_call": "assistant",
+    "compaction": "assistant",
+    "file_search_call": "assistant",
+    "image_generation_call": "assistant",
+    "item_reference": "assistant",
+    "mcp_approval_request": "assistant",
+    "mcp_approval_response": "user",
+    "mcp_call": "assistant",
+    "mcp_list_tools": "assistant",
+    "program": "assistant",
+    "program_output": "assistant",
+    "tool_search_call": "assistant",
+    "tool_search_output": "assistant",
+    "web_search_call": "assistant",
+    "additional_tools": "",
+    "compaction_trigger": "",
+    "configuration_update": "",
+}
+ITEMS = frozenset(
+    {"message", "function_call", "function_call_output", "reasoning", *_SERVED, *_TOOLS}
+    | {f"{kind}_output" for kind in _TOOLS}
+)
+"""The types of items that are understood."""
+_TELLING = ("name", "query", "queries", "code", "revised_prompt", "approve", "reason", "output")
+
+
+def _read_tool(item: Message, note: Note) -> Block:
+    """A call of a tool that the provider knows by kind, or of one that takes plain text."""
+    kind = item["type"]
+    todo = item.get(_TOOLS[kind])
+    if todo is None:
+        todo = item.get("action")
+    return {
+        "type": "tool_use",
+        "id": call_key(item.get("call_id")),
+        "name": plain_text(item.get("name")) or kind.removesuffix("_call"),
+        "input": read_input({"input": todo} if isinstance(todo, (str, list)) else todo, note),
+    }
+
+
+def _read_tool_output(item: Message, note: Note) -> Block:
+    output = item.get("output")
+    if isinstance(output, dict) and output.get("type") == "computer_screenshot":
+        output = [output | {"type": "input_image"}]
+    named = item.get("call_id", item.get("id"))
+    block = _read_output({"call_id": named, "output": output}, note)
+    if item.get("status") == "failed":
+        block["is_error"] = True
+    return block
+
+
+def _words(item: Message) -> str:
+    """What the provider did, in words for others."""
+    action = item.get("action")
+    told = item | action if isinstance(action, dict) else item
+    given = [told[name] for name in _TELLING if told.get(name) is not None]
+    said = "; ".join(one if isinstance(one, str) else dump_json(clean_json(one)) for one in given)
+    return clean_text(f"({item['type']}: {said})" if said else f"({item['type']})")
+
+
+RESPONSES = Dialect(
+    "openai-responses", _write, read_item, has_system=True, systems="anywhere", schemes=WEB
+)

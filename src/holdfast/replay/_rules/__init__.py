@@ -14,7 +14,7 @@ from holdfast.replay._rules.openai import MistralRules, OpenAIRules
 from holdfast.replay._rules.pydantic_ai import PydanticAIRules
 from holdfast.replay._rules.responses import ResponsesRules
 
-__all__ = ["Validation", "validate"]
+__all__ = ["Validation", "check_alone", "validate"]
 
 _RULES: Mapping[str, type[Rules]] = {
     "neutral": NeutralRules,
@@ -59,3 +59,17 @@ def validate(
             return Validation(False, rules.errors[:errors_max])
     rules.end()
     return Validation(not rules.errors, rules.errors)
+
+
+def check_alone(messages: list[Any], provider: str) -> Rules:
+    """The rules that a few messages break by themselves, whatever stands before and after them."""
+    rules = _RULES[provider]()
+    rules.alone = len(messages) == 1
+    rules.begun = True
+    for message in messages:
+        try:
+            rules.check(message)
+        except Exception:  # noqa: BLE001 - as above
+            rules.fail_unknown("unreadable")
+        rules.index += 1
+    return rules

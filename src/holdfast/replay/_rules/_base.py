@@ -107,12 +107,17 @@ class Rules(ABC):
     id_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
     name_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
+    alone = False
+    """Whether a message is looked at by itself: what stands around it is taken as right."""
+
     def __init__(self) -> None:
         self.errors: list[str] = []
+        self.unknown: list[str] = []
+        """Those of the errors that say of a role, a part or a member that the provider has none."""
         self.index = 0
         self._open: dict[str, str] = {}
-        self._seen: set[str] = set()
-        self._begun = False
+        self.seen: set[str] = set()
+        self.begun = False
 
     @abstractmethod
     def check(self, message: Any) -> None:
@@ -126,6 +131,11 @@ class Rules(ABC):
         """Note one broken rule."""
         self.errors.append(f"messages[{self.index}]: {text}")
 
+    def fail_unknown(self, text: str) -> None:
+        """Note something that the provider does not know."""
+        self.fail(text)
+        self.unknown.append(text)
+
     def need(self, holds: object, text: str) -> bool:
         """Note a broken rule unless it holds."""
         if not holds:
@@ -135,13 +145,14 @@ class Rules(ABC):
     def members(self, value: dict[Any, Any], allowed: frozenset[str], what: str) -> None:
         """Refuse members that the provider does not know."""
         if not allowed.issuperset(value):
-            self.fail(f"{what} has members that are not allowed")
+            names = ", ".join(f"{name!r:.60}" for name in value if name not in allowed)
+            self.fail_unknown(f"{what} has no member {names}")
 
     def begin(self, role: object, user: str) -> None:
         """The first turn is a user's."""
-        if not self._begun:
-            self._begun = True
-            self.need(role == user, f"the first turn must be of role {user!r}")
+        if not self.begun:
+            self.begun = True
+            self.need(self.alone or role == user, f"the first turn must be of role {user!r}")
 
     # --- calls and results
 
@@ -150,19 +161,20 @@ class Rules(ABC):
         if not (type(identity) is str and self.id_pattern.match(identity)):
             self.fail("the id of a call is not well-formed")
             return
-        if identity in self._seen:
+        if identity in self.seen:
             self.fail(f"the id {identity} is used twice")
-        self._seen.add(identity)
+        self.seen.add(identity)
         self._open[identity] = name if type(name) is str else ""
         self.need(self._open[identity] and self.name_pattern.match(name), "malformed tool name")
 
     def close_call(self, identity: Any) -> None:
         """A result: of a call just before it that has none yet."""
-        if type(identity) is not str or self._open.pop(identity, None) is None:
+        found = self._open.pop(identity, None) if type(identity) is str else None
+        if found is None and not (self.alone and type(identity) is str):
             self.fail("a result does not answer an open call right before it")
 
     def expect_no_open(self, when: str) -> None:
         """Every call has its result by now."""
-        if self._open:
+        if self._open and not self.alone:
             self.fail(f"{when} while calls have no result: {', '.join(list(self._open)[:5])}")
             self._open.clear()

@@ -10,7 +10,7 @@ from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json,
 
 __all__ = ["AnthropicRules", "NeutralRules"]
 
-_MEMBERS = {"role", "content"}
+_MEMBERS = frozenset({"role", "content"})
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 _CACHE_MARKS_MAX = 4
 # What a block may have: there are as many as kinds of blocks.
@@ -30,12 +30,13 @@ class AnthropicRules(Rules):
         self._cache_marks = 0
 
     def check(self, message: Any) -> None:
-        if not isinstance(message, dict) or message.keys() != _MEMBERS:
-            self.fail("a message has exactly a role and a content")
+        if not isinstance(message, dict):
+            self.fail_unknown("a message is an object")
             return
-        role, content = message["role"], message["content"]
+        self.members(message, _MEMBERS, "a message")
+        role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant"):
-            self.fail("the role is user or assistant")
+            self.fail_unknown(f"a message has no role {role!r:.60}: it is user or assistant")
             return
         self.begin(role, "user")
         if role == self._role and self.index != 0:
@@ -98,7 +99,7 @@ class AnthropicRules(Rules):
             return  # nearly all of them, and each set of blocks allows it
         check = allowed.get(kind) if kind is not None else None
         if check is None or (kind == "reasoning" and self.signed_thinking):
-            self.fail(f"a block of type {kind!r} cannot stand here")
+            self.fail_unknown(f"a block of type {kind!r:.60} cannot stand here")
         else:
             check(self, block)
 
@@ -171,7 +172,8 @@ class AnthropicRules(Rules):
 
     def check_image(self, block: dict[str, Any]) -> None:
         """An image with a source."""
-        self._block_members(block, "source")
+        self._block_members(block, "source", "transformations")
+        self.need(is_json(block.get("transformations")), "transformations are malformed")
         source = block.get("source")
         known = isinstance(source, dict) and (
             _is_data(source, "base64", _IMAGES) or self._is_named(source)
@@ -186,6 +188,7 @@ class AnthropicRules(Rules):
             _is_data(source, "base64", {"application/pdf"})
             or _is_data(source, "text", {"text/plain"})
             or self._is_named(source)
+            or self._is_content(source)
         )
         self.need(known, "the source of a document is malformed")
         texts = (block.get("title"), block.get("context"))
@@ -203,6 +206,41 @@ class AnthropicRules(Rules):
     def is_fetched(self, url: object) -> bool:
         """Whether what is at an address can be had."""
         return is_address(url, "https")
+
+    def _is_content(self, source: dict[str, Any]) -> bool:
+        """Whether a document is made of texts and images of its own."""
+        content = source.get("content")
+        if source.keys() != {"type", "content"} or source["type"] != "content":
+            return False
+        for part in content if isinstance(content, list) else ():
+            self._content_block(part, self._kind(part), _DOCUMENT_BLOCKS)
+        return bool(content) if isinstance(content, list) else is_text(content)
+
+    def check_search_result(self, block: dict[str, Any]) -> None:
+        """What a search found: texts with their source."""
+        self._block_members(block, "source", "title", "content", "citations")
+        named = is_text(block.get("source")) and is_text(block.get("title"))
+        self.need(named and is_json(block.get("citations")), "a search result is malformed")
+        content = block.get("content")
+        self.need(isinstance(content, list) and content, "a search result has no content")
+        for part in content if isinstance(content, list) else ():
+            self._content_block(part, self._kind(part), _TEXTS)
+
+    def check_upload(self, block: dict[str, Any]) -> None:
+        """A file for the container in which code runs."""
+        self._block_members(block, "file_id")
+        self.need(is_text(block.get("file_id")), "an upload names no file")
+
+    def check_reference(self, block: dict[str, Any]) -> None:
+        """A tool that a search for tools found."""
+        self._block_members(block, "tool_name")
+        self.need(is_text(block.get("tool_name")), "a reference names no tool")
+
+    def check_browser(self, block: dict[str, Any]) -> None:
+        """The tabs of a browser."""
+        self._block_members(block, "tabs", "state_changes")
+        well = isinstance(block.get("tabs"), list) and is_json(block)
+        self.need(well, "the state of a browser is malformed")
 
 
 def _is_data(source: dict[str, Any], kind: str, media: set[str]) -> bool:
@@ -228,15 +266,21 @@ _Checks = dict[str, Callable[[AnthropicRules, dict[str, Any]], None]]
 
 _SERVER_CALLS = {"server_tool_use", "mcp_tool_use"}
 _THINKING = {"thinking", "redacted_thinking", "reasoning"}
-_USER_BLOCKS: _Checks = {
-    "text": AnthropicRules.check_text,
-    "image": AnthropicRules.check_image,
+_TEXTS: _Checks = {"text": AnthropicRules.check_text}
+_DOCUMENT_BLOCKS: _Checks = _TEXTS | {"image": AnthropicRules.check_image}
+_FOUND: _Checks = _DOCUMENT_BLOCKS | {
     "document": AnthropicRules.check_document,
+    "search_result": AnthropicRules.check_search_result,
 }
-_RESULT_BLOCKS = _USER_BLOCKS
+_USER_BLOCKS: _Checks = _FOUND | {"container_upload": AnthropicRules.check_upload}
+_RESULT_BLOCKS: _Checks = _FOUND | {
+    "tool_reference": AnthropicRules.check_reference,
+    "browser_state": AnthropicRules.check_browser,
+}
 _ASSISTANT_BLOCKS: _Checks = {
     "text": AnthropicRules.check_text,
     "thinking": AnthropicRules.check_thinking,
     "redacted_thinking": AnthropicRules.check_redacted,
     "reasoning": AnthropicRules.check_reasoning,
+    "container_upload": AnthropicRules.check_upload,
 }

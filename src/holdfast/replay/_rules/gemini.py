@@ -17,12 +17,28 @@ _NAMES = {
     "thought_signature": "thoughtSignature",
     "mime_type": "mimeType",
     "file_uri": "fileUri",
+    "executable_code": "executableCode",
+    "code_execution_result": "codeExecutionResult",
+    "tool_call": "toolCall",
+    "tool_response": "toolResponse",
+    "video_metadata": "videoMetadata",
+    "media_resolution": "mediaResolution",
+    "media_processing": "mediaProcessing",
+    "part_metadata": "partMetadata",
+    "audio_transcription": "audioTranscription",
+    "speech_metadata": "speechMetadata",
+    "will_continue": "willContinue",
 }
 # What the provider takes in the place of a signature for a call that another model made.
 _STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
-_DATA = {"text", "functionCall", "functionResponse", "inlineData", "fileData"}
+_SERVED = {"executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
+_DATA = {"text", "functionCall", "functionResponse", "inlineData", "fileData", *_SERVED}
+_BESIDE = {"videoMetadata", "mediaResolution", "mediaProcessing", "partMetadata"}
+_PART = frozenset(
+    _DATA | _BESIDE | {"thought", "thoughtSignature", "audioTranscription", "speechMetadata"}
+)
+_RESPONSE = frozenset({"id", "name", "response", "parts", "scheduling", "willContinue"})
 _ADDRESSES = ("http", "https", "gs")
-_PART = frozenset(_DATA | {"thought", "thoughtSignature"})
 
 
 class GeminiRules(Rules):
@@ -38,16 +54,19 @@ class GeminiRules(Rules):
         self._responses: list[tuple[str, str]] = []
 
     def check(self, message: Any) -> None:
-        if not isinstance(message, dict) or message.keys() != {"role", "parts"}:
-            self.fail("a content has exactly a role and parts")
+        if not isinstance(message, dict):
+            self.fail_unknown("a content is an object")
             return
-        role, parts = message["role"], message["parts"]
-        if not self.need(role in ("user", "model"), "the role is user or model"):
+        self.members(message, frozenset({"role", "parts"}), "a content")
+        role, parts = message.get("role"), message.get("parts")
+        if role not in ("user", "model"):
+            self.fail_unknown(f"a content has no role {role!r:.60}: it is user or model")
             return
         self.begin(role, "user")
         self.need(role != self._role or self.index == 0, f"two {role} turns in a row")
         self._role = role
-        if not self.need(isinstance(parts, list) and parts, "a content has parts"):
+        if not isinstance(parts, list) or not parts:
+            self.fail("a content has parts")
             return
         for part in parts:
             self._part(part)
@@ -55,17 +74,18 @@ class GeminiRules(Rules):
             self._match()
 
     def end(self) -> None:
-        self.need(not self._calls, "the list ends while calls have no response")
+        self.need(self.alone or not self._calls, "the list ends while calls have no response")
 
     def _match(self) -> None:
         """The responses of a user's turn answer the calls of the model's turn before it."""
         calls, self._calls = self._calls, []
         responses, self._responses = self._responses, []
-        self.need(sorted(calls) == sorted(responses), "responses do not match the calls before")
+        match = self.alone or sorted(calls) == sorted(responses)
+        self.need(match, "responses do not match the calls before")
 
     def _part(self, part: Any) -> None:
         if not isinstance(part, dict):
-            self.fail("a part is no object")
+            self.fail_unknown("a part is no object")
             return
         part = {_NAMES.get(name, name): value for name, value in part.items()}
         self.members(part, _PART, "a part")
@@ -78,6 +98,7 @@ class GeminiRules(Rules):
         self.need(type(part.get("thought", False)) is bool, "thought is no boolean")
         kind = kinds.pop()
         value = part[kind]
+        self.need(is_json({name: part[name] for name in part if name != kind}), "a broken part")
         if kind == "text":
             text = is_text(value) or (value == "" and signature)
             self.need(text, "a text is empty or broken")
@@ -89,6 +110,8 @@ class GeminiRules(Rules):
             self._call(value)
         elif kind == "functionResponse":
             self._response(value)
+        elif kind in _SERVED:
+            self.need(value and is_json(value), f"{kind} is empty or broken")
         else:
             value = {_NAMES.get(name, name): item for name, item in value.items()}
             place = "data" if kind == "inlineData" else "fileUri"
@@ -109,10 +132,14 @@ class GeminiRules(Rules):
         self._calls.append(self._key(identity, call.get("name")))
 
     def _response(self, answer: dict[str, Any]) -> None:
-        self.members(answer, frozenset({"id", "name", "response"}), "a response")
+        self.members(
+            {_NAMES.get(name, name): value for name, value in answer.items()},
+            _RESPONSE,
+            "a response",
+        )
         self.need(self._role == "user", "only the user answers calls")
         response = answer.get("response")
-        self.need(type(response) is dict and response and is_json(response), "no JSON response")
+        self.need(type(response) is dict and response and is_json(answer), "no JSON response")
         self._responses.append(self._key(answer.get("id"), answer.get("name")))
 
     def _key(self, identity: Any, name: Any) -> tuple[str, str]:

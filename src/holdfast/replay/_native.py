@@ -1,0 +1,277 @@
+"""Messages as a provider's library gave them, handed back to that provider as they were.
+
+An event that says what a provider's message said carries that message under ``native``; an empty
+list if our own form of it is the same. It is handed back while everything in it still stands, the
+provider takes it, and its calls and results still find each other; else the event's words are
+written in the provider's form like anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from holdfast.model import BLOB_KEY
+from holdfast.replay._blocks import Block, text_block
+from holdfast.replay._dialects import Dialect, Fragment, Message
+from holdfast.replay._rules import check_alone, validate
+
+__all__ = ["Native", "Page", "Told", "last_systems", "pack", "unpack", "write_draft"]
+
+_SHARED_CHARS_MIN = 40
+_SAME = ""
+"""The one member of an object that stands for a text of the event, by its number."""
+
+
+class Native:
+    """The messages of one event, and how many blocks it said."""
+
+    __slots__ = ("_answers", "_fits", "_plain", "blocks", "messages", "reused")
+
+    def __init__(self, messages: list[Message], blocks: list[Block], reused: set[str]) -> None:
+        self.messages = messages
+        self.blocks = blocks
+        self.reused = reused
+        """Ids of its calls that other calls had before."""
+        self._fits: dict[str, bool] = {}
+        self._plain: dict[str, bool] = {}
+        self._answers: dict[str, bool] = {}
+
+    def fits(self, provider: str) -> bool:
+        """Whether the provider takes each of the messages, wherever it may stand."""
+        found = self._fits.get(provider)
+        if found is None:
+            rules = check_alone(self.messages, provider)
+            well = bool(self.messages) and not rules.errors
+            found = self._fits[provider] = well and rules.seen.isdisjoint(self.reused)
+        return found
+
+    def is_plain(self, dialect: Dialect) -> bool:
+        """Whether results in our own form answer the calls in the messages."""
+        found = self._plain.get(dialect.name)
+        if found is None:
+            results = [_result(block["id"]) for block in self.blocks if block["type"] == "tool_use"]
+            written = dialect.write("user", results, self.blocks) if results else []
+            found = self._plain[dialect.name] = _is_valid(dialect, [*self.messages, *written])
+        return found
+
+    def answers(self, dialect: Dialect, call: Block) -> bool:
+        """Whether the message, which is a result, answers a call in our own form."""
+        found = self._answers.get(dialect.name)
+        if found is None:
+            written = dialect.write("assistant", [call], [])
+            found = self._answers[dialect.name] = _is_valid(dialect, [*written, *self.messages])
+        return found
+
+
+def _result(identity: str) -> Block:
+    return {"type": "tool_result", "tool_use_id": identity, "content": "."}
+
+
+def _is_valid(dialect: Dialect, messages: list[Message]) -> bool:
+    return validate([*dialect.write("user", [text_block(".")], []), *messages], dialect.name).valid
+
+
+class Told:
+    """What of a conversation came as a provider's messages, by event; ``systems`` in order."""
+
+    __slots__ = ("natives", "systems")
+
+    def __init__(self) -> None:
+        self.natives: dict[int, Native] = {}
+        self.systems: list[tuple[int, Native]] = []
+
+    def __bool__(self) -> bool:
+        """Whether anything did."""
+        return bool(self.natives or self.systems)
+
+    def forget(self, first: int, last: int) -> bool:
+        """Forget events that no longer say what they said; whether a system message was one."""
+        for seq in [seq for seq in self.natives if first <= seq <= last]:
+            del self.natives[seq]
+        gone = [at for at, (seq, _) in enumerate(self.systems) if first <= seq <= last]
+        for at in gone:
+            self.systems[at] = (self.systems[at][0], Native([], [], set()))
+        return bool(gone)
+
+    def system_messages(
+        self, dialect: Dialect, at: int, before: int | None = None
+    ) -> tuple[list[Message], int]:
+        """The system messages from number ``at`` on that came before an event; how many now."""
+        found: list[Message] = []
+        while at < len(self.systems) and (before is None or self.systems[at][0] < before):
+            native = self.systems[at][1]
+            if native.fits(dialect.name):
+                found += native.messages
+            at += 1
+        return found, at
+
+
+class Page(Protocol):
+    """Drafts of messages by number."""
+
+    told: Told
+
+    def __len__(self) -> int: ...
+    def role(self, index: int) -> str: ...
+    def blocks(self, index: int) -> list[Block]: ...
+    def seqs(self, index: int) -> Sequence[int]: ...
+
+
+def write_draft(dialect: Dialect, page: Page, index: int, at: int) -> tuple[list[Message], int]:
+    """The messages for one draft; what of it came as the provider's messages is those.
+
+    System messages from number ``at`` on stand where they were recorded; how many there were then.
+    """
+    fragments = list(_fragments(dialect, page, index))
+    if dialect.join is not None and fragments:
+        return dialect.join(fragments) if len(fragments) > 1 else fragments[0].messages, at
+    written: list[Message] = []
+    for seq, messages, is_result in fragments:
+        # Nothing may stand between a call and its result.
+        if not is_result and (dialect.systems == "anywhere" or not (index or written)):
+            systems, at = page.told.system_messages(dialect, at, seq)
+            written += systems
+        written += messages
+    return written if dialect.order is None else dialect.order(written), at
+
+
+def last_systems(dialect: Dialect, page: Page, at: int) -> list[Message]:
+    """The system messages that nothing follows yet."""
+    if dialect.systems == "anywhere" or (dialect.systems == "first" and not len(page)):
+        return page.told.system_messages(dialect, at)[0]
+    return []
+
+
+def _fragments(dialect: Dialect, page: Page, index: int) -> Iterator[Fragment]:
+    natives, role = page.told.natives, page.role(index)
+    blocks, seqs = page.blocks(index), page.seqs(index)
+    before = page.blocks(index - 1) if index else []
+    start = 0
+    while start < len(blocks):
+        seq, stop = seqs[start], start + 1
+        native = natives.get(seq)
+        while stop < len(blocks) and (
+            seqs[stop] not in natives if native is None else seqs[stop] == seq
+        ):
+            stop += 1
+        part = blocks[start:stop]
+        if native is not None and _stands(dialect, page, index, native, part):
+            messages = native.messages
+        else:
+            messages = dialect.write(role, part, before)
+        yield Fragment(seq, messages, _is_result(part[0]))
+        start = stop
+
+
+def _is_result(block: Block) -> bool:
+    return bool(block["type"] == "tool_result")
+
+
+def _stands(dialect: Dialect, page: Page, index: int, native: Native, part: list[Block]) -> bool:
+    """Whether a message can be handed back for what is left of its blocks."""
+    stood_in = _is_result(part[0]) and not _is_result(native.blocks[0])
+    if stood_in or len(part) != len(native.blocks) or not native.fits(dialect.name):
+        return False
+    if any(block["type"] == "tool_use" for block in part):
+        return _has_results(dialect, page, index, native, part)
+    if not _is_result(part[0]):
+        return True
+    return _has_call(dialect, page, index, native, part[0]["tool_use_id"])
+
+
+def _has_results(
+    dialect: Dialect, page: Page, index: int, native: Native, part: list[Block]
+) -> bool:
+    """Whether the results of a message's calls will answer them: in our form, or all in its own."""
+    if native.is_plain(dialect):
+        return True
+    if index + 1 >= len(page):
+        return True
+    natives = page.told.natives
+    calls = {block["id"] for block in part if block["type"] == "tool_use"}
+    for block, seq in zip(page.blocks(index + 1), page.seqs(index + 1), strict=True):
+        if _is_result(block) and block["tool_use_id"] in calls:
+            answer = natives.get(seq)
+            if answer is None or not _is_result(answer.blocks[0]):
+                return False
+            if not answer.fits(dialect.name):
+                return False
+    return True
+
+
+def _has_call(dialect: Dialect, page: Page, index: int, native: Native, identity: str) -> bool:
+    """Whether a result finds its call: the message that it was made for, or one in our form."""
+    blocks, seqs = page.blocks(index - 1), page.seqs(index - 1)
+    at = next(n for n, block in enumerate(blocks) if block.get("id") == identity)
+    caller = page.told.natives.get(seqs[at])
+    if caller is not None:
+        part = [block for block, seq in zip(blocks, seqs, strict=True) if seq == seqs[at]]
+        if _stands(dialect, page, index - 1, caller, part):
+            return True
+    return native.answers(dialect, blocks[at])
+
+
+# --- how a message is kept
+
+
+def pack(messages: list[Message], said: Any) -> list[Any]:
+    """Messages as they are recorded: long texts that the event has anyway are named by number."""
+    texts = _texts(said) or []
+    numbers = {text: n for n, text in enumerate(texts) if len(text) >= _SHARED_CHARS_MIN}
+    return [_pack(message, numbers) for message in messages]
+
+
+def _pack(value: Any, numbers: dict[str, int]) -> Any:
+    if isinstance(value, str):
+        return {_SAME: numbers[value]} if value in numbers else value
+    if isinstance(value, list):
+        return [_pack(item, numbers) for item in value]
+    if not isinstance(value, dict):
+        return value
+    packed = {name: _pack(item, numbers) for name, item in value.items()}
+    return {_SAME: packed} if _SAME in value else packed
+
+
+def unpack(packed: Any, said: Any) -> list[Message] | None:
+    """The messages again; None if what is recorded is not whole, such as with a blob missing."""
+    texts = _texts(said)
+    if texts is None or not isinstance(packed, list):
+        return None
+    try:
+        messages = [_unpack(message, texts) for message in packed]
+    except (IndexError, TypeError):
+        return None
+    return messages if all(isinstance(one, dict) for one in messages) else None
+
+
+def _unpack(value: Any, texts: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_unpack(item, texts) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if BLOB_KEY in value:
+        raise TypeError
+    if value.keys() != {_SAME}:
+        return {name: _unpack(item, texts) for name, item in value.items()}
+    inner = value[_SAME]
+    if isinstance(inner, dict):
+        return {name: _unpack(item, texts) for name, item in inner.items()}
+    return texts[inner]
+
+
+def _texts(said: Any) -> list[str] | None:
+    """Every text in a value in its order; None if one of them is elsewhere."""
+    found: list[str] = []
+    waiting = [said]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            waiting += reversed(value)
+        elif isinstance(value, dict):
+            if BLOB_KEY in value:
+                return None
+            waiting += reversed(value.values())
+    return found

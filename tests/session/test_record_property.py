@@ -1,0 +1,489 @@
+"""Whatever history a provider's library allows: recorded message by message, it comes back equal.
+
+Histories are generated so that the provider's rules hold; its library's own types check that they
+are its messages. They are compared after every message, from the bytes of the log as a killed
+process would have left them there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.library import Holdfast
+from holdfast.model import read_events
+from holdfast.replay import Conversation, validate
+
+pydantic = pytest.importorskip("pydantic")
+chat = pytest.importorskip("openai.types.chat")
+responses = pytest.importorskip("openai.types.responses")
+anthropic = pytest.importorskip("anthropic.types")
+gemini = pytest.importorskip("google.genai.types")
+
+TEXTS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=60
+).filter(lambda text: not text.isspace())
+NAMES = st.sampled_from(["look", "book", "read_file", "a-b"])
+LEAVES = st.none() | st.booleans() | st.integers(-1000, 1000) | TEXTS
+ARGUMENTS = st.dictionaries(
+    TEXTS, st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=4), max_size=3
+)
+BASE64 = st.sampled_from(["AAAA", "aGVsbG8=", "/+8="])
+MARK = st.sampled_from([{}, {}, {}, {"cache_control": {"type": "ephemeral", "ttl": "5m"}}])
+
+
+def maybe(strategy):
+    """The strategy's value or nothing, as members of a dict."""
+    return st.one_of(st.just({}), strategy)
+
+
+class Ids:
+    """Ids that are each their own."""
+
+    def __init__(self, form="call_{}"):
+        self.form = form
+        self.count = 0
+
+    def __call__(self):
+        self.count += 1
+        return self.form.format(self.count)
+
+
+# --- OpenAI, chat completions
+
+
+@st.composite
+def chat_words(draw):
+    """A user's message."""
+    parts = st.one_of(
+        st.builds(lambda text: {"type": "text", "text": text}, TEXTS),
+        st.builds(
+            lambda detail: {"type": "image_url", "image_url": {"url": "https://x/a.png", **detail}},
+            maybe(st.just({"detail": "low"})),
+        ),
+        st.just({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}),
+        st.just({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}),
+        st.just({"type": "file", "file": {"file_id": "file-1"}}),
+    )
+    content = draw(TEXTS | st.lists(parts, min_size=1, max_size=3))
+    return {"role": "user", "content": content, **draw(maybe(st.just({"name": "ann"})))}
+
+
+@st.composite
+def chat_says(draw):
+    """What an assistant says beside calls, if anything."""
+    text = st.builds(lambda text: {"type": "text", "text": text}, TEXTS)
+    refusal = st.builds(lambda text: {"type": "refusal", "refusal": text}, TEXTS)
+    return draw(
+        st.one_of(
+            st.builds(lambda text: {"content": text}, TEXTS),
+            st.builds(lambda parts: {"content": parts}, st.lists(text | refusal, min_size=1)),
+            st.builds(lambda text: {"refusal": text}, TEXTS),
+            st.just({"audio": {"id": "audio_1"}}),
+            st.builds(lambda text: {"content": text, "name": "bot"}, TEXTS),
+        )
+    )
+
+
+@st.composite
+def chat_calls(draw, ids):
+    """An assistant's message with calls, and the messages that answer them in any order."""
+    if draw(st.integers(0, 9)) == 0:
+        name = draw(NAMES)
+        call = {"name": name, "arguments": json.dumps(draw(ARGUMENTS))}
+        answer = {"role": "function", "name": name, "content": draw(TEXTS)}
+        return [{"role": "assistant", "function_call": call}, answer]
+    calls, answers = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        call = {"id": ids()}
+        if draw(st.booleans()):
+            call |= {"type": "custom", "custom": {"name": draw(NAMES), "input": draw(TEXTS)}}
+        else:
+            separators = draw(st.sampled_from([None, (",", ":")]))
+            arguments = json.dumps(draw(ARGUMENTS), separators=separators)
+            call |= {"type": "function"}
+            call |= {"function": {"name": draw(NAMES), "arguments": arguments}}
+        calls.append(call)
+        text = st.builds(lambda text: {"type": "text", "text": text}, TEXTS)
+        content = draw(TEXTS | st.lists(text, min_size=1, max_size=2))
+        answers.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+    message = {"role": "assistant", **draw(maybe(chat_says())), "tool_calls": calls}
+    return [message, *draw(st.permutations(answers))]
+
+
+@st.composite
+def chat_history(draw):
+    """A conversation with OpenAI's chat completions."""
+    ids = Ids()
+    system = st.builds(
+        lambda role, text: {"role": role, "content": text},
+        st.sampled_from(["system", "developer"]),
+        TEXTS,
+    )
+    told = draw(st.lists(system, max_size=1))
+    told.append(draw(chat_words()))
+    for _ in range(draw(st.integers(0, 5))):
+        said = st.builds(lambda said: [{"role": "assistant", **said}], chat_says())
+        one = st.builds(lambda one: [one], chat_words() | system)
+        told += draw(st.one_of(said, one, chat_calls(ids)))
+    return told
+
+
+# --- OpenAI, Responses
+
+
+@st.composite
+def item_words(draw):
+    """What a user says."""
+    parts = st.one_of(
+        st.builds(lambda text: {"type": "input_text", "text": text}, TEXTS),
+        st.just({"type": "input_image", "detail": "low", "image_url": "https://x/a.png"}),
+        st.just({"type": "input_image", "detail": "auto", "file_id": "file-1"}),
+        st.just({"type": "input_file", "file_id": "file-1"}),
+    )
+    content = draw(TEXTS | st.lists(parts, min_size=1, max_size=3))
+    return {"role": "user", "content": content, **draw(maybe(st.just({"type": "message"})))}
+
+
+@st.composite
+def item_answer(draw, ids):
+    """An assistant's words as an item."""
+    if draw(st.booleans()):
+        return {"role": "assistant", "content": draw(TEXTS)}
+    parts = st.one_of(
+        st.builds(lambda text: {"type": "output_text", "text": text, "annotations": []}, TEXTS),
+        st.builds(lambda text: {"type": "refusal", "refusal": text}, TEXTS),
+    )
+    return {
+        "id": f"msg_{ids()}",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": draw(st.lists(parts, min_size=1, max_size=2)),
+        **draw(maybe(st.just({"phase": "final_answer"}))),
+    }
+
+
+@st.composite
+def item_calls(draw, ids):
+    """Calls, and their outputs in any order."""
+    calls, outputs = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        identity = ids()
+        kind = draw(
+            st.sampled_from(["function_call", "custom_tool_call", "shell_call", "computer"])
+        )
+        call = {"type": kind, "call_id": identity}
+        output = {"type": f"{kind}_output", "call_id": identity}
+        if kind == "function_call":
+            call |= {"name": draw(NAMES), "arguments": json.dumps(draw(ARGUMENTS))}
+            call |= draw(maybe(st.just({"id": f"fc_{identity}", "status": "completed"})))
+            parts = st.builds(lambda text: {"type": "input_text", "text": text}, TEXTS)
+            output["output"] = draw(TEXTS | st.lists(parts, min_size=1, max_size=2))
+        elif kind == "custom_tool_call":
+            call |= {"name": draw(NAMES), "input": draw(TEXTS)}
+            output["output"] = draw(TEXTS)
+        elif kind == "shell_call":
+            call |= {"action": {"commands": [draw(TEXTS)]}, "status": "completed"}
+            outcome = {"type": "exit", "exit_code": 0}
+            output["output"] = [{"stdout": draw(TEXTS), "stderr": "", "outcome": outcome}]
+        else:
+            call |= {"type": "computer_call", "id": f"cu_{identity}", "status": "completed"}
+            call |= {"pending_safety_checks": [], "action": {"type": "screenshot"}}
+            shot = {"type": "computer_screenshot", "image_url": "https://x/a.png"}
+            output |= {"type": "computer_call_output", "output": shot}
+        calls.append(call)
+        outputs.append(output)
+    return [*calls, *draw(st.permutations(outputs))]
+
+
+@st.composite
+def item_history(draw):
+    """A conversation with OpenAI's Responses."""
+    ids = Ids()
+    told = [draw(item_words())]
+    thought = st.builds(
+        lambda text: {
+            "type": "reasoning",
+            "id": f"rs_{ids()}",
+            "summary": [{"type": "summary_text", "text": text}],
+            "encrypted_content": "abc",
+        },
+        TEXTS,
+    )
+    search = {"type": "search", "query": "news", "queries": ["news"]}
+    alone = st.sampled_from(
+        [
+            {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": search},
+            {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": None},
+            {"type": "compaction", "encrypted_content": "abc"},
+            {"role": "developer", "content": "be brief"},
+            {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "x"}]},
+            {"type": "compaction_trigger"},
+        ]
+    )
+    for _ in range(draw(st.integers(0, 5))):
+        led = st.builds(lambda one: [one], item_answer(ids)) | item_calls(ids)
+        thoughtful = st.builds(lambda one, rest: [one, *rest], thought, led)
+        other = st.builds(lambda one: [one], item_words() | alone)
+        told += draw(st.one_of(led, thoughtful, other))
+    return told
+
+
+# --- Anthropic
+
+
+@st.composite
+def blocks_said(draw):
+    """A user's blocks."""
+    block = st.one_of(
+        st.builds(lambda text, mark: {"type": "text", "text": text, **mark}, TEXTS, st.just({})),
+        st.builds(
+            lambda data: {
+                "type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": data},
+            },
+            BASE64,
+        ),
+        st.just({"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}),
+        st.builds(
+            lambda text: {
+                "type": "document",
+                "title": text,
+                "citations": {"enabled": True},
+                "source": {"type": "text", "media_type": "text/plain", "data": text},
+            },
+            TEXTS,
+        ),
+        st.just({"type": "container_upload", "file_id": "file_1"}),
+    )
+    return draw(st.lists(block, min_size=1, max_size=3))
+
+
+@st.composite
+def block_history(draw):
+    """A conversation with Anthropic."""
+    ids = Ids("toolu_{}")
+    mark = draw(MARK)
+    first = draw(TEXTS | blocks_said())
+    told = [{"role": "user", "content": first}]
+    thought = st.one_of(
+        st.builds(lambda text: {"type": "thinking", "thinking": text, "signature": "c2ln"}, TEXTS),
+        st.just({"type": "redacted_thinking", "data": "abc"}),
+    )
+    for _ in range(draw(st.integers(0, 4))):
+        blocks = draw(st.lists(thought, max_size=2))
+        if draw(st.booleans()):
+            identity = ids()
+            query = {"query": draw(TEXTS)}
+            use = {"type": "server_tool_use", "id": identity, "name": "web_search", "input": query}
+            blocks += [
+                use,
+                {"type": "web_search_tool_result", "tool_use_id": identity, "content": []},
+            ]
+        cited = {"type": "char_location", "cited_text": "a", "document_index": 0}
+        cited |= {"document_title": "t", "start_char_index": 0, "end_char_index": 1}
+        told_text = st.builds(
+            lambda text, more: {"type": "text", "text": text, **more},
+            TEXTS,
+            st.sampled_from([{}, {"citations": [cited]}]),
+        )
+        uses = [
+            {"type": "tool_use", "id": ids(), "name": draw(NAMES), "input": draw(ARGUMENTS)}
+            for _ in range(draw(st.integers(0, 3)))
+        ]
+        blocks += draw(st.lists(told_text, min_size=0 if uses else 1, max_size=2)) + uses
+        plain = not uses and len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
+        content = blocks[0]["text"] if plain and draw(st.booleans()) else blocks
+        told.append({"role": "assistant", "content": content})
+        results = [
+            {
+                "type": "tool_result",
+                "tool_use_id": use["id"],
+                "content": draw(
+                    TEXTS | st.builds(lambda text: [{"type": "text", "text": text}], TEXTS)
+                ),
+                **draw(maybe(st.builds(lambda failed: {"is_error": failed}, st.booleans()))),
+            }
+            for use in uses
+        ]
+        words = draw(blocks_said()) if not results or draw(st.booleans()) else []
+        answer = [*draw(st.permutations(results)), *words]
+        answer[-1] = answer[-1] | mark
+        mark = {}
+        told.append({"role": "user", "content": answer})
+    return told[: draw(st.integers(1, len(told)))] if "tool_use" not in str(told) else told
+
+
+# --- Gemini
+
+
+@st.composite
+def part_history(draw):
+    """A conversation with Gemini."""
+    ids = Ids()
+    words = st.one_of(
+        st.builds(lambda text: {"text": text}, TEXTS),
+        st.builds(lambda data: {"inlineData": {"mimeType": "image/png", "data": data}}, BASE64),
+        st.just({"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}),
+        st.just({"fileData": {"mimeType": "application/pdf", "fileUri": "gs://a"}}),
+    )
+    signed = st.sampled_from([{}, {"thoughtSignature": "c2ln"}])
+    own = st.one_of(
+        st.builds(lambda text, sign: {"text": text, **sign}, TEXTS, signed),
+        st.builds(lambda text: {"text": text, "thought": True}, TEXTS),
+        st.just({"text": "", "thoughtSignature": "c2ln"}),
+        st.just({"executableCode": {"language": "PYTHON", "code": "1+1"}}),
+        st.just({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}),
+        st.just({"inlineData": {"mimeType": "image/png", "data": "AAAA"}}),
+    )
+    told = [{"role": "user", "parts": draw(st.lists(words, min_size=1, max_size=2))}]
+    for _ in range(draw(st.integers(0, 4))):
+        calls, answers = [], []
+        for _ in range(draw(st.integers(0, 2))):
+            identity = draw(st.sampled_from([{}, {"id": ids()}]))
+            name = draw(NAMES)
+            call = {"functionCall": {**identity, "name": name, "args": draw(ARGUMENTS)}}
+            calls.append(call | draw(signed))
+            response = draw(ARGUMENTS.filter(bool))
+            answer = {**identity, "name": name, "response": response}
+            answers.append({"functionResponse": answer})
+        said = draw(st.lists(own, min_size=0 if calls else 1, max_size=3))
+        told.append({"role": "model", "parts": draw(st.permutations([*said, *calls]))})
+        heard = draw(st.lists(words, min_size=0 if answers else 1, max_size=2))
+        # Answers of one name without an id go by their order.
+        parts = draw(st.permutations([*heard, *[None] * len(answers)]))
+        rest = iter(answers)
+        told.append({"role": "user", "parts": [next(rest) if p is None else p for p in parts]})
+    return told
+
+
+# --- Mistral and Pydantic AI
+
+
+@st.composite
+def mistral_history(draw):
+    """A conversation with Mistral."""
+    ids = Ids("call{:05d}")
+    told = draw(st.sampled_from([[], [{"role": "system", "content": "be brief"}]])).copy()
+    for _ in range(draw(st.integers(1, 4))):
+        told.append({"role": "user", "content": draw(TEXTS)})
+        for _ in range(draw(st.integers(0, 2))):
+            function = {"name": draw(NAMES), "arguments": json.dumps(draw(ARGUMENTS))}
+            call = {"id": ids(), "type": "function", "function": function}
+            told.append({"role": "assistant", "tool_calls": [call]})
+            answer = {"role": "tool", "name": function["name"], "content": draw(TEXTS)}
+            told.append(answer | {"tool_call_id": call["id"]})
+        told.append({"role": "assistant", "content": draw(TEXTS)})
+    return told
+
+
+@st.composite
+def pydantic_history(draw):
+    """A conversation of Pydantic AI, as its adapter dumps it."""
+    from pydantic_ai import messages as m
+
+    ids = Ids()
+    told = []
+    parts = [m.SystemPromptPart(draw(TEXTS))] if draw(st.booleans()) else []
+    for _ in range(draw(st.integers(1, 4))):
+        told.append(m.ModelRequest(parts=[*parts, m.UserPromptPart(draw(TEXTS))]))
+        call = m.ToolCallPart(draw(NAMES), draw(ARGUMENTS), tool_call_id=ids())
+        said = [m.ThinkingPart(draw(TEXTS))] if draw(st.booleans()) else []
+        told.append(m.ModelResponse(parts=[*said, m.TextPart(draw(TEXTS)), call], model_name="x"))
+        back = m.ToolReturnPart(call.tool_name, draw(TEXTS), tool_call_id=call.tool_call_id)
+        told.append(m.ModelRequest(parts=[back]))
+        told.append(m.ModelResponse(parts=[m.TextPart(draw(TEXTS))]))
+        parts = []
+    return m.ModelMessagesTypeAdapter.dump_python(told, mode="json")
+
+
+# --- the property
+
+
+def adapter(kind):
+    """What the library says of one of its messages: raises if it is none."""
+    return pydantic.TypeAdapter(kind).validate_python
+
+
+HISTORIES = {
+    "openai": (chat_history, adapter(chat.ChatCompletionMessageParam)),
+    "openai-responses": (item_history, adapter(responses.ResponseInputItemParam)),
+    "anthropic": (block_history, adapter(anthropic.MessageParam)),
+    "gemini": (part_history, gemini.Content.model_validate),
+    "mistral": (mistral_history, dict),
+    "pydantic-ai": (pydantic_history, dict),
+}
+
+
+def canonical(value):
+    """A message without members that are None, as the libraries leave them out."""
+    if isinstance(value, list):
+        return [canonical(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    free = {"args", "input", "response"}
+    return {
+        name: one if name in free else canonical(one)
+        for name, one in value.items()
+        if one is not None
+    }
+
+
+def without_end(told):
+    """A history without reasoning that nothing follows."""
+    while told and told[-1].get("type") == "reasoning":
+        told = told[:-1]
+    return told
+
+
+def read_back(data, provider):
+    """The conversation in the bytes of a log."""
+    conversation = Conversation(incomplete="keep")
+    for event in read_events([data]):
+        conversation.feed(event)
+    return [canonical(message) for message in conversation.messages(provider)]
+
+
+@pytest.fixture(scope="module")
+def root():
+    """A store for all examples; each has a session of its own."""
+    where = tempfile.mkdtemp()
+    yield Path(where)
+    shutil.rmtree(where)
+
+
+@pytest.mark.parametrize("provider", HISTORIES)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_history_comes_back_equal_after_every_message(root, provider, data):
+    """Record each message: what messages() gives is the history, at once, reopened, or cut off."""
+    strategy, check = HISTORIES[provider]
+    told = data.draw(strategy())
+    for message in told:
+        check(message)
+    assert validate(told, provider).errors == []
+    expected = [canonical(message) for message in told]
+    hf = Holdfast(root, timers=False)
+    with hf.session(durability="os") as s:
+        log = Path(hf.location(s.id)) / "events.jsonl"
+        cuts = []
+        for message in told:
+            s.record(message)
+            cuts.append(log.stat().st_size)
+        assert [canonical(one) for one in s.messages(provider)] == without_end(expected)
+        session_id = s.id
+    with hf.session(session_id) as s:
+        assert [canonical(one) for one in s.messages(provider)] == without_end(expected)
+    recovered = hf.recover(session_id, provider)
+    assert [canonical(one) for one in recovered.messages] == without_end(expected)
+    whole = log.read_bytes()
+    for count, cut in enumerate(cuts, 1):
+        assert read_back(whole[:cut], provider) == without_end(expected[:count])
+    hf.close()
