@@ -63,82 +63,84 @@ def test_blocks_of_an_answer_may_be_given_as_a_message(hf):
         assert s.messages("anthropic", incomplete="keep")[1]["content"] == [THOUGHT, USE]
 
 
+MARK = {"cache_control": {"type": "ephemeral"}}
+EVERYTHING = [
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "read", **MARK},
+            {
+                "type": "document",
+                "title": "t",
+                "citations": {"enabled": True},
+                "source": {"type": "text", "media_type": "text/plain", "data": "d"},
+            },
+            {
+                "type": "document",
+                "source": {"type": "content", "content": [{"type": "text", "text": "c"}]},
+            },
+            {
+                "type": "search_result",
+                "title": "t",
+                "source": "s",
+                "content": [{"type": "text", "text": "f"}],
+            },
+            {
+                "type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+                **MARK,
+            },
+            {"type": "container_upload", "file_id": "file_1"},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "redacted_thinking", "data": "x"},
+            {
+                "type": "server_tool_use",
+                "id": "srvtoolu_1",
+                "name": "web_search",
+                "input": {"query": "q"},
+                "caller": {"type": "direct"},
+            },
+            {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+            {
+                "type": "text",
+                "text": "found",
+                "citations": [{"type": "char_location", "cited_text": "d"}],
+            },
+            {
+                "type": "tool_use",
+                "id": "toolu_1",
+                "name": "f",
+                "input": {},
+                "caller": {"type": "direct"},
+            },
+            {"type": "tool_use", "id": "toolu_2", "name": "f", "input": {}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_2", "content": "b", **MARK},
+            {
+                "type": "tool_result",
+                "tool_use_id": "toolu_1",
+                "content": [{"type": "tool_reference", "tool_name": "g"}],
+                "is_error": True,
+            },
+        ],
+    },
+]
+
+
 def test_everything_that_anthropic_takes_comes_back(hf):
     """Cache marks, citations, documents, searches, uploads and server tools are not lost."""
-    mark = {"cache_control": {"type": "ephemeral"}}
-    told = [
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "read", **mark},
-                {
-                    "type": "document",
-                    "title": "t",
-                    "citations": {"enabled": True},
-                    "source": {"type": "text", "media_type": "text/plain", "data": "d"},
-                },
-                {
-                    "type": "document",
-                    "source": {"type": "content", "content": [{"type": "text", "text": "c"}]},
-                },
-                {
-                    "type": "search_result",
-                    "title": "t",
-                    "source": "s",
-                    "content": [{"type": "text", "text": "f"}],
-                },
-                {
-                    "type": "image",
-                    "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
-                    **mark,
-                },
-                {"type": "container_upload", "file_id": "file_1"},
-            ],
-        },
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "redacted_thinking", "data": "x"},
-                {
-                    "type": "server_tool_use",
-                    "id": "srvtoolu_1",
-                    "name": "web_search",
-                    "input": {"query": "q"},
-                    "caller": {"type": "direct"},
-                },
-                {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
-                {
-                    "type": "text",
-                    "text": "found",
-                    "citations": [{"type": "char_location", "cited_text": "d"}],
-                },
-                {
-                    "type": "tool_use",
-                    "id": "toolu_1",
-                    "name": "f",
-                    "input": {},
-                    "caller": {"type": "direct"},
-                },
-                {"type": "tool_use", "id": "toolu_2", "name": "f", "input": {}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_2", "content": "b", **mark},
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "toolu_1",
-                    "content": [{"type": "tool_reference", "tool_name": "g"}],
-                    "is_error": True,
-                },
-            ],
-        },
-    ]
     with hf.session("a") as s:
-        for one in told:
+        for one in EVERYTHING:
             s.record(one)
-        assert s.messages("anthropic") == told
+        assert s.messages("anthropic") == EVERYTHING
         assert validate(s.messages("openai"), "openai").valid
 
 
