@@ -301,6 +301,49 @@ async def test_a_session_of_others_is_found_only_if_asked_for(hf):
     assert calls[0].id == results[0].id
 
 
+async def test_of_two_results_of_a_call_others_read_the_later(hf):
+    """What only said that the call waits is taken back for them; the kit has both."""
+    service = HoldfastSessionService(hf)
+    session = await service.create_session(**WHO, session_id="trip")
+    await service.append_event(session, _said("Look"))
+    await service.append_event(session, _call())
+    for at, told in ((3.0, "please confirm"), (4.0, "a tree")):
+        given = types.FunctionResponse(id="c1", name="look", response={"result": told})
+        content = types.Content(role="user", parts=[types.Part(function_response=given)])
+        answer = Event(author="agent", invocation_id="i1", timestamp=at, content=content)
+        await service.append_event(session, answer)
+    own = hf.list()[0].session_id
+    told = str(hf.recover(own).messages)
+    assert "a tree" in told
+    assert "please confirm" not in told
+    read = await HoldfastSessionService(hf).get_session(**WHO, session_id="trip")
+    assert read.events == session.events
+    assert len(read.events) == 4
+
+
+async def test_what_is_rewound_is_taken_back_for_others(hf):
+    """They read what stands; the kit has all of it, and its variables stay as it says."""
+    service = HoldfastSessionService(hf)
+    session = await service.create_session(**WHO, session_id="trip")
+    for number, text in enumerate(("one", "two", "three"), 1):
+        event = _said(text, at=float(number), state_delta={"at": text})
+        event.invocation_id = f"i{number}"
+        await service.append_event(session, event)
+    back = EventActions(rewind_before_invocation_id="i2", state_delta={"at": "one"})
+    rewind = Event(author="user", invocation_id="i4", timestamp=4.0, actions=back)
+    await service.append_event(session, rewind)
+    await service.append_event(session, _said("four", at=5.0))
+    own = hf.list()[0].session_id
+    ((said,),) = [hf.recover(own, "neutral").messages]
+    assert [block["text"] for block in said["content"]] == ["one", "four"]
+    assert not hf.search("three")
+    read = await HoldfastSessionService(hf).get_session(**WHO, session_id="trip")
+    assert read.events == session.events
+    assert len(read.events) == 5
+    assert read.state == {"at": "one"}
+    assert hf.state(own).variables == {"at": "one"}
+
+
 async def test_sessions_are_given_back_at_the_end_of_a_block(hf):
     """As with DatabaseSessionService; whoever comes next need not wait, and the service goes on."""
     async with HoldfastSessionService(hf) as service:

@@ -11,6 +11,7 @@ import asyncio
 import copy
 import hashlib
 import json
+import math
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -27,7 +28,7 @@ from holdfast.integrations._adk_events import FORM, VARIABLE, by_owner, events_o
 from holdfast.integrations._adk_shared import Announced, Shared, Values
 from holdfast.integrations._place import SESSIONS, Library, Place, library_of, linked
 from holdfast.integrations._recent import Recent
-from holdfast.integrations._units import Unit, Units, Words
+from holdfast.integrations._units import CONVERSATION, Unit, Units, Words
 from holdfast.model import Event as Recorded
 from holdfast.session import Session as Written
 
@@ -47,16 +48,49 @@ class _Kept(Units):
         self.variables: dict[str, Any] = {}
         self.changed_at = 0
         self.created = False
+        self._read_by_others: dict[int, None] = {}
+        self._results: dict[str, int] = {}
+        """The result of each call that others read."""
 
     def _take(self, event: Recorded) -> None:
         self.changed_at = event.timestamp
-        if event.type == VARIABLE:
+        if event.type in CONVERSATION:
+            self._read_by_others[event.seq] = None
+            if event.type == "tool_result":
+                self._results[event.data["toolCallId"]] = event.seq
+        elif event.type == VARIABLE:
             self.variables[event.data["name"]] = event.data["value"]
         elif event.type == "variable_delete":
             self.variables.pop(event.data["name"], None)
         elif event.type == "frame" and event.data.get("tool") == _TOOL:
             self.created = True
         super()._take(event)
+
+    def _take_foreign(self, event: Recorded) -> None:
+        if event.type == "retracted":
+            for seq in event.data.get("seqs", ()):
+                self._read_by_others.pop(seq, None)
+            if FORM.has(event.data.get("by")):
+                return  # for others: the kit has all its events, and leaves out what it will
+        super()._take_foreign(event)
+
+    def taken_back_by(self, item: dict[str, Any]) -> Words:
+        """What others are not to read any more when an event of the kit is recorded.
+
+        That is what the event rewinds, and an earlier result of a call that it has a result of, by
+        which the kit says that the call waits.
+        """
+        parts = (item.get("content") or {}).get("parts") or []
+        calls = (part.get("functionResponse", {}).get("id") for part in parts)
+        before = (self._results.get(call) for call in calls)
+        seqs = [seq for seq in before if seq in self._read_by_others]
+        rewound = item.get("actions", {}).get("rewindBeforeInvocationId")
+        if rewound:
+            units = (unit for unit in self.read() if unit.own)
+            begun = (unit.seqs[0] for unit in units if unit.item.get("invocationId") == rewound)
+            first = next(begun, math.inf)
+            seqs += [seq for seq in self._read_by_others if seq >= first]
+        return [("retracted", {"seqs": seqs, "by": FORM.name})] if seqs else []
 
 
 class HoldfastSessionService(BaseSessionService):
@@ -167,7 +201,8 @@ class HoldfastSessionService(BaseSessionService):
                 if any(unit.own and unit.item == item for unit in units):
                     return []
                 _check_not_stale(session, units)
-                recorded = written.extend([*FORM.record(item), *shared])
+                gone = kept.taken_back_by(item)
+                recorded = written.extend([*gone, *FORM.record(item), *shared])
                 kept.take(recorded)
                 session._storage_update_marker = _marker(kept.newest(1))  # noqa: SLF001 - the kit's
                 return recorded

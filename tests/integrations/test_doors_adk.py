@@ -1,0 +1,159 @@
+"""Agent Development Kit: a kill in a tool, an approval elsewhere, a fork, and what others read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App, ResumabilityConfig
+from google.adk.models import BaseLlm, LlmResponse
+from google.adk.runners import Runner
+from google.adk.tools import FunctionTool
+from google.genai import types
+
+import holdfast
+from holdfast.integrations.adk import HoldfastSessionService
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ASKED = "a berth, please"
+ALL = [ASKED, "I book it.", "berth in Marstal", "You have a berth"]
+_CONFIRM = "adk_request_confirmation"
+
+
+class _Scripted(BaseLlm):
+    """Calls the tool as long as no booking is there, then says so."""
+
+    async def generate_content_async(self, request, stream=False):
+        parts = [part for one in request.contents for part in one.parts]
+        results = [part.function_response for part in parts if part.function_response]
+        done = [one for one in results if "berth" in str(one.response)]
+        call = types.FunctionCall(id="call-1", name="book", args={"port": "Marstal"})
+        asking = [types.Part(text="I book it."), types.Part(function_call=call)]
+        said = [types.Part(text="You have a berth")] if done else asking
+        yield LlmResponse(content=types.Content(role="model", parts=said))
+
+
+def _runner(store_root, say=None, *, asks=False, hangs=False):
+    def book(port: str) -> str:
+        """Book a berth, which can be seen outside."""
+        with (store_root / "../booked").open("a") as file:
+            file.write(f"{port}\n")
+        if hangs:
+            say("waiting")
+            time.sleep(600)
+        return f"berth in {port}"
+
+    tools = [FunctionTool(book, require_confirmation=asks)]
+    agent = LlmAgent(name="pilot", model=_Scripted(model="x"), tools=tools, instruction="Be kind.")
+    resumable = ResumabilityConfig(is_resumable=True)
+    app = App(name="app", root_agent=agent, resumability_config=resumable)
+    return Runner(app=app, session_service=HoldfastSessionService(store_root))
+
+
+def _run(runner, *parts, id="trip", **given):
+    """The events of a run that goes on with the session, or with an invocation of it."""
+
+    async def run():
+        named = {"user_id": "u", "session_id": id}
+        service = runner.session_service
+        if await service.get_session(app_name="app", **named) is None:
+            await service.create_session(app_name="app", **named)
+        if parts:
+            given["new_message"] = types.Content(role="user", parts=list(parts))
+        return [event async for event in runner.run_async(**named, **given)]
+
+    return asyncio.run(run())
+
+
+def _said(events):
+    parts = [part for one in events if one.content for part in one.content.parts]
+    return [part.text for part in parts if part.text]
+
+
+def _id(store_root):
+    with holdfast.open(store_root) as hf:
+        (about,) = hf.list()
+        return about.session_id
+
+
+def _booked(store_root):
+    return (store_root / "../booked").read_text().splitlines()
+
+
+def test_kill_in_a_tool(processes, readers, store_root):
+    """The call is on record; resuming the invocation runs the tool again: booked twice."""
+    asked = types.Part(text=ASKED)
+    processes.killed(lambda say: _run(_runner(store_root, say, hangs=True), asked))
+    readers.all_have(_id(store_root), ASKED, "I book it.", "Marstal")
+    with holdfast.open(store_root) as hf:
+        service = HoldfastSessionService(hf)
+        named = {"app_name": "app", "user_id": "u", "session_id": "trip"}
+        session = asyncio.run(service.get_session(**named))
+    invocation = session.events[-1].invocation_id
+
+    def go_on(say):
+        say(_said(_run(_runner(store_root), invocation_id=invocation)))
+
+    assert processes.finished(go_on) == [ALL[-1:]]
+    assert _booked(store_root) == ["Marstal"] * 2
+    readers.all_have(_id(store_root), *ALL)
+
+
+def test_approval_in_another_process(processes, readers, store_root):
+    """The question outlives a kill -9; the answer in another process runs the tool, once."""
+
+    def ask(say):
+        events = _run(_runner(store_root, asks=True), types.Part(text=ASKED))
+        calls = [call for event in events for call in event.get_function_calls()]
+        say([call.id for call in calls if call.name == _CONFIRM])
+        say("waiting")
+        time.sleep(600)
+
+    ((id,),) = processes.killed(ask)
+    own = _id(store_root)
+    readers.all_have(own, ASKED, "Marstal")  # to read it spoils nothing
+    with holdfast.open(store_root) as hf, hf.session(own, repair="auto"):
+        pass  # nor to open it, which repairs what a crash left
+
+    def approve(say):
+        answer = types.FunctionResponse(id=id, name=_CONFIRM, response={"confirmed": True})
+        runner = _runner(store_root, asks=True)
+        say(_said(_run(runner, types.Part(function_response=answer))))
+
+    assert processes.finished(approve) == [ALL[-1:]]
+    assert _booked(store_root) == ["Marstal"]
+    readers.all_have(own, *ALL)
+
+
+def test_fork(readers, store_root):
+    """A fork of the session is one of the same user and app: both go on with what they have."""
+    runner = _runner(store_root)
+    _run(runner, types.Part(text=ASKED))
+    own = _id(store_root)
+    with holdfast.open(store_root) as hf:
+        at = next(event.seq for event in hf.events(own, types={"tool_result"}))
+        fork = hf.fork(own, at)
+    _run(runner, types.Part(text="And a lighthouse"), id=fork)
+    _run(runner, types.Part(text="And a harbour"))
+    readers.all_have(fork, *ALL[:3], "And a lighthouse")
+    readers.none_has(fork, "And a harbour")
+    readers.all_have(own, *ALL, "And a harbour")
+    readers.none_has(own, "And a lighthouse")
+
+
+def test_what_search_sees(readers, store_root):
+    """What was said, calls and results; not instructions, nor the state, which is variables."""
+
+    async def change():
+        named = {"app_name": "app", "user_id": "u", "session_id": "trip"}
+        state = {"note": "in the state"}
+        await HoldfastSessionService(store_root).create_session(**named, state=state)
+
+    asyncio.run(change())
+    _run(_runner(store_root), types.Part(text=ASKED))
+    own = _id(store_root)
+    readers.all_have(own, *ALL, "Marstal")
+    readers.none_has(own, "in the state", "Be kind.")

@@ -1,0 +1,235 @@
+"""Claude Agent SDK: a kill in a tool, an approval elsewhere, a fork, and what others read.
+
+The SDK runs a command, which talks to the model and asks the SDK to run its tools. Here the command
+is a script: it goes on from the transcript that it is given, as the SDK hands it over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import pytest
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    ResultMessage,
+    create_sdk_mcp_server,
+    fork_session_via_store,
+    project_key_for_directory,
+    query,
+    tool,
+)
+
+import holdfast
+from holdfast.integrations.claude_sdk import HoldfastSessionStore
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+SESSION = "0b1e7f5c-5e1b-4c0f-9d56-3f2c3f1a2b01"
+ASKED = "a berth, please"
+ALL = [ASKED, "I book it.", "berth in Marstal", "You have: berth in Marstal"]
+_COMMAND = """#!{python}
+import json, os, sys, uuid
+from pathlib import Path
+
+session, mode = os.environ["SESSION"], os.environ["MODE"]
+path = Path(os.environ["CLAUDE_CONFIG_DIR"], "projects", os.environ["PROJECT"], session + ".jsonl")
+entries = []
+if any(argument.startswith("--resume") for argument in sys.argv):
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+
+def tell(**message):
+    print(json.dumps(message), flush=True)
+
+def record(role, content):
+    entry = {{"type": role, "uuid": str(uuid.uuid4()), "sessionId": session,
+              "message": {{"role": role, "content": content}}}}
+    entries.append(entry)
+    tell(type="transcript_mirror", filePath=str(path), entries=[entry])
+
+def blocks(kind):
+    contents = [entry["message"]["content"] for entry in entries]
+    return [one for all in contents if isinstance(all, list) for one in all if one["type"] == kind]
+
+def ask_server(method, params, **id):
+    message = {{"jsonrpc": "2.0", "method": method, "params": params, **id}}
+    request = {{"subtype": "mcp_message", "server_name": "port", "message": message}}
+    tell(type="control_request", request_id=method, request=request)
+    for line in sys.stdin:
+        given = json.loads(line)
+        if given["type"] == "control_response":
+            return given["response"]["response"]["mcp_response"]
+
+def run_tool(use):
+    about = {{"name": "script", "version": "1"}}
+    begin = {{"protocolVersion": "2025-06-18", "capabilities": {{}}, "clientInfo": about}}
+    ask_server("initialize", begin, id=1)
+    ask_server("notifications/initialized", {{}})
+    answer = ask_server("tools/call", {{"name": "book", "arguments": use["input"]}}, id=2)
+    return answer["result"]["content"][0]["text"]
+
+def end(result, **more):
+    about = dict(duration_ms=1, duration_api_ms=1, is_error=False, num_turns=1)
+    tell(type="result", subtype="success", session_id=session, result=result, **about, **more)
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["type"] == "control_request":
+        answer = {{"subtype": "success", "request_id": asked["request_id"], "response": {{}}}}
+        tell(type="control_response", response=answer)
+    if asked["type"] != "user":
+        continue
+    waiting = blocks("tool_use") if not blocks("tool_result") else []
+    if mode != "approved":
+        record("user", asked["message"]["content"])
+    if waiting and mode != "approved":
+        record("assistant", [{{"type": "text", "text": "Nobody knows whether you have it."}}])
+        end(json.dumps(waiting))
+        continue
+    if not waiting:
+        use = {{"type": "tool_use", "id": "call-1", "name": "book", "input": {{"port": "Marstal"}}}}
+        record("assistant", [{{"type": "text", "text": "I book it."}}])
+        record("assistant", [use])
+        waiting = [use]
+    if mode == "deferred":
+        end("", deferred_tool_use={{name: use[name] for name in ("id", "name", "input")}})
+        continue
+    result = run_tool(waiting[0])
+    record("user", [{{"type": "tool_result", "tool_use_id": "call-1", "content": result}}])
+    record("assistant", [{{"type": "text", "text": "You have: " + result}}])
+    end("You have: " + result)
+"""
+
+
+def _key(store_root):
+    return {"project_key": project_key_for_directory(str(store_root.parent)), "session_id": SESSION}
+
+
+class _Store(HoldfastSessionStore):
+    def __init__(self, hf, called):
+        super().__init__(hf)
+        self._called = called
+
+    async def append(self, key, entries):
+        await super().append(key, entries)
+        if "call-1" in str(entries):
+            self._called.set()
+
+
+def _query(store_root, prompt, mode, say=None):
+    """One run of the SDK with the store; its result."""
+    command = store_root.parent / "claude"
+    if not command.exists():
+        command.write_text(_COMMAND.format(python=sys.executable))
+        command.chmod(0o755)
+    called = asyncio.Event()
+    store, key = _Store(store_root, called), _key(store_root)
+
+    @tool("book", "Book a berth, which can be seen outside.", {"port": str})
+    async def book(args):
+        with (store_root / "../booked").open("a") as file:
+            file.write(f"{args['port']}\n")
+        if say is not None:
+            await called.wait()  # it is handed on in the background
+            say("waiting")
+            await asyncio.sleep(600)
+        return {"content": [{"type": "text", "text": f"berth in {args['port']}"}]}
+
+    async def run():
+        options = ClaudeAgentOptions(
+            cli_path=command,
+            cwd=store_root.parent,
+            env={
+                "SESSION": SESSION,
+                "PROJECT": key["project_key"],
+                "CLAUDE_CONFIG_DIR": str(store_root.parent / "config"),
+                "MODE": mode,
+            },
+            mcp_servers={"port": create_sdk_mcp_server("port", tools=[book])},
+            session_store=store,
+            session_store_flush="eager",
+            resume=SESSION if await store.load(key) else None,
+        )
+        messages = [message async for message in query(prompt=prompt, options=options)]
+        return next(one for one in messages if isinstance(one, ResultMessage))
+
+    return asyncio.run(run())
+
+
+def _id(store_root):
+    with holdfast.open(store_root) as hf:
+        (about,) = hf.list()
+        return about.session_id
+
+
+def _booked(store_root):
+    return (store_root / "../booked").read_text().splitlines()
+
+
+def test_kill_in_a_tool(processes, readers, store_root):
+    """The call is on record; the command is given it without a result, and decides: booked once."""
+    processes.killed(lambda say: _query(store_root, ASKED, "run", say))
+    readers.all_have(_id(store_root), ASKED, "I book it.", "Marstal")
+    (given,) = processes.finished(lambda say: say(_query(store_root, "Go on", "run").result))
+    assert "call-1" in given
+    assert _booked(store_root) == ["Marstal"]
+    readers.all_have(_id(store_root), ASKED, "Go on", "Nobody knows whether you have it.")
+
+
+def test_approval_in_another_process(processes, readers, store_root):
+    """A call that a hook deferred outlives a kill -9, and is given to the command as it was."""
+
+    def ask(say):
+        deferred = _query(store_root, ASKED, "deferred").deferred_tool_use
+        say([deferred.id, deferred.name])
+        say("waiting")
+        time.sleep(600)
+
+    assert processes.killed(ask) == [["call-1", "book"]]
+    own = _id(store_root)
+    readers.all_have(own, ASKED, "Marstal")  # to read it spoils nothing
+    with holdfast.open(store_root) as hf, hf.session(own, repair="auto"):
+        pass  # nor to open it, which repairs what a crash left
+    told = processes.finished(lambda say: say(_query(store_root, "yes", "approved").result))
+    assert told == ALL[-1:]
+    assert _booked(store_root) == ["Marstal"]
+    readers.all_have(own, *ALL)
+
+
+def _said(text, number):
+    uuid = f"0b1e7f5c-5e1b-4c0f-9d56-{number:012d}"
+    message = {"role": "user", "content": text}
+    return {"type": "user", "uuid": uuid, "sessionId": SESSION, "message": message}
+
+
+def test_fork(readers, store_root):
+    """A fork of the SDK, and one of the library, are sessions of their own."""
+    _query(store_root, ASKED, "run")
+    own = _id(store_root)
+    with holdfast.open(store_root) as hf:
+        store, key = HoldfastSessionStore(hf), _key(store_root)
+
+        async def fork():
+            theirs = await fork_session_via_store(store, SESSION, directory=str(store_root.parent))
+            ours = hf.fork(own)
+            for number, (id, word) in enumerate(
+                ((theirs.session_id, "lighthouse"), (ours, "mole"), (SESSION, "harbour"))
+            ):
+                await store.append({**key, "session_id": id}, [_said(word, number)])
+            return ours
+
+        ours = asyncio.run(fork())
+        (theirs,) = {about.session_id for about in hf.list()} - {own, ours}
+    for id, word in ((own, "harbour"), (ours, "mole"), (theirs, "lighthouse")):
+        readers.all_have(id, *ALL, word)
+        readers.none_has(id, *({"harbour", "mole", "lighthouse"} - {word}))
+
+
+def test_what_search_sees(readers, store_root):
+    """Messages, calls and results; not entries that are no messages."""
+    _query(store_root, ASKED, "run")
+    title = {"type": "custom-title", "customTitle": "In a title", "sessionId": SESSION}
+    asyncio.run(HoldfastSessionStore(store_root).append(_key(store_root), [title]))
+    readers.all_have(_id(store_root), *ALL, "Marstal")
+    readers.none_has(_id(store_root), "In a title")

@@ -1,0 +1,109 @@
+"""Pydantic AI: a kill in a tool, an approval elsewhere, a fork, and what others read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+import holdfast
+from holdfast.integrations.pydantic_ai import HoldfastHistory
+
+ASKED = "a berth, please"
+ALL = [ASKED, "I book it.", "berth in Marstal", "You have: berth in Marstal"]
+LOST = "The tool call was interrupted before a result was produced."
+
+
+def _answer(messages, info):
+    parts = [part for one in messages for part in one.parts]
+    results = [part.content for part in parts if part.part_kind == "tool-return"]
+    if results:
+        return ModelResponse(parts=[TextPart(f"You have: {results[-1]}")])
+    call = ToolCallPart("book", {"port": "Marstal"}, "call-1")
+    return ModelResponse(parts=[ThinkingPart("A berth it is."), TextPart("I book it."), call])
+
+
+def _agent(store_root, say=None, *, asks=False, hangs=False):
+    output = [str, DeferredToolRequests]
+    agent = Agent(FunctionModel(_answer), output_type=output, instructions="Be a pilot.")
+
+    @agent.tool_plain(requires_approval=asks)
+    def book(port: str) -> str:
+        """Book a berth, which can be seen outside."""
+        with (store_root / "../booked").open("a") as file:
+            file.write(f"{port}\n")
+        if hangs:
+            say("waiting")
+            time.sleep(600)
+        return f"berth in {port}"
+
+    return agent
+
+
+def _run(store_root, agent, prompt, *, id="trip", **options):
+    return asyncio.run(HoldfastHistory(id, store_root).run(agent, prompt, **options)).output
+
+
+def _booked(store_root):
+    return (store_root / "../booked").read_text().splitlines()
+
+
+def test_kill_in_a_tool(processes, readers, store_root):
+    """The call is on record; going on tells the model, and runs nothing again: booked once."""
+    processes.killed(
+        lambda say: _run(store_root, _agent(store_root, say, hangs=True), ASKED),
+    )
+    readers.all_have("trip", ASKED, "I book it.", "Marstal")
+    told = processes.finished(lambda say: say(_run(store_root, _agent(store_root), None)))
+    assert told == [f"You have: {LOST}"]
+    assert _booked(store_root) == ["Marstal"]
+    readers.all_have("trip", ASKED, "I book it.", LOST, *told)
+
+
+def test_approval_in_another_process(processes, readers, store_root):
+    """The question outlives a kill -9; the answer in another process runs the tool, once."""
+
+    def ask(say):
+        asked = _run(store_root, _agent(store_root, asks=True), ASKED)
+        say([call.tool_call_id for call in asked.approvals])
+        say("waiting")
+        time.sleep(600)
+
+    (ids,) = processes.killed(ask)
+    readers.all_have("trip", ASKED, "Marstal")  # to read it spoils nothing
+    with holdfast.open(store_root) as hf, hf.session("trip", repair="auto"):
+        pass  # nor to open it, which repairs what a crash left
+
+    def approve(say):
+        yes = DeferredToolResults(approvals=dict.fromkeys(ids, True))
+        agent = _agent(store_root, asks=True)
+        say(_run(store_root, agent, None, deferred_tool_results=yes))
+
+    assert processes.finished(approve) == ALL[-1:]
+    assert _booked(store_root) == ["Marstal"]
+    readers.all_have("trip", *ALL)
+
+
+def test_fork(readers, store_root):
+    """A fork of the session is one of its own id: both go on, and keep what they have."""
+    agent = _agent(store_root)
+    with holdfast.open(store_root) as hf:
+        _run(store_root, agent, ASKED)
+        at = next(event.seq for event in hf.events("trip", types={"tool_result"}))
+        fork = hf.fork("trip", at)
+    _run(store_root, agent, "And a lighthouse", id=fork)
+    _run(store_root, agent, "And a harbour")
+    readers.all_have(fork, *ALL[:3], "And a lighthouse")
+    readers.none_has(fork, "And a harbour")
+    readers.all_have("trip", *ALL, "And a harbour")
+    readers.none_has("trip", "And a lighthouse")
+
+
+def test_what_search_sees(readers, store_root):
+    """Prompts, answers, calls and results; not the instructions, which each run gives anew."""
+    _run(store_root, _agent(store_root), ASKED)
+    readers.all_have("trip", *ALL, "Marstal")
+    readers.none_has("trip", "Be a pilot.")

@@ -1,0 +1,142 @@
+"""Strands: a kill in a tool, an approval elsewhere, a fork, and what others read."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from strands import Agent, tool
+from strands.hooks import BeforeToolCallEvent, HookProvider
+from strands.models import Model
+from strands.session.repository_session_manager import RepositorySessionManager
+
+import holdfast
+from holdfast.integrations.strands import HoldfastSessionRepository
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ASKED = "a berth, please"
+ALL = [ASKED, "I book it.", "berth in Marstal"]
+
+
+class _Scripted(Model):
+    """Calls the tool as long as no result is there, then tells what the last one was."""
+
+    def update_config(self, **config): ...
+
+    def get_config(self):
+        return {}
+
+    def structured_output(self, *args, **kwargs):
+        raise NotImplementedError
+
+    async def stream(self, messages, *args, **kwargs):
+        parts = [part for one in messages for part in one["content"]]
+        results = [part["toolResult"] for part in parts if "toolResult" in part]
+        text = f"You have: {results[-1]['content'][0]['text']}" if results else "I book it."
+        yield {"messageStart": {"role": "assistant"}}
+        yield {"contentBlockStart": {"start": {}}}
+        yield {"contentBlockDelta": {"delta": {"text": text}}}
+        yield {"contentBlockStop": {}}
+        if not results:
+            use = {"toolUseId": "call-1", "name": "book"}
+            yield {"contentBlockStart": {"start": {"toolUse": use}}}
+            given = json.dumps({"port": "Marstal"})
+            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": given}}}}
+            yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "end_turn" if results else "tool_use"}}
+
+
+class _Ask(HookProvider):
+    def register_hooks(self, registry, **_):
+        registry.add_callback(BeforeToolCallEvent, self.ask)
+
+    def ask(self, event):
+        if event.interrupt("approve", reason="book Marstal?") != "yes":
+            event.cancel_tool = "no"
+
+
+def _agent(store_root, say=None, *, id="trip", asks=False, hangs=False):
+    @tool
+    def book(port: str) -> str:
+        """Book a berth, which can be seen outside."""
+        with (store_root / "../booked").open("a") as file:
+            file.write(f"{port}\n")
+        if hangs:
+            say("waiting")
+            time.sleep(600)
+        return f"berth in {port}"
+
+    return Agent(
+        agent_id="main",
+        model=_Scripted(),
+        tools=[book],
+        hooks=[_Ask()] if asks else [],
+        session_manager=RepositorySessionManager(id, HoldfastSessionRepository(store_root)),
+        callback_handler=None,
+    )
+
+
+def _booked(store_root):
+    return (store_root / "../booked").read_text().splitlines()
+
+
+def test_kill_in_a_tool(processes, readers, store_root):
+    """The call is on record; going on tells the model, and runs nothing again: booked once."""
+    processes.killed(lambda say: _agent(store_root, say, hangs=True)(ASKED))
+    readers.all_have("trip", ASKED, "I book it.", "Marstal")
+    told = processes.finished(lambda say: say(str(_agent(store_root)("Go on")).strip()))
+    assert told == ["You have: Tool was interrupted."]
+    assert _booked(store_root) == ["Marstal"]
+    readers.all_have("trip", ASKED, "Tool was interrupted.", "Go on", *told)
+
+
+def test_approval_in_another_process(processes, readers, store_root):
+    """The question outlives a kill -9; the answer in another process runs the tool, once."""
+
+    def ask(say):
+        result = _agent(store_root, asks=True)(ASKED)
+        say([result.interrupts[0].id, result.interrupts[0].reason])
+        say("waiting")
+        time.sleep(600)
+
+    ((id, reason),) = processes.killed(ask)
+    assert reason == "book Marstal?"
+    readers.all_have("trip", ASKED, "Marstal")  # to read it spoils nothing
+    with holdfast.open(store_root) as hf, hf.session("trip", repair="auto"):
+        pass  # nor to open it, which repairs what a crash left
+
+    def approve(say):
+        answer = {"interruptResponse": {"interruptId": id, "response": "yes"}}
+        agent = _agent(store_root, asks=True)
+        agent([answer])
+        parts = [part for one in agent.messages for part in one["content"]]
+        say([part["toolResult"]["status"] for part in parts if "toolResult" in part])
+
+    assert processes.finished(approve) == [["success"]]
+    assert _booked(store_root) == ["Marstal"]
+    readers.all_have("trip", *ALL, "You have: berth in Marstal")
+
+
+def test_fork(readers, store_root):
+    """A fork of the session is one of its own id: both go on, and keep what they have."""
+    with holdfast.open(store_root) as hf:
+        _agent(store_root)(ASKED)
+        at = next(event.seq for event in hf.events("trip", types={"tool_result"}))
+        fork = hf.fork("trip", at)
+    _agent(store_root, id=fork)("And a lighthouse")
+    _agent(store_root)("And a harbour")
+    readers.all_have(fork, *ALL, "And a lighthouse")
+    readers.none_has(fork, "And a harbour")
+    readers.all_have("trip", *ALL, "And a harbour")
+    readers.none_has("trip", "And a lighthouse")
+
+
+def test_what_search_sees(readers, store_root):
+    """What was said, calls and results; not the state of an agent."""
+    agent = _agent(store_root)
+    agent.state.set("note", "in the state")
+    agent(ASKED)
+    readers.all_have("trip", *ALL, "Marstal")
+    readers.none_has("trip", "in the state")
