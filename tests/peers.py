@@ -67,7 +67,8 @@ def _install(what: str, place: Path, path: str) -> None:
     part = place.with_name(f"{place.name}.{os.getpid()}")
     part.mkdir(parents=True)
     # Where there is no network, that is to be found out in seconds.
-    patience = ["--fetch-retries=1", "--fetch-retry-maxtimeout=5000", "--fetch-timeout=60000"]
+    retries = ["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"]
+    patience = ["--fetch-retries=1", *retries, "--fetch-timeout=60000"]
     order = ["npm", "install", "--no-audit", "--no-fund", *patience, "--prefix", str(part)]
     try:
         done = subprocess.run(

@@ -283,17 +283,28 @@ def bench_of(tmp_path, peers, start):
         peers.kill(bench.home)
 
 
-def rare_unless_quick(agent):
-    """A parameter for one agent."""
-    marks = () if agent in QUICK else (rarely,)
-    return pytest.param(agent, id=f"{agent.peer[0]}-{agent.peer[2]}", marks=marks)
+def named(agent):
+    """How a test names an agent."""
+    return f"{agent.peer[0]}-{agent.peer[2]}"
 
 
-@pytest.mark.req("S4-55")
-@pytest.mark.parametrize("agent", [rare_unless_quick(agent) for agent in ALL])
+@pytest.mark.req("S4-55", "S4-78")
+@pytest.mark.parametrize("agent", QUICK, ids=named)
 def test_a_killed_session_goes_on(bench_of, agent):
     """Killed after a turn and in one: the editor gets what it had seen, the model what was said."""
-    bench = bench_of(agent)
+    is_killed_and_goes_on(bench_of(agent), agent)
+
+
+@rarely
+@pytest.mark.req("S4-55")
+@pytest.mark.parametrize("agent", [agent for agent in ALL if agent not in QUICK], ids=named)
+def test_a_killed_session_of_others_goes_on(bench_of, agent):
+    """What holds for the quickest agent holds for all of them."""
+    is_killed_and_goes_on(bench_of(agent), agent)
+
+
+def is_killed_and_goes_on(bench, agent):
+    """Kill a session twice, and look at what the editor and the model have afterwards."""
     editor = bench.editor()
     if agent.in_one_minute:
         within_a_minute()

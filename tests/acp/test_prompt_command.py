@@ -68,6 +68,18 @@ def test_the_answer_is_all_there_is_on_standard_output(prompt, agent, store_root
     assert users(store_root) == {id: ["hello there", "again"]}
 
 
+@pytest.mark.req("S4-77")
+def test_a_snapshot_of_the_session_exists_and_is_seen(prompt, agent, store_root):
+    """With nothing set, the command that lists snapshots has one after a prompt."""
+    assert prompt("--agent", agent(), "--session", "mine", "one").exit_code == 0
+    env = {"HOLDFAST_STORE": str(store_root), "COLUMNS": "100"}
+    told = CliRunner(env=env).invoke(cli, ["snapshots", "mine", "--json"])
+    assert told.exit_code == 0
+    with holdfast.open(store_root) as library:
+        (found,) = library.snapshots("mine")
+    assert found.seq in [one["seq"] for one in json.loads(told.stdout)["snapshots"]]
+
+
 def test_a_session_can_be_named(prompt, agent, store_root):
     """An id that is not there begins a session; `-` is the newest; nonsense is refused."""
     assert prompt("--agent", agent(), "--session", "mine", "one").exit_code == 0

@@ -57,9 +57,10 @@ class SnapshotStore:
         """Put the session into the trash. Raises NotFound, Locked while it is open, Forbidden."""
         self._library.delete(session_id)
 
-    def list(self) -> builtins.list[str]:
-        """The ids of all sessions, sorted."""
-        return sorted(self._library.session_ids())
+    def list(self) -> builtins.list[SessionSnapshot]:
+        """Return every session of which a snapshot is stored, as a value, sorted by id."""
+        ids = sorted(self._library.session_ids())
+        return [self.load(id) for id in ids if self._library.snapshots(id)]
 
     def _events(self, session_id: str, last: int) -> Any:
         events = self._library.events(session_id, stop=last + 1)

@@ -139,7 +139,10 @@ class _Talk:
         from holdfast.apps.acp.client import ClientConfig
 
         return ClientConfig(
-            cwd=self._wishes.cwd, permission=self._permission(), on_warning=self._warn
+            cwd=self._wishes.cwd,
+            permission=self._permission(),
+            on_warning=self._warn,
+            enable_persistence=True,
         )
 
     def _permission(self) -> Permission:
