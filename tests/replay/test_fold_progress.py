@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import Event
-from holdfast.replay import Fold, fold, needs_interruption, status_of
+from holdfast.replay import Fold, fold, needs_interruption
 
 
 def log(*events, first=0, run=None):
@@ -230,7 +230,63 @@ class TestInterruption:
     )
     def test_status_knows_whether_anyone_is_at_work(self, events, alive, status):
         """What looks running is interrupted if no process has the session open."""
-        assert status_of(state_of(*events), alive=alive) == status
+        state = state_of(*events)
+        state.alive = alive
+        assert (state.status, state.copy().status) == (status, status)
+
+    def test_who_is_at_work_is_seen_and_never_folded(self):
+        """A state that is gone on with, or opened anew, is taken to be at work again."""
+        state = state_of("turn_start", USER)
+        state.alive = False
+        assert Fold(state.copy()).state.status == "running"
+        fold_on = Fold(state)
+        fold_on.state.alive = False
+        assert fold_on.fold(log("opened", first=2)).status == "running"
+
+
+FAILED = ("turn_end", {"reason": "failed"})
+ERROR = ("agent_error", {"agent": "a", "error": {"code": "model_failed"}})
+
+
+class TestFailure:
+    """A session whose last turn ended in an error says so until it goes on."""
+
+    @pytest.mark.parametrize(
+        "events",
+        [
+            ["turn_start", USER, FAILED],
+            ["turn_start", USER, ERROR, FAILED, "closed"],
+            ["turn_start", USER, ("turn_end", {"reason": "error"})],
+            [USER, ERROR],
+            ["turn_start", USER, CALL, FAILED, "opened", "closed"],
+        ],
+    )
+    def test_an_error_at_the_end_is_a_failure(self, events):
+        """A turn that ended in an error, or an agent's error without a turn around it."""
+        state = state_of("opened", *events)
+        assert state.status == "failed"
+        assert state.unfinished
+
+    @pytest.mark.parametrize(
+        ("events", "status"),
+        [
+            (["turn_start", USER, FAILED, USER], "idle"),
+            (["turn_start", USER, FAILED, "turn_start"], "running"),
+            (["turn_start", USER, FAILED, "turn_start", ANSWER, "turn_end"], "idle"),
+            (["turn_start", USER, ERROR, ANSWER, "turn_end"], "idle"),
+            (["turn_start", USER, ERROR], "running"),
+            (["turn_start", USER, ("turn_end", {"reason": "cancelled"})], "idle"),
+            (["turn_start", USER, FAILED, "interrupted"], "interrupted"),
+        ],
+    )
+    def test_what_went_on_has_not_failed(self, events, status):
+        """Another word or turn ends the failure; an error that a turn got over is none."""
+        assert state_of("opened", *events).status == status
+
+    def test_a_delegates_turn_does_not_end_the_one_around_it(self):
+        """While another run has a turn open, the session runs."""
+        fold_on = Fold(state_of("turn_start", USER))
+        assert fold_on.fold(log("turn_start", FAILED, first=2, run="d-1")).status == "running"
 
 
 class TestOpening:

@@ -35,8 +35,7 @@ from holdfast.agent._turn import Prompt, Turn
 from holdfast.errors import Locked, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
-from holdfast.model import fit_id
-from holdfast.replay import Status, status_of
+from holdfast.model import Status, fit_id
 from holdfast.session import Session, in_event_loop, uncancelled
 from holdfast.storage import Documents
 
@@ -196,10 +195,8 @@ class Agent:
 
     @property
     def status(self) -> Status:
-        """What the agent's own session is doing: idle, running, waiting or interrupted."""
-        if self._session is None:
-            return "idle"
-        return status_of(self._session.live_state, alive=True)
+        """What the agent's own session does: idle, running, waiting, interrupted or failed."""
+        return "idle" if self._session is None else self._session.live_state.status
 
     def load(self) -> bool:
         """Open the agent's session if there is one; whether there was.

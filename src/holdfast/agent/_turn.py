@@ -141,8 +141,9 @@ class Turn:
             await stack.enter_async_context(place.home.turns.of_agent())
             leftovers = find_leftovers(place.talks)
             talk = Talk(place.talks, new_run(), self._spec.name)
-            self._was_cut = place.talks.live_state.status in ("running", "interrupted")
-            if self._was_cut and place.talks.restored:
+            state = place.talks.live_state
+            self._was_cut = state.unfinished
+            if place.talks.restored and state.status in ("running", "interrupted"):
                 place.talks.log_recovery()
             supersedes = superseding and place.talks.live_state.suspended
             begun = talk.append("turn_start", {"agent": self._spec.name})

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._feeder import Feeder
     from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
     from holdfast.catalog._hits import Asked, Hit, scan_logs, search_index
-    from holdfast.catalog._index import make_page, shown
+    from holdfast.catalog._index import Row, make_page, shown
     from holdfast.catalog._look import look
     from holdfast.catalog._orders import NEWEST, Order, arranged, read_order, words_in
     from holdfast.catalog._retention import (
@@ -76,6 +76,7 @@ _LAZY = {
     "read_cursor": "_filter",
     "read_order": "_orders",
     "read_policies": "_retention",
+    "Row": "_index",
     "shown": "_index",
     "words_in": "_orders",
 }
@@ -97,6 +98,7 @@ __all__ = [
     "Policy",
     "Progress",
     "Reindexed",
+    "Row",
     "Snippet",
     "Spared",
     "arranged",

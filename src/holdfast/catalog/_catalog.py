@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -150,7 +149,7 @@ class Catalog:
 
     def info(self, id: str) -> SessionMetadata:
         """One session, as its log is now. Raises NotFound."""
-        found = shown(self._looked_at(id).row, os.uname().nodename)
+        found = shown(self._looked_at(id).row)
         return found if self.auto_tags else _without_auto_tags(found)
 
     def vanished(self, id: str) -> int:

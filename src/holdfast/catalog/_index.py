@@ -184,14 +184,12 @@ class Index(ABC):
         """Let go of what is open."""
 
 
-def shown(row: Row, host: str) -> SessionMetadata:
+def shown(row: Row) -> SessionMetadata:
     """A row as a list shows it now, on this machine."""
     meta, trace = row.meta, row.trace
     if trace.is_settled:
         return meta
-    now = liveness(
-        closed=trace.closed, cut_short=trace.cut_short, pid=trace.pid, host=trace.host, here=host
-    )
+    now = liveness(closed=trace.closed, cut_short=trace.cut_short, pid=trace.pid, host=trace.host)
     if now == OPEN:
         return msgspec.structs.replace(meta, open=True)
     return meta if now is None else msgspec.structs.replace(meta, status="interrupted")

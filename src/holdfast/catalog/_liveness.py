@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.storage.disk import is_running
+from holdfast.storage.disk import is_at_work
 
 __all__ = ["CUT_SHORT", "OPEN", "liveness"]
 
@@ -10,10 +10,8 @@ OPEN = "open"
 CUT_SHORT = "cut short"
 
 
-def liveness(
-    *, closed: bool, cut_short: bool, pid: int | None, host: str | None, here: str
-) -> str | None:
-    """OPEN if a writer on this machine, ``here``, has it; CUT_SHORT if it ended in mid-turn."""
-    if not closed and host == here and is_running(pid):
+def liveness(*, closed: bool, cut_short: bool, pid: int | None, host: str | None) -> str | None:
+    """OPEN if a writer on this machine has it; CUT_SHORT if it ended in mid-turn."""
+    if not closed and is_at_work(pid, host):
         return OPEN
     return CUT_SHORT if cut_short else None

@@ -166,7 +166,6 @@ def _see_whether_it_lives(row: Listed, trace: dict[str, Any]) -> None:
         cut_short=trace.get("cut_short", False),
         pid=trace.get("pid"),
         host=trace.get("host"),
-        here=os.uname().nodename,
     )
     row.open = now == OPEN
     row.status = "interrupted" if now == CUT_SHORT else row.status

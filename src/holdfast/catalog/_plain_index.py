@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ class PlainIndex(Index):
         self._rows: dict[str, Kept] = {}
         self._mark = ""
         self._versions = itertools.count(1)
-        self._host = os.uname().nodename
 
     def mark(self) -> str:
         """As it was set."""
@@ -61,7 +59,7 @@ class PlainIndex(Index):
         self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
     ) -> Page:
         """By looking at every entry."""
-        found = [shown(kept.row, self._host) for kept in self._rows.values()]
+        found = [shown(kept.row) for kept in self._rows.values()]
         return make_page(arranged(filter(wanted.admits, found), order, after), limit, order)
 
     def ids(self, prefix: str) -> list[str]:

@@ -6,7 +6,6 @@ write the same session at once find it by the row's version, as two processes wi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -75,7 +74,6 @@ class PostgresIndex(Index):
     def __init__(self, link: Link) -> None:
         """Make the tables, if need be. Raises IndexRefused where that may not be."""
         self._link = link
-        self._host = os.uname().nodename
         self._generation: UUID | None = None
         self._words: set[str] = set()
         self.place = f"PostgreSQL, schema {link.schema}"
@@ -224,7 +222,7 @@ class PostgresIndex(Index):
             statement = Statement()
             query = select_sessions(wanted, after, statement, columns, order)
             found = self._fetch(f"{query} LIMIT {rows}", *statement.values)
-            metas = [shown(_read_whole(row), self._host) for row in found]
+            metas = [shown(_read_whole(row)) for row in found]
             tallies = self._tallies_to_price(found, metas)
             for row, meta in zip(found, metas, strict=True):
                 if wanted.admits(meta):

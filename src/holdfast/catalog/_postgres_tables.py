@@ -104,7 +104,8 @@ CREATE INDEX catalog_by_cost ON catalog_sessions (cost, id);
 CREATE INDEX catalog_by_size ON catalog_sessions (size, id);
 """
 
-# Rows and figures say what happened in a session itself, apart from what it took over.
+# Rows and figures say what happened in a session itself, apart from what it took over, and which
+# sessions failed.
 _THIRD = """
 TRUNCATE catalog_sessions, catalog_labels, catalog_folds, catalog_said, catalog_words;
 UPDATE catalog_state SET generation = gen_random_uuid(), mark = '';

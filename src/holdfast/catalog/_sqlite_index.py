@@ -7,7 +7,6 @@ written, or the index says that it is damaged.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
@@ -62,7 +61,6 @@ class SqliteIndex(Index):
         """``store`` says of which store this is an index; one of another store is emptied."""
         self.connection = connection
         self._store = store
-        self._host = os.uname().nodename
         self._memory: Memory | None = None
         self._expander: Expander | None = None
         self._checks = Checks(connection, self.count)
@@ -262,7 +260,7 @@ class SqliteIndex(Index):
     def _shown(self, meta: SessionMetadata) -> SessionMetadata:
         query = f"SELECT {_COLUMNS} FROM sessions s WHERE s.id = ?"
         row = self.connection.execute(query, (meta.session_id,)).fetchone()
-        return meta if row is None else shown(read_whole(*row), self._host)
+        return meta if row is None else shown(read_whole(*row))
 
     def _matching(
         self, wanted: Filter, limit: int, after: Place | None, order: Order
@@ -301,7 +299,7 @@ class SqliteIndex(Index):
             raise IndexDamaged("the number of sessions")
 
     def _chosen(self, wanted: Filter, after: Place | None, order: Order) -> list[SessionMetadata]:
-        found = [meta for row in self._all() if wanted.admits(meta := shown(row, self._host))]
+        found = [meta for row in self._all() if wanted.admits(meta := shown(row))]
         return arranged(found, order, after)
 
     def _total(self) -> Total:

@@ -11,7 +11,7 @@ from weakref import ref
 from holdfast.errors import UsageError
 from holdfast.library._given import check_function, check_text, limit_of, one_of_each
 from holdfast.library._reading import Reading
-from holdfast.model import SessionMetadata, check_id
+from holdfast.model import STATUSES, SessionMetadata, check_id
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -26,7 +26,6 @@ __all__ = ["Finding", "filter_of"]
 _NOTHING = (None,) * 8
 _PAGE = 1000
 _MS_MAX = 1 << 62  # what every index can compare with
-_STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
 class Finding(Reading):
@@ -183,8 +182,8 @@ def filter_of(
         check_text(name, value)
     if archived not in (None, True, False):
         raise UsageError(f"archived is True, False or None, not {type(archived).__name__}")
-    if status is not None and status not in _STATUSES:
-        remedy = f"One of {', '.join(_STATUSES)}."
+    if status is not None and status not in STATUSES:
+        remedy = f"One of {', '.join(STATUSES)}."
         raise UsageError(f"{str(status)[:40]!a} is no status", remedy=remedy)
     return Filter(
         tags=one_of_each("tags", tags),

@@ -16,6 +16,7 @@ from holdfast.model import Event, Notice
 from holdfast.replay import State, check_format
 from holdfast.session import (
     Snapshots,
+    is_alive,
     load,
     load_state_at,
     log_recovery,
@@ -101,7 +102,9 @@ class Reading(Ground):
         key = self._stored(id)
         log, documents = self._store.log(key), self._store.documents(key)
         if at is None:
-            return load(log, documents, tolerant=True).fold.state
+            state = load(log, documents, tolerant=True).fold.state
+            state.alive = is_alive(state)
+            return state
         return load_state_at(log, documents, reached(log, id, at)).state
 
     def recover(

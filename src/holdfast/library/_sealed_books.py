@@ -6,14 +6,13 @@ it is asked for, and again only when it has changed.
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import DataError, SecurityError
 
 if TYPE_CHECKING:
-    from holdfast.catalog import Asked, Feeder, Filter, Hit, Order, Page
+    from holdfast.catalog import Asked, Feeder, Filter, Hit, Order, Page, Row
     from holdfast.model import SessionMetadata
     from holdfast.storage import Store
 
@@ -25,7 +24,7 @@ _KEPT_MAX = 10_000
 
 class _Read(NamedTuple):
     etag: str
-    row: SessionMetadata | None
+    row: Row
 
 
 class SealedBooks:
@@ -97,12 +96,12 @@ class SealedBooks:
                 return None  # one that does not open, or is damaged, stops no list
             if _is_sealed(row.meta):
                 return None
-            known = _Read(entry.etag, shown(row, os.uname().nodename))
+            known = _Read(entry.etag, row)
             with self._lock:
                 if len(self._read) >= _KEPT_MAX:
                     self._read.clear()
                 self._read[id] = known
-        return known.row
+        return shown(known.row)  # whether its writer lives is seen each time
 
 
 def _is_sealed(row: SessionMetadata) -> bool:

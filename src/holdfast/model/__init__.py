@@ -36,7 +36,7 @@ from holdfast.model._line import (
     line_body,
     type_bytes,
 )
-from holdfast.model._metadata import SessionMetadata
+from holdfast.model._metadata import STATUSES, SessionMetadata, Status
 from holdfast.model._notices import Notice
 from holdfast.model._reader import (
     BEFORE_ALL,
@@ -89,6 +89,7 @@ __all__ = [
     "RANDOM_BYTES",
     "SEAL_END",
     "START",
+    "STATUSES",
     "VERSION",
     "AnyLine",
     "Block",
@@ -105,6 +106,7 @@ __all__ = [
     "Role",
     "Salvage",
     "SessionMetadata",
+    "Status",
     "Unseal",
     "blob_name",
     "check_id",

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import msgspec
 
-__all__ = ["SessionMetadata"]
+__all__ = ["STATUSES", "SessionMetadata", "Status"]
+
+Status = Literal["idle", "running", "waiting", "interrupted", "failed"]
+"""What a session does, by its events and by whether the process that recorded them still runs."""
+
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +44,6 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     open: bool = False
     """A writer that lives has it open."""
     status: str = "idle"
-    """idle, running, waiting or interrupted: derived from events, never stored."""
+    """idle, running, waiting, interrupted or failed: derived from events, never stored."""
     state: str = "ok"
     """ok, damaged, sealed, too_new or unreadable: whether the log could be read."""

@@ -7,13 +7,12 @@ from collections import Counter
 
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
-from holdfast.model import FORMAT_VERSION, VERSION
+from holdfast.model import FORMAT_VERSION, STATUSES, VERSION
 from holdfast.observe._figures import Figures
 
 __all__ = ["add_health", "store_figures"]
 
 _STATES = ("ok", "damaged", "sealed", "too_new", "unreadable")
-_STATUSES = ("idle", "running", "waiting", "interrupted")
 _PAGE = 1000
 
 
@@ -63,7 +62,8 @@ def _health(hf: Holdfast) -> tuple[int, int, int]:
 
 
 def _add_sessions(figures: Figures, hf: Holdfast) -> None:
-    states, statuses = Counter(dict.fromkeys(_STATES, 0)), Counter(dict.fromkeys(_STATUSES, 0))
+    states = Counter(dict.fromkeys(_STATES, 0))
+    statuses: Counter[str] = Counter(dict.fromkeys(STATUSES, 0))
     size = is_open = archived = newest = 0
     page = hf.list(_PAGE)
     while True:

@@ -21,14 +21,13 @@ from holdfast.replay._state import (
     Permissions,
     PluginState,
     State,
-    Status,
     Tokens,
     ToolState,
     Turning,
     Usage,
     read_variable,
 )
-from holdfast.replay._status import needs_interruption, status_of
+from holdfast.replay._status import needs_interruption
 from holdfast.replay._todos import TODO_TOOLS, read_todos
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
 from holdfast.replay._usage import add_usage
@@ -154,7 +153,6 @@ __all__ = [
     "Side",
     "Stage",
     "State",
-    "Status",
     "Step",
     "TokenCount",
     "Tokens",
@@ -194,7 +192,6 @@ __all__ = [
     "runs",
     "sanitize",
     "stage_after",
-    "status_of",
     "tell",
     "to_dialect",
     "tool_result_message",

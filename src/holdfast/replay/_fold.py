@@ -50,6 +50,7 @@ class Fold:
         steps: Steps = STEPS,
     ) -> None:
         self._state = state = State() if state is None else state
+        state.alive = True  # no event tells
         self._count = state.event_count
         self._last: Event | None = None
         self._steps = steps

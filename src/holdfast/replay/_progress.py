@@ -32,6 +32,7 @@ __all__ = [
 Data = dict[str, Any] | None
 Reducer = Callable[[State, Event, Data], None]
 
+_FAILED = ("failed", "error")
 _TITLE_CHARS_MAX = 50
 _TITLE_CHARS_READ = 1000
 # Where nearly every result has its id; the rest of the data, often long, need not be parsed.
@@ -241,7 +242,7 @@ def _turn_start(state: State, event: Event, _data: Data) -> None:
     state.open_turns[event.run or ""] = Turning(number, event.seq, event.timestamp)
     state.turns += 1
     state.suspended = False
-    state.interrupted_at = -1
+    state.interrupted_at = state.failed_at = -1
 
 
 def _turn_end(state: State, event: Event, _data: Data) -> None:
@@ -257,6 +258,14 @@ def _turn_end(state: State, event: Event, _data: Data) -> None:
     state.pending_calls.clear()
     state.streaming.clear()
     state.suspended = reason == "suspended"
+    if reason in _FAILED:
+        state.failed_at = state.message_count
+
+
+def _agent_error(state: State, _event: Event, _data: Data) -> None:
+    # Within a turn its end tells: an agent may get over the error of another that it asked.
+    if not state.open_turns:
+        state.failed_at = state.message_count
 
 
 def _suspended(state: State, _event: Event, _data: Data) -> None:
@@ -274,7 +283,7 @@ def opened_reducer(steps: Steps) -> Reducer:
         body = _decode_opened(event.raw)
         if body.format is not None:
             state.format = check_format(body.format, steps)
-        state.epoch = body.epoch
+        state.epoch, state.alive = body.epoch, True
         state.last_open = Opening(
             event.seq, event.timestamp, body.epoch, body.pid, body.host, body.version
         )
@@ -329,6 +338,7 @@ PROGRESS: dict[str, Reducer] = {
     "retracted": _retracted,
     "turn_start": _turn_start,
     "turn_end": _turn_end,
+    "agent_error": _agent_error,
     "suspended": _suspended,
     "resumed": _resumed,
     "closed": _closed,

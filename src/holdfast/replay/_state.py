@@ -7,12 +7,12 @@ its :class:`Fold`; whoever asks for a session's state gets :meth:`State.copy`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model import decode_json, fill_references, restore_keys
+from holdfast.model import Status, decode_json, fill_references, restore_keys
 from holdfast.replay._stage import Stage
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Permissions",
     "PluginState",
     "State",
-    "Status",
     "Tokens",
     "ToolState",
     "Turning",
@@ -36,8 +35,6 @@ __all__ = [
 
 LoadBlob = Callable[[dict[str, Any]], Any]
 """Gives what a reference ``{"$blob": …}`` stands for."""
-
-Status = Literal["idle", "running", "waiting", "interrupted"]
 
 
 class MemoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True, rename={"raw": "value"}):
@@ -246,6 +243,10 @@ class State(
     suspended: bool = False
     interrupted_at: int = -1
     """The message count when work was cut short; a later message means that it went on."""
+    failed_at: int = -1
+    """The message count when a turn ended in an error; a later message means that it went on."""
+    alive: bool = True
+    """Whether whoever recorded this may still be at work: seen when it is asked, never folded."""
 
     last_open: Opening | None = None
     epoch: int = 0
@@ -307,14 +308,21 @@ class State(
 
     @property
     def status(self) -> Status:
-        """What the log says of the session; :func:`status_of` also takes who has it open."""
+        """What the session does: a turn that nobody is at any more is interrupted."""
         if self.suspended:
             return "waiting"
         if self.mid_turn:
-            return "running"
+            return "running" if self.alive else "interrupted"
         if self.interrupted_at == self.message_count:
             return "interrupted"
+        if self.failed_at == self.message_count:
+            return "failed"
         return "waiting" if self.deferred_calls else "idle"
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last turn has not come to its end, so that an agent can go on with it."""
+        return self.status in ("running", "interrupted", "failed")
 
     def copy(self) -> State:
         """A state of one's own: changing it changes nothing else."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.replay._stage import may_have_run
-from holdfast.replay._state import State, Status
+from holdfast.replay._state import State
 
-__all__ = ["needs_interruption", "status_of"]
+__all__ = ["needs_interruption"]
 
 
 def needs_interruption(state: State) -> dict[str, Any] | None:
@@ -28,13 +28,3 @@ def needs_interruption(state: State) -> dict[str, Any] | None:
         "streaming": state.uncovered_delta,
         "reason": "the process ended in mid-turn",
     }
-
-
-def status_of(state: State, *, alive: bool) -> Status:
-    """The session's status, given whether some process has it open for writing.
-
-    A log alone cannot tell a turn that goes on from one whose process is gone.
-    """
-    if not alive and needs_interruption(state) is not None:
-        return "interrupted"
-    return state.status

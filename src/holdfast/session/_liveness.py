@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from holdfast.replay import State
-from holdfast.storage.disk import is_running
+from holdfast.storage.disk import is_at_work
 
 __all__ = ["is_alive"]
 
@@ -13,10 +11,7 @@ __all__ = ["is_alive"]
 def is_alive(state: State) -> bool:
     """Whether the last writer may still be running, by what it said when it opened the session.
 
-    A log alone cannot tell a turn that goes on from one whose process is gone. A process of another
-    machine cannot be seen from here and counts as gone: on files there is no such writer.
+    A log alone cannot tell a turn that goes on from one whose process is gone.
     """
     last = state.last_open
-    if last is None or last.closed or last.host != os.uname().nodename:
-        return False
-    return is_running(last.pid)
+    return last is not None and not last.closed and is_at_work(last.pid, last.host)

@@ -20,6 +20,7 @@ from holdfast.model import FORMAT_VERSION, VERSION, Limits, Notice, Position, ch
 from holdfast.replay import State, needs_interruption
 from holdfast.session._agent_memory import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
+from holdfast.session._liveness import is_alive
 from holdfast.session._loading import Loaded, load
 from holdfast.session._patience import check_wait
 from holdfast.session._snapshots import Snapshots
@@ -273,6 +274,13 @@ class Opening:
             self.loaded.torn = 0
 
     def _load(self) -> Loaded:
+        loaded = self._load_whole()
+        state = loaded.fold.state
+        # Whoever holds the lease knows that the one before is gone.
+        state.alive = not loaded.has_past or (self.read_only and is_alive(state))
+        return loaded
+
+    def _load_whole(self) -> Loaded:
         mending = self.options.repair == "auto"
         loaded = load(
             self.log,

@@ -71,6 +71,14 @@ def is_running(pid: int | None) -> bool:
     return True
 
 
+def is_at_work(pid: int | None, host: str | None) -> bool:
+    """Whether the process that a log names may still run: the one place where that is judged.
+
+    One of another machine cannot be seen from here and counts as gone: on files there is none.
+    """
+    return host == os.uname().nodename and is_running(pid)
+
+
 class Node:
     """What is known of a file or directory: ``modified`` is in nanoseconds."""
 

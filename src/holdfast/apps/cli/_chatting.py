@@ -80,11 +80,11 @@ class Chat:
             print_conversation(self.app, shown, full=False, first=start)
             self.app.out.line()
         messages = session.messages()
-        was_cut = session.live_state.status in ("running", "interrupted")
-        if messages and (was_cut or not is_complete(messages)):
-            self.app.err.line(
-                Span("The last answer was interrupted. /continue goes on with it.", "warning")
-            )
+        state = session.live_state
+        if messages and (state.unfinished or not is_complete(messages)):
+            what = "failed" if state.status == "failed" else "was interrupted"
+            told = f"The last answer {what}. /continue goes on with it."
+            self.app.err.line(Span(told, "warning"))
 
     def say(self, text: str | None) -> None:
         """Give the agent a message, or let it go on, and show what it says."""

@@ -28,6 +28,7 @@ _STYLES = {
     "running": "good",
     "waiting": "warning",
     "interrupted": "warning",
+    "failed": "bad",
     "damaged": "bad",
     "too_new": "bad",
     "unreadable": "bad",

@@ -28,7 +28,7 @@ from holdfast.apps.cli._trash_list import list_trash
 from holdfast.apps.cli._when import When
 from holdfast.apps.shown.strangers import strangers_hint
 from holdfast.apps.shown.tree import forest
-from holdfast.model import SessionMetadata
+from holdfast.model import STATUSES, SessionMetadata
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ __all__ = ["command"]
 
 _ORDERS = ("updated", "created", "title", "messages", "tokens", "cost", "size")
 _WITH_TRASH = ("trash", "limit", "everything", "as_json", "store")
-_STATUSES = ("idle", "running", "waiting", "interrupted")
 
 
 @click.command(
@@ -86,9 +85,9 @@ Examples:
 @click.option("--model", metavar="NAME", help="Only sessions that this model answered last.")
 @click.option(
     "--status",
-    type=click.Choice(_STATUSES),
+    type=click.Choice(STATUSES),
     metavar="STATUS",
-    help=f"Only of this status: {', '.join(_STATUSES)}.",
+    help=f"Only of this status: {', '.join(STATUSES)}.",
 )
 @click.option(
     "--parent", metavar="ID", shell_complete=complete_id, help="Only forks of this session."

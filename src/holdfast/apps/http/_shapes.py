@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from holdfast.catalog import Hit
-from holdfast.model import Event, SessionMetadata, check_id
+from holdfast.model import Event, SessionMetadata, Status, check_id
 
 __all__ = [
     "Answered",
@@ -96,7 +96,7 @@ class ListAsked(_Given, frozen=True, kw_only=True):
     until: _Seconds | None = None
     agent_id: _Text | None = None
     model: _Text | None = None
-    status: Literal["idle", "running", "waiting", "interrupted"] | None = None
+    status: Status | None = None
     parent: _Text | None = None
     archived: bool | None = None
 

@@ -282,7 +282,7 @@ def _take_key(session: Session, wish: Turn, key: str) -> tuple[Turn, Answered | 
     said = [event for event in session.events(begun) if event.type in {"user", "assistant"}]
     if not said:
         return wish, None  # it ended before a word was said
-    if session.live_state.status in {"running", "interrupted"} or said[-1].type == "user":
+    if session.live_state.unfinished or said[-1].type == "user":
         return Turn(prompt=None), None
     output = said[-1].data.get("content")
     return wish, Answered(

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from holdfast.apps.shown.strangers import strangers_hint
 from holdfast.apps.web._page import Site, page, site_of
 from holdfast.errors import UsageError
-from holdfast.model import is_id
+from holdfast.model import STATUSES, is_id
 
 if TYPE_CHECKING:
     from holdfast.catalog import Hit
@@ -49,7 +49,7 @@ ORDERS: dict[str, tuple[str, str]] = {
     "cost": ("Highest cost", "cost"),
     "size": ("Largest", "size"),
 }
-STATUSES = ("", "running", "waiting", "interrupted", "idle")
+CHOICES = ("", *STATUSES[1:], STATUSES[0])
 _FIELDS = ("q", "tag", "agent", "age", "status", "kept", "sort")
 _PLAIN_END = re.compile(r"\w\Z")
 
@@ -69,7 +69,7 @@ class Asked(NamedTuple):
     def of(cls, request: Request) -> Asked:
         """From the query; what is no choice counts as none."""
         given = {name: request.query_params.get(name, "").strip()[:500] for name in _FIELDS}
-        for name, known in (("age", AGES), ("status", STATUSES), ("sort", ORDERS)):
+        for name, known in (("age", AGES), ("status", CHOICES), ("sort", ORDERS)):
             given[name] = given[name] if given[name] in known else ""
         return cls(**given)
 
@@ -112,7 +112,7 @@ def list_page(request: Request) -> Response:
         "asked": asked,
         "ages": AGES,
         "orders": ORDERS,
-        "statuses": STATUSES,
+        "statuses": CHOICES,
         "found": None,
         "rows": [],
         "strangers": ("", ""),
