@@ -47,7 +47,7 @@ def log():
 
 
 def test_the_sample_touches_every_part():
-    """The log used below leaves no field at its default, but those of an interruption or an error."""
+    """The log used below leaves no field at its default, but those of a turn that ended badly."""
     state, empty = fold(log()), State()
     same = {
         name for name in state.__struct_fields__ if getattr(state, name) == getattr(empty, name)

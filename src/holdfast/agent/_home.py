@@ -7,7 +7,6 @@ from typing import Any
 
 from holdfast.errors import AgentTypeMismatch, Damaged, HoldfastError
 from holdfast.library import Holdfast
-from holdfast.model import Event, Notice
 from holdfast.session import AgentDocument, Session, point_agent, read_agent
 from holdfast.storage import Documents
 
@@ -61,28 +60,16 @@ class AgentHome:
 
         Raises AgentTypeMismatch if the session was made by an agent of another type.
         """
-        repaired: list[str] = []
-
-        def listen(id: str, what: Event | Notice) -> None:
-            if isinstance(what, Notice) and what.kind == "repaired":
-                repaired.append(id)
-
-        stop = self.hf.subscribe(listen)
-        try:
-            session = self.hf.session(
-                session_id,
-                repair="auto",
-                agent_id=self.agent_id,
-                agent_type=self.agent_type,
-                **options,
-            )
-        finally:
-            stop()
+        session = self.hf.session(
+            session_id,
+            repair="auto",
+            agent_id=self.agent_id,
+            agent_type=self.agent_type,
+            **options,
+        )
         self._check_session(session)
-        if repaired:
-            text = (
-                f"session {session.id} was damaged and has been repaired; everything whole is kept"
-            )
+        for notice in session.repairs:
+            text = f"session {session.id}: {notice.detail['what']}"
             warnings.warn(text, RepairedWarning, stacklevel=4)
         return session
 

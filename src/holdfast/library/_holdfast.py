@@ -44,6 +44,7 @@ from holdfast.storage import Store
 
 if TYPE_CHECKING:
     from holdfast.library._keychain import GivenKey
+    from holdfast.model import Gap
 
 __all__ = ["Holdfast", "open"]
 
@@ -280,13 +281,23 @@ class Holdfast(
         if opening.held:
             self._hub.publish(session.id, opening.taken())
         if opening.repaired:
-            self._hub.publish(session.id, Notice("repaired", session.id))
+            session.tell_repaired(_lost_words(opening.repaired), gaps=len(opening.repaired))
         if opening.loaded.torn:
             detail = {"bytes": opening.loaded.torn}
             self._hub.publish(session.id, Notice("torn_tail", session.id, detail))
         if session.restored:
             age = (opening.opened_at - opening.loaded.fold.state.updated_at) / 1000
             self._hub.publish(session.id, Notice("session_restored", session.id, {"age": age}))
+
+
+def _lost_words(gaps: list[Gap]) -> str:
+    lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
+    count = f"at least {lost:,}" if any(gap.at_end for gap in gaps) else f"{lost:,}"
+    size = sum(gap.size for gap in gaps)
+    return (
+        f"its log was damaged and has been repaired: {count} events, {size:,} bytes, are lost;"
+        " everything whole is kept, and the old bytes are in its quarantine"
+    )
 
 
 def _check_resume(session: Session, options: Options) -> None:

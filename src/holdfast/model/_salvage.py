@@ -38,7 +38,7 @@ _TRIES_MAX = 4
 _CONTEXT_BYTES = 16
 
 
-class Gap(msgspec.Struct, frozen=True):
+class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of a log that could not be verified: where it is and which events it swallowed."""
 
     offset: int
@@ -46,6 +46,8 @@ class Gap(msgspec.Struct, frozen=True):
     first_seq: int
     last_seq: int
     """``first_seq - 1`` if no event is missing: foreign bytes between two whole records."""
+    at_end: bool = False
+    """The end of the log is gone, and perhaps more events than the numbers say."""
 
 
 class _Mark(NamedTuple):

@@ -110,7 +110,7 @@ def _rest(state: State) -> None:
     state.deferred_calls.clear()
     state.streaming.clear()
     state.suspended = False
-    state.interrupted_at = -1
+    state.interrupted_at = state.failed_at = -1
     state.last_open = None
 
 

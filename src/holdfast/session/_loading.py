@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from zlib import crc32
 
 import msgspec
 
 from holdfast.errors import Damaged
-from holdfast.model import START, Event, Limits, LineReader, Position
+from holdfast.model import START, Event, Gap, Limits, LineReader, Position
 from holdfast.replay import Fold, check_format
 from holdfast.session._forwards import chunks_after, reader_at
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
 
-if TYPE_CHECKING:
-    from holdfast.model import Gap
+__all__ = ["Loaded", "find_loss", "fits", "is_of_another", "load", "load_state_at"]
 
-__all__ = ["Loaded", "fits", "load", "load_state_at"]
+_SECTOR_BYTES = 512  # the least that a medium leaves unwritten
+_DIGITS_END = 10  # of a line without its newline: eight digits, quote, brace
 
 
 class Loaded(msgspec.Struct):
@@ -30,6 +30,8 @@ class Loaded(msgspec.Struct):
     gaps: list[Gap] = []
     torn: int = 0
     open_line: bool = False
+    ahead: Snapshot | None = None
+    """The newest snapshot of this very log that knows more than the log has."""
 
     @property
     def has_past(self) -> bool:
@@ -43,34 +45,76 @@ def load(
     *,
     limits: Limits | None = None,
     tolerant: bool = False,
+    begun: bool = False,
 ) -> Loaded:
-    """The state at the end of the log.
+    """The state at the end of the log; ``begun`` says that there is one, however short.
 
     Raises TooNew for a newer format, and Damaged if the log ends before a whole snapshot says it
     does (acknowledged events are missing), unless ``tolerant``.
     """
     size = log.size()
-    if not size:
+    if not size and not begun:
         return Loaded(Fold())
-    snapshots = Snapshots(documents, limits)
-    for snapshot in _candidates(snapshots):
+    passed: list[Snapshot] = []
+    for snapshot in _candidates(Snapshots(documents, limits)):
         if snapshot.offset > size:
             size = log.size()  # another one may have written it since it was looked at
-        if snapshot.offset > size:
-            if not tolerant and not _is_of_another(snapshot, log):
+        tail = _tail_after(snapshot, log) if snapshot.offset <= size else None
+        if tail is not None:
+            loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
+            _read_into(loaded, reader_at(log, snapshot.position), tail)
+            if not loaded.gaps:
+                break
+        elif not is_of_another(snapshot, log):
+            if snapshot.offset > size and not tolerant:
                 raise Damaged(
                     f"the log ends at byte {size:,}, but a snapshot knows of events"
                     f" up to byte {snapshot.offset:,}",
                     seq=snapshot.seq,
                 )
-            continue
-        tail = _tail_after(snapshot, log)
-        if tail is not None:
-            loaded = Loaded(Fold(snapshot.state), snapshot=snapshot)
-            _read_into(loaded, reader_at(log, snapshot.position), tail)
-            if not loaded.gaps:
-                return loaded
-    return _read_into(Loaded(Fold()), reader_at(log, START), log.read())
+            passed.append(snapshot)
+    else:
+        loaded = _read_into(Loaded(Fold()), reader_at(log, START), log.read())
+    end = loaded.position.offset
+    loaded.ahead = next((one for one in passed if one.offset > end), None)
+    return loaded
+
+
+def find_loss(
+    log: Log, position: Position, torn: int, *, settled: int, ahead: Snapshot | None
+) -> Gap | None:
+    """What is missing at the end of a log of which all up to ``position`` is whole; else None.
+
+    ``torn`` bytes follow. That a crash took the end is no loss: nobody was told that it was safe.
+    It is one if more had been synced, if a snapshot knows more events, or if the bytes of a log
+    without any event are not what a crash leaves of the first write. ``settled`` is what the log
+    said before it was read, since a writer may be at it.
+    """
+    end = max(settled, 0 if ahead is None else ahead.offset)
+    if end > position.offset:
+        last = max(position.seq, -1 if ahead is None else ahead.seq)
+        return Gap(position.offset, end - position.offset, position.seq, last, at_end=True)
+    if torn and not position.seq and not _may_be_first_write(next(log.read(), b"")):
+        return Gap(0, torn, 0, 0, at_end=True)
+    return None
+
+
+def _may_be_first_write(data: bytes) -> bool:
+    """Whether bytes without an event can be what a crash left of the first write to a log.
+
+    That is its beginning, or zeros in the place of what was not written yet.
+    """
+    zeros = len(data) - len(data.lstrip(b"\0"))
+    if zeros:
+        return zeros == len(data) or zeros % _SECTOR_BYTES == 0
+    line, newline, _ = data.partition(b"\n")
+    if not newline:
+        return data.startswith(b'{"'[: len(data)])
+    try:
+        # The first of several lines that belong together may be whole; without the rest it is none.
+        return crc32(line[:-_DIGITS_END]) == int(line[-_DIGITS_END:-2], 16)
+    except ValueError:
+        return False
 
 
 def load_state_at(log: Log, documents: Documents, at: int) -> Fold:
@@ -104,7 +148,7 @@ def _tail_after(snapshot: Snapshot, log: Log) -> Iterator[bytes] | None:
     return chunks_after(log, snapshot.position) if snapshot.offset else None
 
 
-def _is_of_another(snapshot: Snapshot, log: Log) -> bool:
+def is_of_another(snapshot: Snapshot, log: Log) -> bool:
     """Whether it was left by a writer that was overtaken while its session was made anew."""
     fold = Fold()
     _apply(fold, list(islice(_events_from(reader_at(log, START), log.read()), 1)))

@@ -21,13 +21,13 @@ from holdfast.replay import State, needs_interruption
 from holdfast.session._agent_memory import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
 from holdfast.session._liveness import is_alive
-from holdfast.session._loading import Loaded, load
+from holdfast.session._loading import Loaded, find_loss, load
 from holdfast.session._patience import check_wait
-from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
+    from holdfast.model import Gap
     from holdfast.security import Sealer
     from holdfast.session._session_seal import SessionSeal
 
@@ -118,7 +118,8 @@ class Opening:
         self.goes_on = False
         """Whether the session was wanted again before its closing had ended."""
         self.epoch = 0
-        self.repaired = False
+        self.repaired: list[Gap] = []
+        """What was lost, if the log was damaged and has been repaired."""
         self.tell: Callable[[Notice], None] | None = None
         """Who is told when the right to write is taken or given back."""
         self._store = store
@@ -138,7 +139,7 @@ class Opening:
                 self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
             if exists and not self.read_only and not self._held:
                 self._hold()
-            self.loaded = self._load()
+            self.loaded = self._load(begun=exists)
         except BaseException:
             self.release()
             raise
@@ -204,8 +205,10 @@ class Opening:
     def preamble(self, state: State) -> list[Draft]:
         """What is recorded before the first event of this opening."""
         drafts = []
-        if state.event_count == 0:
-            drafts.append(Draft("session_start", self._session_start()))
+        # A log that was lost whole, and was repaired, begins with a note of that.
+        begun_anew = state.log is None and state.generation > 0 and not state.message_count
+        if state.event_count == 0 or (begun_anew and state.last_open is None):
+            drafts.append(Draft("session_start", self._session_start(state.generation)))
         drafts.append(Draft("opened", self._opened()))
         interruption = needs_interruption(state)
         if interruption is not None:
@@ -262,7 +265,7 @@ class Opening:
         try:
             if self.log.size() != self.loaded.position.offset + self.loaded.torn:
                 self._check_policy(exists=True)
-                self.loaded = self._load()
+                self.loaded = self._load(begun=True)
         except BaseException:
             # Without the lease the next append looks again; with it, it would write blindly.
             self.release()
@@ -273,40 +276,51 @@ class Opening:
             self.log.cut(self.loaded.position.offset, self.epoch)
             self.loaded.torn = 0
 
-    def _load(self) -> Loaded:
-        loaded = self._load_whole()
+    def _load(self, *, begun: bool) -> Loaded:
+        loaded = self._load_whole(begun=begun)
         state = loaded.fold.state
         # Whoever holds the lease knows that the one before is gone.
         state.alive = not loaded.has_past or (self.read_only and is_alive(state))
         return loaded
 
-    def _load_whole(self) -> Loaded:
+    def _load_whole(self, *, begun: bool) -> Loaded:
         mending = self.options.repair == "auto"
+        settled = self.log.settled() if begun else 0
         loaded = load(
             self.log,
             self.documents,
             limits=self.options.limits,
             tolerant=mending or self.read_only,
+            begun=begun,
         )
-        if mending and not self.read_only:
-            Snapshots(self.documents).drop_beyond(loaded.position.offset)
         if loaded.torn and not (loaded.has_past or mending or self.read_only):
             self._check_ours()
+        loss = find_loss(
+            self.log, loaded.position, loaded.torn, settled=settled, ahead=loaded.ahead
+        )
+        if loss is not None:
+            loaded.gaps = [*loaded.gaps, loss]
         if not loaded.gaps or self.read_only:
             return loaded
         if not mending:
-            gap = loaded.gaps[0]
-            raise Damaged(
-                f"session {self.session_id} is damaged at byte {gap.offset:,}"
-                f" (event {gap.first_seq}); everything else is readable",
-                session_id=self.session_id,
-                seq=gap.first_seq,
-            )
+            raise self._damaged(loaded.gaps[0], loss)
         from holdfast.session._repair import repair_log
 
-        repair_log(self.log, self.documents, self.epoch, sealer=self._rewriter)
-        self.repaired = True
+        self.repaired = repair_log(self.log, self.documents, self.epoch, sealer=self._rewriter)
         return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
+
+    def _damaged(self, gap: Gap, loss: Gap | None) -> Damaged:
+        if gap is loss:
+            what = f"{gap.size:,} bytes from byte {gap.offset:,} on are lost"
+            left = f"{gap.first_seq:,} events are left" if gap.first_seq else "no event is left"
+        else:
+            what = f"it is damaged at byte {gap.offset:,} (event {gap.first_seq})"
+            left = "everything else is readable"
+        return Damaged(
+            f"session {self.session_id}: {what}; {left}",
+            session_id=self.session_id,
+            seq=gap.first_seq,
+        )
 
     def _check_ours(self) -> None:
         """Raise Damaged rather than set aside, as a broken write, what somebody else wrote."""
@@ -326,12 +340,12 @@ class Opening:
 
         return rewriter_for(self._store, self.key, self.log, self.epoch)
 
-    def _session_start(self) -> dict[str, Any]:
+    def _session_start(self, generation: int) -> dict[str, Any]:
         options = self.options
         found = {
             "format": FORMAT_VERSION,
             "log": random_hex(_SALT_BYTES),
-            "generation": 0,
+            "generation": generation,
             "agent_id": options.agent_id,
             "agent_type": options.agent_type,
             "provider_type": options.provider_type,

@@ -20,6 +20,7 @@ from holdfast.model import (
     salvage,
 )
 from holdfast.session._clock import Clock, now_ms
+from holdfast.session._loading import find_loss, load
 from holdfast.session._snapshots import Snapshots
 from holdfast.storage import Documents, Log
 
@@ -49,12 +50,17 @@ def repair_log(
     old bytes go to quarantine. Returns what was missing. Killed at any moment, the log is the old
     one or the new one. Raises KeyMissing for a sealed log without its key.
     """
+    settled = log.settled()
     old = b"".join(log.read())
     found = salvage(old, START, chained=False)
+    loss = _loss(log, documents, found, settled)
+    if loss is not None:
+        found.gaps.append(loss)
     is_sealed = any(line.sealed is not None and line.type is None for line in found.lines)
+    is_sealed = is_sealed or (loss is not None and not found.lines)
     if log.unseal is not None and (is_sealed or not _may_be_plain(log.unseal, found)):
         return _repair_sealed(log, documents, found, sealer, epoch=epoch, now=clock())
-    if is_sealed:
+    if is_sealed and found.lines:
         raise KeyMissing("a sealed session is repaired with its key")
     snapshots = Snapshots(documents)
     snapshots.drop_beyond(found.position.offset)
@@ -65,6 +71,13 @@ def repair_log(
     snapshots.drop_after(-1)
     log.replace(gather(_new_lines(old, found, clock())), epoch)
     return found.gaps
+
+
+def _loss(log: Log, documents: Documents, found: Salvage, settled: int) -> Gap | None:
+    """What is missing at the log's end, as far as it is known that it was there."""
+    end = found.position
+    loaded = load(log, documents, tolerant=True, begun=True)
+    return find_loss(log, end, found.torn, settled=settled, ahead=loaded.ahead)
 
 
 def _may_be_plain(unseal: Unseal, found: Salvage) -> bool:

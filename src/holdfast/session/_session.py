@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
-from holdfast.model import Event
+from holdfast.model import Event, Notice
 from holdfast.session._appending import Appending
 from holdfast.session._blobs import blob_loader
 from holdfast.session._cancellation import uncancelled
@@ -55,6 +55,8 @@ class Session(Appending):
         options = opening.options
         self.id = opening.session_id
         self.restored = opening.loaded.has_past
+        self.repairs: list[Notice] = []
+        """What was found damaged and set right while this object was in use."""
         self._store = store
         self.limits = options.limits
         self._options = options
@@ -265,6 +267,16 @@ class Session(Appending):
                 self.restored = True
             self._users += 1
         return True
+
+    def tell_repaired(self, what: str, **detail: Any) -> None:
+        """Tell subscribers, and the log of the program, what was damaged and has been set right."""
+        import logging
+
+        notice = Notice("repaired", self.id, {"what": what, **detail})
+        self.repairs.append(notice)
+        logging.getLogger("holdfast").warning("session %s: %s", self.id, what)
+        self._outbox.put(notice)
+        self._outbox.deliver()
 
     # -- inside ------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,21 +16,23 @@ from holdfast.model import (
     Event,
     Gap,
     LineReader,
+    Position,
     blob_name,
     end_of,
     open_line,
     salvage,
 )
 from holdfast.session._blobs import references
+from holdfast.session._loading import find_loss, is_of_another
 from holdfast.session._places import is_foreign
 from holdfast.session._prefix import PrefixChain, prefix_digest
-from holdfast.session._snapshots import Snapshots
+from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
 
 if TYPE_CHECKING:
     from holdfast.model import AnyLine, Salvage, Unseal
 
-__all__ = ["Finding", "Report", "verify_log"]
+__all__ = ["Finding", "Repair", "Report", "verify_log"]
 
 _LOOKS_MAX = 5
 _FOREIGN = (
@@ -51,6 +54,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Who had the session open when it was written, as far as the log tells."""
 
 
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """One earlier repair, as the log itself tells it: what is gone, and cannot come back."""
+
+    seq: int
+    """The event that tells it."""
+    timestamp: int
+    gaps: list[Gap]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a look at every byte of a session found."""
 
@@ -64,6 +76,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     missing_blobs: list[str] = []
     vanished: int = 0
     """How many events at the end are missing that the catalogue has seen in this very log."""
+    repairs: list[Repair] = []
+    """What earlier repairs found missing. The log is whole without it, so that it may be ok."""
     damage: str = ""
     """What is wrong with how the log is kept, beyond the gaps in it."""
     checksummed: bool = True
@@ -115,6 +129,8 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
     reader = LineReader()
     count = 0
     missing: set[str] = set()
+    repairs: list[Repair] = []
+    settled, newest = log.settled(), Snapshots(documents).newest()
     marks = _marks(Snapshots(documents))
     prefixes = _prefixes(marks)
     chain = heads.chain(prefixes)
@@ -122,6 +138,7 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
         for events in _batches(reader, log, chain):
             count += len(events)
             missing.update(_missing_blobs(events, documents))
+            repairs += _repairs(events)
     except KeyMissing:
         return _verify_closed(session_id, log, heads)
     snapshots = _check_snapshots(marks, reader.position.offset)
@@ -129,20 +146,47 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
     if reader.torn and not count and not damage and is_foreign(log):
         damage = _FOREIGN
     tampered = [] if reader.gaps else _check_prefixes(prefixes, chain)
+    gaps = reader.gaps
+    if not damage:
+        gaps = gaps + _lost(log, reader.position, reader.torn, settled, newest)
     report = Report(
         session_id=session_id,
-        ok=not (reader.gaps or missing or damage or tampered) and all(snapshots.values()),
+        ok=not (gaps or missing or damage or tampered) and all(snapshots.values()),
         events=count,
         size_bytes=log.size(),
         torn_bytes=reader.torn,
-        gaps=reader.gaps,
+        gaps=gaps,
         snapshots=snapshots,
         missing_blobs=sorted(missing),
+        repairs=repairs,
         damage=damage,
         checksummed=reader.chained,
         tampered=tampered,
     )
     return heads.told(report, chain, log, reader.position.offset)
+
+
+def _lost(
+    log: Log, position: Position, torn: int, settled: int, newest: Snapshot | None
+) -> list[Gap]:
+    """What the log had at its end and has no more; settled and snapshot were read before it."""
+    if newest is not None and is_of_another(newest, log):
+        newest = None
+    loss = find_loss(log, position, torn, settled=settled, ahead=newest)
+    return [] if loss is None else [loss]
+
+
+class _Repaired(msgspec.Struct):
+    gaps: list[Gap] = []
+
+
+def _repairs(events: list[Event]) -> Iterator[Repair]:
+    for event in events:
+        if event.type == "repaired":
+            with contextlib.suppress(msgspec.DecodeError):
+                gaps = msgspec.json.decode(event.raw, type=_Repaired).gaps
+                if gaps:
+                    yield Repair(seq=event.seq, timestamp=event.timestamp, gaps=gaps)
 
 
 class _Heads:
@@ -195,6 +239,7 @@ def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
 
 def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
     assert log.unseal is not None
+    settled, newest = log.settled(), Snapshots(documents).newest()
     marks = _marks(Snapshots(documents))
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
@@ -210,6 +255,7 @@ def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Head
     if not found.gaps:
         tampered += _check_prefixes(prefixes, chain)
     damage = log.damage()
+    found.gaps += _lost(log, found.position, found.torn, settled, newest)
     report = Report(
         session_id=session_id,
         ok=not (found.gaps or missing or damage or tampered) and all(snapshots.values()),
@@ -220,6 +266,7 @@ def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Head
         snapshots=snapshots,
         missing_blobs=sorted(missing),
         damage=damage,
+        repairs=list(_repairs(events)),
         sealed=not events or any(line.type is None for line in found.lines),
         tampered=tampered,
     )
@@ -351,7 +398,7 @@ def _explain(report: Report) -> Iterator[str]:
         yield _explain_gap(gap)
     if report.damage:
         yield f"{report.damage} What is whole of the log is read."
-    elif report.torn_bytes:
+    elif report.torn_bytes and not any(gap.at_end for gap in report.gaps):
         yield (
             f"The last {report.torn_bytes:,} bytes are an unfinished write, as a crash leaves it;"
             " nothing that was acknowledged is in them. The next writer sets them aside."
@@ -375,8 +422,9 @@ def _explain(report: Report) -> Iterator[str]:
         yield f"Snapshots that are not whole and will be passed over: {', '.join(bad)}."
     if not report.checksummed and report.events:
         yield "This is a plain log without checksums: its lines could only be parsed."
+    yield from map(_explain_repair, report.repairs)
     if report.ok:
-        yield "Everything is whole."
+        yield "Everything that is there is whole." if report.repairs else "Everything is whole."
 
 
 def _explain_finding(one: Finding) -> str:
@@ -385,7 +433,26 @@ def _explain_finding(one: Finding) -> str:
     return f"Tampered with: event {one.seq} {where} {one.what}.{by}"
 
 
+def _explain_repair(repair: Repair) -> str:
+    lost = "; ".join(f"{gap.size:,} bytes{_numbers(gap)}" for gap in repair.gaps)
+    return f"It was damaged, and repaired with event {repair.seq}: {lost} are lost for good."
+
+
+def _numbers(gap: Gap) -> str:
+    """The events that a gap swallowed."""
+    count = gap.last_seq - gap.first_seq + 1
+    if count <= 0:
+        return ""
+    if gap.at_end:
+        return f" (at least {count:,} events from {gap.first_seq} on)"
+    return f" (event {gap.first_seq}{f' to {gap.last_seq}' if count > 1 else ''})"
+
+
 def _explain_gap(gap: Gap) -> str:
+    if gap.at_end:
+        where = f"{gap.size:,} bytes from byte {gap.offset:,} on are lost, which had been safe"
+        left = "Everything before can be read." if gap.first_seq else "No event is left."
+        return f"{where}{_numbers(gap)}. {left}"
     count = gap.last_seq - gap.first_seq + 1
     where = f"{gap.size:,} bytes from byte {gap.offset:,} on are damaged"
     if count <= 0:

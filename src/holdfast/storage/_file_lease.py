@@ -11,9 +11,9 @@ from holdfast.errors import Locked
 from holdfast.storage._touched import Touched
 from holdfast.storage._tree import Tree, let_go, translation
 from holdfast.storage.base import Lease
-from holdfast.storage.disk import forks
+from holdfast.storage.disk import Disk, forks
 
-__all__ = ["LOCK_NAME", "FileLease"]
+__all__ = ["LOCK_NAME", "FileLease", "note_settled", "read_settled"]
 
 LOCK_NAME = "lock"
 # The holder's description has a fixed size, so that writing it needs no new space on a full disk.
@@ -43,9 +43,10 @@ class FileLease(Lease):
         with translation(f"locking {'/'.join(self._parts)}"):
             try:
                 descriptor = self._take()
-                epoch = self._read_card(descriptor).get("epoch")
+                card = _read_card(self._disk, descriptor)
+                epoch = card.get("epoch")
                 self._epoch = epoch + 1 if isinstance(epoch, int) else 1
-                self._write_card(descriptor, owner)
+                self._write_card(descriptor, owner, card.get("settled"))
                 self._note(held=True)
             except BaseException:
                 self.release()
@@ -100,7 +101,7 @@ class FileLease(Lease):
         return node is not None and node.inode == self._disk.node(descriptor).inode
 
     def _locked(self, descriptor: int) -> Locked:
-        card = self._read_card(descriptor)
+        card = _read_card(self._disk, descriptor)
         session_id, pid, host = self._parts[-1], card.get("pid"), card.get("host")
         holder = f"process {pid} on {host}" if pid else "another process"
         return Locked(
@@ -110,26 +111,62 @@ class FileLease(Lease):
             host=host,
         )
 
-    def _read_card(self, descriptor: int) -> dict[str, Any]:
-        try:
-            card = msgspec.json.decode(self._disk.read_at(descriptor, _CARD_BYTES, 0))
-        except msgspec.DecodeError:
-            return {}
-        return card if isinstance(card, dict) else {}
-
-    def _write_card(self, descriptor: int, owner: str) -> None:
+    def _write_card(self, descriptor: int, owner: str, settled: Any) -> None:
         card = {
             "pid": os.getpid(),
             "host": _plain(os.uname().nodename),
             "owner": _plain(owner),
             "epoch": self._epoch,
         }
-        text = msgspec.json.encode(card)
+        if settled is not None:
+            card["settled"] = settled
         try:
-            self._disk.write(descriptor, text.ljust(_CARD_BYTES))
+            self._disk.write(descriptor, msgspec.json.encode(card).ljust(_CARD_BYTES))
         except OSError:
             # The card only says who holds the lock; the lock itself is held.
             return
+
+
+def note_settled(disk: Disk, directory: int, mark: str, size: int) -> None:
+    """Note on the lock's card that so many bytes of the log of this mark are on the medium.
+
+    For the holder of the lock. It is not synced, and what the disk says against it is not told: a
+    note that is missing, or older, only means that a loss cannot be seen.
+    """
+    try:
+        descriptor = disk.open_lock(LOCK_NAME, directory)
+        try:
+            card = _read_card(disk, descriptor) | {"settled": [mark, size]}
+            text = msgspec.json.encode(card)
+            if disk.node(descriptor).links == 1 and len(text) <= _CARD_BYTES:
+                disk.write(descriptor, text.ljust(_CARD_BYTES))
+        finally:
+            let_go(disk, descriptor)
+    except OSError:
+        return
+
+
+def read_settled(disk: Disk, directory: int) -> tuple[str, int]:
+    """What was noted last: the mark of a log, and its size; an empty mark if nothing was."""
+    if disk.node_at(LOCK_NAME, directory) is None:
+        return "", 0
+    descriptor = disk.open_read(LOCK_NAME, directory)
+    try:
+        noted = _read_card(disk, descriptor).get("settled")
+    finally:
+        let_go(disk, descriptor)
+    try:
+        return msgspec.convert(noted, tuple[str, int])
+    except msgspec.ValidationError:
+        return "", 0
+
+
+def _read_card(disk: Disk, descriptor: int) -> dict[str, Any]:
+    try:
+        card = msgspec.json.decode(disk.read_at(descriptor, _CARD_BYTES, 0))
+    except msgspec.DecodeError:
+        return {}
+    return card if isinstance(card, dict) else {}
 
 
 def _plain(text: str) -> str:

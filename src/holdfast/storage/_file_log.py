@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from zlib import crc32
@@ -9,6 +10,7 @@ from zlib import crc32
 from holdfast.errors import HoldfastError, StoreError, StoreFull, SyncFailed
 from holdfast.storage._file_documents import FileDocuments
 from holdfast.storage._file_forms import FileForms, write_all
+from holdfast.storage._file_lease import note_settled, read_settled
 from holdfast.storage._file_parts import (
     LOG_NAME,
     OWN_NAME,
@@ -164,6 +166,18 @@ class FileLog(Log):
         found = self._look()
         return "" if found is None else str(found.mark)
 
+    def settled(self) -> int:
+        """By the note that the last writer left beside its lock when it closed the log."""
+        with (
+            translation(f"looking at {self._name()}"),
+            self._tree.opened(self._parts) as directory,
+        ):
+            if directory is None:
+                return 0
+            mark, size = read_settled(self._disk, directory)
+            found = look(self._disk, directory) if mark else None
+        return size if found is not None and str(found.mark) == mark else 0
+
     def damage(self) -> str:
         """Frames of an archive, or inherited bytes, that are not there."""
         with translation(f"reading {self._name()}"):
@@ -180,12 +194,25 @@ class FileLog(Log):
         return b"".join(self.read(self._inherited + self._synced))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and note how much of it is safe."""
         with self._sync_lock, self._open_lock:
+            if self._descriptor is not None and self._is_safe():
+                self._note_settled()
             descriptor, self._descriptor = self._descriptor, None
             self._entries_synced = False
             if descriptor is not None:
                 let_go(self._disk, descriptor)
+
+    def _is_safe(self) -> bool:
+        """Whether everything that was appended, and the way to it, is on the medium."""
+        return self._entries_synced and 0 < self._size == self._synced and self._dead is None
+
+    def _note_settled(self) -> None:
+        with contextlib.suppress(OSError), self._tree.opened(self._parts) as directory:
+            found = None if directory is None else look(self._disk, directory)
+            if directory is not None and found is not None:
+                size = self._inherited + self._size
+                note_settled(self._disk, directory, str(found.mark), size)
 
     def _is_shared(self, descriptor: int) -> bool:
         """Whether the file has another name, by which another key may go on with its bytes."""

@@ -128,6 +128,13 @@ class Log(ABC):
         reader has taken are cut. Archiving and detaching may change it, with the same bytes.
         """
 
+    def settled(self) -> int:
+        """How many bytes this very log is known to have had on the medium; 0 if nothing is known.
+
+        A log that has fewer has lost some: no crash takes back what was synced.
+        """
+        return 0
+
     def damage(self) -> str:
         """What is wrong with how the log is kept, as a sentence; empty if nothing is known.
 

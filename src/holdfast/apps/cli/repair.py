@@ -55,6 +55,8 @@ def command(app: App, id: str, *, as_json: bool) -> None:
 def _explain(gap: Gap) -> str:
     where = f"{size(gap.size)} at byte {gap.offset:,}"
     count = gap.last_seq - gap.first_seq + 1
+    if gap.at_end:
+        return f"At least {counted(count, 'event')} from {gap.first_seq} on are lost ({where})."
     if count <= 0:
         return f"{where} were no event; none is lost."
     if count == 1:
