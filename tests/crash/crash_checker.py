@@ -213,7 +213,9 @@ class Checker:
         if run.repair == "raise" and world.hf.snapshots(id):
             fold = Fold()
             fold.fold(list(world.hf.events(id)))
-            if world.hf.state(id) != fold.state:
+            state = world.hf.state(id)
+            state.alive = True  # who is at work is seen, and not in any event
+            if state != fold.state:
                 yield "a snapshot changes the state"
 
     def _going_on_problems(self, world, run, id, events):

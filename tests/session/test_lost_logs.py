@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -77,10 +76,9 @@ def test_a_lost_log_is_repaired_told_and_remembered_for_good(store_root, way, ca
     with holdfast.open(store_root) as hf:
         heard = []
         hf.subscribe(lambda _, what: heard.append(what) if isinstance(what, Notice) else None)
-        with caplog.at_level(logging.WARNING, "holdfast"):
-            with hf.session("a", repair="auto", agent_id="helper") as session:
-                kept = len(session.history)
-                session.user("on we go")
+        with hf.session("a", repair="auto", agent_id="helper") as session:
+            kept = len(session.history)
+            session.user("on we go")
         assert "damaged and has been repaired" in caplog.text
         assert [what.kind for what in heard].count("repaired") == 1
         assert (kept == 0) == (way in WHOLE)
