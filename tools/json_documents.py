@@ -252,6 +252,13 @@ class Repaired(Struct):
     quarantine: str | None
 
 
+class RepairedAgent(Struct):
+    """Which documents of an agent could not be read, and what became of each."""
+
+    agent_id: str
+    documents: dict[str, str]
+
+
 class Pruned(Struct):
     """What a prune did, or would do."""
 
@@ -457,6 +464,7 @@ DOCUMENTS: dict[str, tuple[str, Any]] = {
     "tag-suggest": ("holdfast tag --suggest --json", TagIdeas),
     "verify": ("holdfast verify --json", Verified),
     "repair": ("holdfast repair --json", Repaired),
+    "repair-agent": ("holdfast repair --agent AGENT --json", RepairedAgent),
     "redact": ("holdfast redact --json", RedactionReport),
     "copy": ("holdfast copy --json", Copied),
     "encrypt": (

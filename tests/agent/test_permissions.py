@@ -139,7 +139,9 @@ async def test_a_standing_approval_holds_beside_one_that_expired(hf, script):
         agent.configure_tools(enabled={"act": True})  # begins the session
         short = {"tool": "act", "decision": "allow", "scope": "session", "expires_at": 1}
         agent.session.append("permission", short)
-        StandingApprovals(hf.store.documents("agents/bot")).add("act", Approval(scope="always"))
+        StandingApprovals(hf.store.documents("agents/bot"), print).add(
+            "act", Approval(scope="always")
+        )
         await agent.run("go")
     assert (len(ran), prompt.requests) == (1, [])
 
@@ -256,7 +258,7 @@ async def test_each_call_asks_in_turn(hf, script):
 def test_standing_approvals_survive_each_other_and_damage(hf):
     """Two writers keep each other's approvals; an unreadable document approves nothing."""
     documents = hf.store.documents("agents/bot")
-    one, two = StandingApprovals(documents), StandingApprovals(documents)
+    one, two = StandingApprovals(documents, print), StandingApprovals(documents, print)
     one.add("a", Approval(scope="always"))
     two.add("b", Approval(scope="always"))
     assert set(one.read()) == {"a", "b"}
@@ -277,7 +279,7 @@ def test_standing_approvals_give_up_when_they_never_win():
             raise Conflict
 
     with pytest.raises(Conflict):
-        StandingApprovals(Restless()).add("a", Approval())
+        StandingApprovals(Restless(), print).add("a", Approval())
 
 
 async def test_memory_tools_need_the_feature(hf, script):

@@ -301,7 +301,8 @@ def test_a_damaged_pointer_is_set_aside_and_the_newest_session_taken(hf, script,
     assert again.session.id == known
     again.run_sync("on we go")
     again.close()
-    assert agent_file(store_root, name="agent.damaged.json").read_bytes().endswith(b"curr")
+    [aside] = agent_file(store_root).parent.glob("quarantine/agent.json-*")
+    assert aside.read_bytes().endswith(b"curr")
 
 
 @pytest.mark.req("S0-64", "B-11")

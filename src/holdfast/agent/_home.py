@@ -5,14 +5,19 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from holdfast.errors import AgentTypeMismatch, Damaged, HoldfastError
+from holdfast.errors import AgentTypeMismatch, Damaged
 from holdfast.library import Holdfast
-from holdfast.session import AgentDocument, Session, point_agent, read_agent
+from holdfast.session import (
+    AGENT,
+    AgentDocument,
+    Session,
+    point_agent,
+    read_agent,
+    read_or_begin,
+)
 from holdfast.storage import Documents
 
 __all__ = ["AgentHome", "RepairedWarning"]
-
-_SET_ASIDE = "agent.damaged.json"
 
 
 class RepairedWarning(UserWarning):
@@ -26,7 +31,7 @@ class AgentHome:
         self.hf = hf
         self.agent_id = agent_id
         self.agent_type = agent_type
-        self._told = False
+        self._told: list[str] = []
 
     @property
     def documents(self) -> Documents:
@@ -71,6 +76,8 @@ class AgentHome:
         for notice in session.repairs:
             text = f"session {session.id}: {notice.detail['what']}"
             warnings.warn(text, RepairedWarning, stacklevel=4)
+        for what in self._told:
+            session.tell_repaired(what)
         return session
 
     def _check_session(self, session: Session) -> None:
@@ -90,20 +97,26 @@ class AgentHome:
     def _read(self) -> tuple[AgentDocument, str]:
         try:
             document, etag = read_agent(self.documents, self.agent_id)
-        except Damaged as error:
-            return self._lost(error), error.etag
+        except Damaged:
+            document, etag = read_or_begin(
+                self.documents, AGENT, AgentDocument, self._tell, fresh=self._newest
+            )
         if document.agent_type is not None and document.agent_type != self.agent_type:
             raise self._mismatch(document.agent_type, document.current_session)
         return document, etag
 
-    def _lost(self, error: Damaged) -> AgentDocument:
-        """The pointer is damaged: keep its bytes, and take the agent's newest session."""
-        try:
-            self.documents.put(_SET_ASIDE, error.data)
-        except HoldfastError:
-            pass  # the warning below tells of the damage all the same
+    def _newest(self) -> AgentDocument:
+        """What takes the place of a damaged pointer: the agent's newest session."""
         newest = self.hf.list(limit=1, agent_id=self.agent_id)
-        if not self._told:
-            self._told = True
-            warnings.warn(f"{error}; its newest session is taken", RepairedWarning, stacklevel=5)
-        return AgentDocument(current_session=newest[0].session_id if newest else None)
+        return AgentDocument(
+            version=1,
+            agent_id=self.agent_id,
+            agent_type=self.agent_type,
+            current_session=newest[0].session_id if newest else None,
+        )
+
+    def _tell(self, what: str) -> None:
+        text = f"agent {self.agent_id}: {what}, with its newest session"
+        if text not in self._told:
+            self._told.append(text)
+            warnings.warn(text, RepairedWarning, stacklevel=7)

@@ -12,8 +12,8 @@ import msgspec
 from holdfast.agent._tools import Tool
 from holdfast.errors import Conflict, UsageError
 from holdfast.replay import Approval
-from holdfast.session import Session, check_unsealed, now_ms
-from holdfast.storage import MUST_NOT_EXIST, Documents
+from holdfast.session import PERMISSIONS, ApprovalsDocument, Session, now_ms, read_or_begin
+from holdfast.storage import Documents
 
 __all__ = ["Decision", "Gate", "PermissionRequest", "StandingApprovals", "args_digest"]
 
@@ -59,37 +59,29 @@ class Verdict(msgspec.Struct, frozen=True):
 class StandingApprovals:
     """Approvals for always: ``permissions.json`` of the agent, compared and swapped."""
 
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, documents: Documents, tell: Callable[[str], None]) -> None:
         self._documents = documents
+        self._tell = tell
 
     def read(self) -> dict[str, Approval]:
         """What was approved for good."""
-        return self._load()[0]
+        return self._load()[0].approvals
 
     def add(self, tool: str, approval: Approval) -> None:
         """Approve a tool for good."""
         for _ in range(_TRIES_MAX):
-            approvals, etag = self._load()
-            approvals[tool] = approval
+            document, etag = self._load()
+            document.approvals[tool] = approval
             try:
-                data = msgspec.json.encode({"version": 1, "approvals": approvals})
-                self._documents.put("permissions.json", data, if_match=etag)
+                self._documents.put(PERMISSIONS, msgspec.json.encode(document), if_match=etag)
             except Conflict:
                 continue
             return
-        raise Conflict("permissions.json kept changing while it was written")
+        raise Conflict(f"{PERMISSIONS} kept changing while it was written")
 
-    def _load(self) -> tuple[dict[str, Approval], str]:
-        found = self._documents.get("permissions.json")
-        if found is None:
-            return {}, MUST_NOT_EXIST
-        try:
-            data = check_unsealed(found[0], "permissions.json")
-            document = msgspec.json.decode(data, type=dict[str, Any])
-            return msgspec.convert(document.get("approvals", {}), dict[str, Approval]), found[1]
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            # Nothing readable is approved: asking again is the safe way.
-            return {}, found[1]
+    def _load(self) -> tuple[ApprovalsDocument, str]:
+        # Of a damaged one nothing is approved: asking again is the safe way.
+        return read_or_begin(self._documents, PERMISSIONS, ApprovalsDocument, self._tell)
 
 
 class Gate:

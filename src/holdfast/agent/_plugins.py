@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 from holdfast.agent._results import plain_result
 from holdfast.errors import UsageError
-from holdfast.model import Limits, decode_json, encode_data, fit_id
-from holdfast.session import Session, check_unsealed
+from holdfast.model import Limits, encode_data, fit_id
+from holdfast.session import PLUGINS, PluginDocument, Session, read_or_begin
 from holdfast.storage import Documents
 
 __all__ = [
@@ -75,22 +75,8 @@ def _installed(name: str) -> Any:
     )
 
 
-def _place(plugin: Plugin, ending: str = ".json") -> str:
-    return f"plugins/{fit_id(plugin.name)}{ending}"
-
-
-def _read_lasting(documents: Documents, plugin: Plugin) -> tuple[Any, int | str | None] | None:
-    """A plugin's document. What cannot be read is set aside, and raises."""
-    found = documents.get(_place(plugin))
-    if found is None:
-        return None
-    try:
-        document = decode_json(check_unsealed(found[0], _place(plugin)))
-        return document["state"], document["version"]
-    except (ValueError, KeyError, TypeError):
-        documents.put(_place(plugin, ".damaged.json"), found[0])
-        documents.delete(_place(plugin))
-        raise
+def _place(plugin: Plugin) -> str:
+    return f"{PLUGINS}{fit_id(plugin.name)}.json"
 
 
 class PluginHost:
@@ -116,7 +102,9 @@ class PluginHost:
     def _kept(self, plugin: Plugin) -> tuple[Any, int | str | None] | None:
         """The state that is stored for a plugin, and its version."""
         if self._documents is not None and self._is_lasting(plugin):
-            return _read_lasting(self._documents, plugin)
+            tell = self._session.tell_repaired
+            lasting = read_or_begin(self._documents, _place(plugin), PluginDocument, tell)[0]
+            return None if lasting.version is None else (lasting.state, lasting.version)
         kept = self._session.live_state.plugins.get(plugin.name)
         return None if kept is None else (kept.state, kept.version)
 

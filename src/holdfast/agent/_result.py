@@ -12,6 +12,7 @@ import msgspec
 from holdfast.agent._reply import Usage
 from holdfast.agent._suspension import Suspension
 from holdfast.errors import UsageError
+from holdfast.model import Notice
 
 __all__ = ["RunResult", "RunStream"]
 
@@ -26,6 +27,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The whole conversation in neutral form."""
     suspended: Suspension | None = None
     """Set if the run waits for someone; go on with ``Agent.resume``."""
+    notices: list[Notice] = []
+    """What was found damaged, and set right, since the last run of the session."""
     finish_reason: str | None = None
     run: str | None = None
 

@@ -83,12 +83,15 @@ class Activity:
         self.executor = self._make_executor()
 
     def _make_gate(self) -> Gate:
-        documents = self.place.documents
+        documents, home = self.place.documents, self.place.home
+        standing = None
+        if documents is not None:
+            standing = StandingApprovals(documents, home.tell_repaired)
         return Gate(
-            self.place.home,
+            home,
             agent=self.spec.name,
             prompt=self.spec.permission,
-            standing=StandingApprovals(documents) if documents is not None else None,
+            standing=standing,
             enabled=self.spec.features.permissions,
         )
 

@@ -118,6 +118,7 @@ class Turn:
             usage=activity.usage,
             messages=activity.talk.messages(),
             suspended=suspension,
+            notices=activity.place.home.untold_repairs(),
             finish_reason=outcome.finish_reason,
             run=activity.talk.run,
         )

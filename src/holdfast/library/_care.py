@@ -12,7 +12,7 @@ from holdfast.library._finding import Finding
 from holdfast.library._given import check_text
 from holdfast.library._ground import LEASE_MS
 from holdfast.library._reading import of_known_format
-from holdfast.model import Notice
+from holdfast.model import Notice, check_id
 from holdfast.session import read_range
 
 if TYPE_CHECKING:
@@ -21,9 +21,43 @@ if TYPE_CHECKING:
 
 __all__ = ["Care"]
 
+_AGENTS = "agents/"
+
 
 class Care(Finding):
-    """What can be done for one session's bytes."""
+    """What can be done for the bytes of one session, or of one agent."""
+
+    def damaged_documents(self) -> dict[str, list[str]]:
+        """The documents of agents that cannot be read, by agent. Changes nothing."""
+        from holdfast.session import damaged_documents
+
+        self._check_open()
+        found = {}
+        for key in sorted(self._store.folders(_AGENTS)):
+            names = [one.document for one in damaged_documents(self._store.documents(key))]
+            if names:
+                found[key.removeprefix(_AGENTS)] = names
+        return found
+
+    def repair_agent(self, agent_id: str) -> dict[str, str]:
+        """Set aside what cannot be read of an agent's documents; what became of each, by name.
+
+        Each is begun anew, and its old bytes are kept in the agent's quarantine; of ``agent.json``
+        the new one names the agent's newest session. What can be read is left alone.
+        """
+        from holdfast.session import AGENT, AgentDocument, damaged_documents, set_aside
+
+        self._check_open()
+        documents = self._store.documents(f"{_AGENTS}{check_id(agent_id, what='agent id')}")
+        done = {}
+        for damaged in damaged_documents(documents):
+            fresh = damaged.shape()
+            if damaged.document == AGENT:
+                newest = self.list(limit=1, agent_id=agent_id)
+                current = newest[0].session_id if newest else None
+                fresh = AgentDocument(version=1, agent_id=agent_id, current_session=current)
+            done[damaged.document] = set_aside(documents, damaged, fresh)
+        return done
 
     def verify(self, id: str, *, head: str | None = None) -> Report:
         """Look at every byte of a session and say what is whole. Changes nothing.

@@ -27,7 +27,18 @@ from holdfast.session._variables import NotStoredWarning
 from holdfast.session._writer import Draft, Writer
 
 if TYPE_CHECKING:
-    from holdfast.session._agent_pointer import AgentDocument, point_agent, read_agent
+    from holdfast.session._agent_documents import (
+        AGENT,
+        PERMISSIONS,
+        PLUGINS,
+        AgentDocument,
+        ApprovalsDocument,
+        PluginDocument,
+        damaged_documents,
+        read_or_begin,
+        set_aside,
+    )
+    from holdfast.session._agent_pointer import point_agent, read_agent
     from holdfast.session._branches import Branches, check_new_id, detach_children
     from holdfast.session._follower import Follower
     from holdfast.session._observing import Done, ObservedSession, Observer, Observers
@@ -40,7 +51,15 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for: branching, following and mending are rare.
 _LAZY = {
-    "AgentDocument": "_agent_pointer",
+    "AGENT": "_agent_documents",
+    "AgentDocument": "_agent_documents",
+    "ApprovalsDocument": "_agent_documents",
+    "PERMISSIONS": "_agent_documents",
+    "PLUGINS": "_agent_documents",
+    "PluginDocument": "_agent_documents",
+    "damaged_documents": "_agent_documents",
+    "read_or_begin": "_agent_documents",
+    "set_aside": "_agent_documents",
     "Branches": "_branches",
     "Follower": "_follower",
     "Place": "_places",
@@ -68,7 +87,11 @@ _LAZY = {
 }
 
 __all__ = [
+    "AGENT",
+    "PERMISSIONS",
+    "PLUGINS",
     "AgentDocument",
+    "ApprovalsDocument",
     "Branches",
     "Clock",
     "Done",
@@ -85,6 +108,7 @@ __all__ = [
     "Options",
     "Patience",
     "Place",
+    "PluginDocument",
     "Recorder",
     "Report",
     "SealedDocuments",
@@ -103,6 +127,7 @@ __all__ = [
     "check_title",
     "check_unsealed",
     "check_wait",
+    "damaged_documents",
     "decrypt_key",
     "detach_children",
     "encrypt_key",
@@ -117,12 +142,14 @@ __all__ = [
     "opener_of",
     "point_agent",
     "read_agent",
+    "read_or_begin",
     "read_range",
     "rekey_key",
     "repair_log",
     "resolve_blobs",
     "rewriter_for",
     "sealing",
+    "set_aside",
     "uncancelled",
     "verify_log",
     "within",

@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import Conflict, Damaged
+from holdfast.errors import Conflict
 from holdfast.replay import MemoryEntry
+from holdfast.session._agent_documents import (
+    MEMORY,
+    MemoryDocument,
+    read_or_begin,
+)
 from holdfast.session._clock import Clock, now_ms
-from holdfast.session._unsealed import check_unsealed
-from holdfast.storage import MUST_NOT_EXIST, Documents
+from holdfast.storage import Documents
 
 __all__ = ["AgentMemory"]
 
-_NAME = "memory.json"
 _TRIES_MAX = 50
-
-
-class _Document(msgspec.Struct):
-    version: int = 1
-    entries: dict[str, MemoryEntry] = {}
-
-
-_decode = msgspec.json.Decoder(_Document).decode
 
 
 class AgentMemory:
     """``agents/<id>/memory.json``: read when first asked for, written when the session is flushed.
 
     Many changes between two flushes cost one write. Two writers never lose each other's entries:
-    what is on disk is read again and only one's own changes are put over it.
+    what is on disk is read again and only one's own changes are put over it. A document that cannot
+    be read is set aside and told; what is remembered then begins anew.
     """
 
-    def __init__(self, documents: Documents, clock: Clock = now_ms) -> None:
+    def __init__(
+        self, documents: Documents, clock: Clock = now_ms, *, read_only: bool = False
+    ) -> None:
         self._documents = documents
         self._clock = clock
+        self.read_only = read_only
+        self.tell: Callable[[str], None] = _tell_nobody
+        """Who is told of a document that was damaged."""
         self._lock = threading.Lock()
         self._changes: dict[str, MemoryEntry | None] = {}
         """Not written yet: an entry that was set, or None for one that was forgotten."""
@@ -96,23 +98,16 @@ class AgentMemory:
             document, etag = self._read()
             _put_over(document.entries, changes)
             try:
-                self._documents.put(_NAME, msgspec.json.encode(document), if_match=etag)
+                self._documents.put(MEMORY, msgspec.json.encode(document), if_match=etag)
             except Conflict:
                 continue
             return
-        raise Conflict(f"{_NAME} kept changing while it was written")
+        raise Conflict(f"{MEMORY} kept changing while it was written")
 
-    def _read(self) -> tuple[_Document, str]:
-        found = self._documents.get(_NAME)
-        if found is None:
-            return _Document(entries={}), MUST_NOT_EXIST
-        try:
-            return _decode(check_unsealed(found[0], _NAME)), found[1]
-        except msgspec.DecodeError as error:
-            raise Damaged(
-                f"{_NAME} is not readable: {error}",
-                remedy="Mend or remove the file; the sessions themselves are whole.",
-            ) from error
+    def _read(self) -> tuple[MemoryDocument, str]:
+        return read_or_begin(
+            self._documents, MEMORY, MemoryDocument, self.tell, mend=not self.read_only
+        )
 
 
 def _put_over(entries: dict[str, MemoryEntry], changes: dict[str, MemoryEntry | None]) -> None:
@@ -121,3 +116,7 @@ def _put_over(entries: dict[str, MemoryEntry], changes: dict[str, MemoryEntry | 
             entries.pop(key, None)
         else:
             entries[key] = entry
+
+
+def _tell_nobody(_what: str) -> None:
+    """Until a session has it."""

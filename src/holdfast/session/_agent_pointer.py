@@ -7,26 +7,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.errors import Conflict, Damaged, TooNew
-from holdfast.session._unsealed import check_unsealed
-from holdfast.storage import MUST_NOT_EXIST, Documents
+from holdfast.errors import Conflict, TooNew
+from holdfast.session._agent_documents import AGENT, AgentDocument, read_document
+from holdfast.storage import Documents
 
-__all__ = ["AgentDocument", "point_agent", "read_agent"]
+__all__ = ["point_agent", "read_agent"]
 
-_NAME = "agent.json"
 _VERSION = 1
 _TRIES_MAX = 50
-
-
-class AgentDocument(msgspec.Struct, omit_defaults=True):
-    """``agents/<id>/agent.json``."""
-
-    version: int = 0
-    agent_id: str | None = None
-    agent_type: str | None = None
-    current_session: str | None = None
-    created_at: str | None = None
-    last_active_at: str | None = None
 
 
 def read_agent(documents: Documents, agent_id: str) -> tuple[AgentDocument, str]:
@@ -35,21 +23,13 @@ def read_agent(documents: Documents, agent_id: str) -> tuple[AgentDocument, str]
     Raises Damaged, with the bytes as ``data`` and the etag, if it cannot be read, and TooNew if a
     newer version wrote it.
     """
-    found = documents.get(_NAME)
-    if found is None:
-        return AgentDocument(), MUST_NOT_EXIST
-    try:
-        document = msgspec.json.decode(check_unsealed(found[0], _NAME), type=AgentDocument)
-    except (ValueError, RecursionError) as error:
-        raise Damaged(
-            f"{_NAME} of {agent_id} is damaged ({error})", data=found[0], etag=found[1]
-        ) from error
+    document, etag = read_document(documents, AGENT, AgentDocument)
     if document.version > _VERSION:
         raise TooNew(
-            f"{_NAME} of {agent_id} has version {document.version},"
+            f"{AGENT} of {agent_id} has version {document.version},"
             f" and this Holdfast knows {_VERSION}"
         )
-    return document, found[1]
+    return document, etag
 
 
 def point_agent(
@@ -76,8 +56,8 @@ def point_agent(
         document.created_at = document.created_at or now
         document.last_active_at = now
         try:
-            documents.put(_NAME, msgspec.json.encode(document), if_match=etag)
+            documents.put(AGENT, msgspec.json.encode(document), if_match=etag)
         except Conflict:
             continue
         return
-    raise Conflict(f"{_NAME} kept changing while it was written")
+    raise Conflict(f"{AGENT} kept changing while it was written")

@@ -170,7 +170,9 @@ class Opening:
         """The lasting memory of the session's agent; all sessions without one share one."""
         agent = self.options.agent_id or self.loaded.fold.state.agent_id or _NO_AGENT
         store = self.options.memory or self._store
-        return AgentMemory(store.documents(f"agents/{agent}"), self.options.clock)
+        return AgentMemory(
+            store.documents(f"agents/{agent}"), self.options.clock, read_only=self.read_only
+        )
 
     def take_over(self) -> None:
         """Hold the lease and clear the tail. What someone else recorded meanwhile is loaded."""

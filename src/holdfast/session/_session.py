@@ -57,6 +57,7 @@ class Session(Appending):
         self.restored = opening.loaded.has_past
         self.repairs: list[Notice] = []
         """What was found damaged and set right while this object was in use."""
+        self._answered_for = 0
         self._store = store
         self.limits = options.limits
         self._options = options
@@ -81,7 +82,9 @@ class Session(Appending):
         self._keeper = Keeper(self, opening, self._writer, self._outbox, timers)
         load = blob_loader(opening.documents)
         self.variables = Variables(self, load, self._variable_lost)
-        self.memory = Memory(self, opening.agent_memory(), load, self._redacting)
+        kept = opening.agent_memory()
+        kept.tell = self.tell_repaired
+        self.memory = Memory(self, kept, load, self._redacting)
         self.todos = Todos(self)
         opening.tell, self._writer.tell = self._outbox.put, self._keeper.tell_lost
         self._release = WhenForgotten(self, opening.release)
@@ -269,14 +272,25 @@ class Session(Appending):
         return True
 
     def tell_repaired(self, what: str, **detail: Any) -> None:
-        """Tell subscribers, and the log of the program, what was damaged and has been set right."""
+        """Tell subscribers, and the log of the program, what was damaged and has been set right.
+
+        Once: whoever finds it again finds nothing new.
+        """
         import logging
 
+        if any(notice.detail["what"] == what for notice in self.repairs):
+            return
         notice = Notice("repaired", self.id, {"what": what, **detail})
         self.repairs.append(notice)
         logging.getLogger("holdfast").warning("session %s: %s", self.id, what)
         self._outbox.put(notice)
         self._outbox.deliver()
+
+    def untold_repairs(self) -> list[Notice]:
+        """What was set right since this was asked last: for whoever answers a caller."""
+        with self._lock:
+            told, self._answered_for = self._answered_for, len(self.repairs)
+        return self.repairs[told:]
 
     # -- inside ------------------------------------------------------------------------------
 

@@ -79,6 +79,7 @@ def check_store(app: App) -> Iterator[Check]:
         yield from _check_strangers(library)
     yield _check_durability(library)
     yield from _check_sessions(library)
+    yield from _check_agents(library)
     yield _check_keys(library)
 
 
@@ -206,6 +207,18 @@ def _check_sessions(library: Holdfast) -> Iterator[Check]:
     trash = list(library.store.entries("trash/"))
     if trash:
         yield Check("trash", GOOD, f"{counted(len(trash), 'session')}; back with holdfast undelete")
+
+
+def _check_agents(library: Holdfast) -> Iterator[Check]:
+    """What agents remember and may do, as far as it can be read."""
+    damaged = library.damaged_documents()
+    for agent, names in damaged.items():
+        yield Check(
+            "agents",
+            BAD,
+            f"{', '.join(names)} of {agent} cannot be read",
+            f"Set aside with `holdfast repair --agent {agent}`; the agent's next run does so too.",
+        )
 
 
 def _check_catalogue(library: Holdfast) -> Check:

@@ -6,9 +6,10 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choosing import choose
-from holdfast.apps.cli._options import json_option, session_argument, store_option
+from holdfast.apps.cli._options import complete_id, json_option, store_option
 from holdfast.apps.cli._screen import Span
 from holdfast.apps.shown.words import counted, size
+from holdfast.errors import UsageError
 from holdfast.model import Gap
 
 __all__ = ["command"]
@@ -21,18 +22,33 @@ __all__ = ["command"]
 Examples:
   holdfast verify trip-planner
   holdfast repair trip-planner
+  holdfast repair --agent assistant
 """,
 )
-@session_argument
+@click.argument("id", metavar="[ID]", required=False, shell_complete=complete_id)
+@click.option(
+    "--agent", metavar="AGENT", help="The documents of this agent, in the place of a session."
+)
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, id: str, *, as_json: bool) -> None:
+def command(app: App, id: str | None, *, agent: str | None, as_json: bool) -> None:
     """Write a whole log in the place of a damaged one, from everything in it that is whole.
 
     The old bytes are kept in the session's quarantine. All other events keep their numbers. A
     session that is not damaged is left alone; one that a program has open is refused.
+
+    With --agent it is an agent's documents (what it remembers, may do and goes on with, states of
+    plugins): those that cannot be read are put into its quarantine and begun anew.
     """
+    if (id is None) == (agent is None):
+        raise UsageError(
+            "repair takes a session or an agent", remedy="Name a session, or give --agent."
+        )
+    if agent is not None:
+        _repair_agent(app, agent, as_json=as_json)
+        return
+    assert id is not None
     session_id = choose(app.library, id)
     app.library.state(session_id)  # a newer format is refused before anything is touched
     gaps = app.library.repair(session_id)
@@ -50,6 +66,19 @@ def command(app: App, id: str, *, as_json: bool) -> None:
     for gap in gaps:
         app.out.text(_explain(gap))
     app.out.line(f"  The old bytes are kept in {kept}")
+
+
+def _repair_agent(app: App, agent: str, *, as_json: bool) -> None:
+    done = app.library.repair_agent(agent)
+    if as_json:
+        app.out.json({"agent_id": agent, "documents": done})
+        return
+    if not done:
+        app.out.line("There is nothing to repair: what ", Span(agent, "name"), " has is whole.")
+        return
+    app.out.line(Span("repaired ", "good"), Span(agent, "name"))
+    for what in done.values():
+        app.out.text(f"{what}.")
 
 
 def _explain(gap: Gap) -> str:
