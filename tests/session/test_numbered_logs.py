@@ -69,12 +69,19 @@ def test_who_wants_it_mended_goes_on_without_it(put, tmp_path):
         assert hf.store.documents("sessions/theirs").names("quarantine/")
 
 
-@pytest.mark.parametrize(
-    ("found", "end"), [([{"seq": 0, "type": "user"}], ""), ([{"seq": 0}], "\n"), (["x"], "\n")]
-)
-def test_what_a_crash_may_have_left_is_set_aside(put, tmp_path, found, end):
-    """A first line that is not whole, or that is none, stands in nobody's way."""
-    put("torn", found, end)
+@pytest.mark.parametrize("found", [{"seq": 0}, "x"])
+def test_a_whole_line_that_is_none_is_damage(put, tmp_path, found):
+    """No crash leaves such a line, so that it is not set aside without a word."""
+    put("theirs", [found])
+    with Holdfast(str(tmp_path)) as hf:
+        with pytest.raises(Damaged):
+            hf.session("theirs")
+        assert not hf.verify("theirs").ok
+
+
+def test_what_a_crash_may_have_left_is_set_aside(put, tmp_path):
+    """A first line that is not whole stands in nobody's way."""
+    put("torn", [{"seq": 0, "type": "user"}], "")
     with Holdfast(str(tmp_path)) as hf:
         with hf.session("torn") as s:
             s.user("hello")

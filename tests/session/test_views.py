@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.errors import Conflict, Damaged, UsageError
+from holdfast.errors import Conflict, UsageError
 from holdfast.replay import MemoryEntry
 from holdfast.session import NotStoredWarning
 from holdfast.session._agent_memory import AgentMemory
@@ -154,8 +154,9 @@ def test_an_agents_memory_is_read_when_it_is_first_asked_for(hf, store_root):
     (store_root / "agents" / "bot" / "memory.json").write_text("{")
     with hf.session("b", agent_id="bot") as s:
         s.user("not about memory")
-        with pytest.raises(Damaged):
-            s.memory.get("ours")
+        assert s.repairs == []
+        assert s.memory.get("ours") is None
+        assert "memory.json is damaged" in s.repairs[0].detail["what"]
 
 
 @pytest.mark.req("S2-5")
@@ -224,12 +225,16 @@ def test_two_writers_of_an_agents_memory_lose_nothing(store_root):
     assert isinstance(AgentMemory(documents).entries()["k0"], MemoryEntry)
 
 
-def test_an_unreadable_agent_memory_is_damage_not_silence():
-    """A person's slip in the file is named; nothing is overwritten."""
+def test_an_unreadable_agent_memory_is_set_aside_and_told():
+    """A person's slip in the file is named, and its bytes are kept."""
     documents = MemoryStore().documents("agents/a")
     documents.put("memory.json", b"{oops")
-    with pytest.raises(Damaged, match="memory"):
-        AgentMemory(documents).entries()
+    memory, told = AgentMemory(documents), []
+    memory.tell = told.append
+    assert memory.entries() == {}
+    [aside] = documents.names("quarantine/")
+    assert documents.get(aside)[0] == b"{oops"
+    assert aside in told[0]
 
 
 def test_a_document_that_keeps_changing_ends_in_a_conflict(monkeypatch):
