@@ -392,7 +392,7 @@ def test_without_the_key_nobody_replaces_what_is_sealed(hf, folder):
         for read in (
             lambda: read_agent(plain, "bot"),
             lambda: read_custom(plain),
-            lambda: StandingApprovals(plain)._load(),
+            lambda: StandingApprovals(plain, print)._load(),
         ):
             with pytest.raises(KeyMissing):
                 read()

@@ -156,6 +156,18 @@ def test_a_snapshot_knows_what_a_log_has_lost(kind, store_root):
         assert (repair.gaps[0].first_seq, repair.gaps[0].last_seq) == (0, 3)
 
 
+def test_damage_that_moves_the_rest_is_no_loss_of_the_end(store_root):
+    """A line that became shorter costs itself: what comes after it is all there."""
+    with holdfast.open(store_root) as hf:
+        record(hf)
+        lines = log_of(store_root).read_bytes().splitlines(keepends=True)
+        log_of(store_root).write_bytes(b"".join([*lines[:4], b"rubbish\n", *lines[5:]]))
+        [gap] = hf.verify("a").gaps
+        assert (gap.first_seq, gap.at_end) == (4, False)
+        assert hf.repair("a") == [gap]
+        assert hf.verify("a").ok
+
+
 def first_write(root) -> bytes:
     """The bytes of a session's very first write."""
     with holdfast.open(root) as hf, hf.session("a") as session:

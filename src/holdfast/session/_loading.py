@@ -83,7 +83,9 @@ def load(
 def find_loss(
     log: Log, position: Position, torn: int, *, settled: int, ahead: Snapshot | None
 ) -> Gap | None:
-    """What is missing at the end of a log of which all up to ``position`` is whole; else None.
+    """What is missing at the end of a log without gaps, which is whole up to ``position``.
+
+    None if nothing is known to be. Where something is damaged before, places do not compare.
 
     ``torn`` bytes follow. That a crash took the end is no loss: nobody was told that it was safe.
     It is one if more had been synced, if a snapshot knows more events, or if the bytes of a log

@@ -297,11 +297,12 @@ class Opening:
         )
         if loaded.torn and not (loaded.has_past or mending or self.read_only):
             self._check_ours()
-        loss = find_loss(
-            self.log, loaded.position, loaded.torn, settled=settled, ahead=loaded.ahead
-        )
-        if loss is not None:
-            loaded.gaps = [*loaded.gaps, loss]
+        loss = None
+        if not loaded.gaps:
+            loss = find_loss(
+                self.log, loaded.position, loaded.torn, settled=settled, ahead=loaded.ahead
+            )
+            loaded.gaps = [] if loss is None else [loss]
         if not loaded.gaps or self.read_only:
             return loaded
         if not mending:

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.errors import KeyMissing, Tampered
+from holdfast.errors import KeyMissing, SecurityError, Tampered
 from holdfast.model import (
     BEFORE_ALL,
     SEAL_END,
@@ -53,7 +53,7 @@ def repair_log(
     settled = log.settled()
     old = b"".join(log.read())
     found = salvage(old, START, chained=False)
-    loss = _loss(log, documents, found, settled)
+    loss = None if found.gaps else _loss(log, documents, found, settled)
     if loss is not None:
         found.gaps.append(loss)
     is_sealed = any(line.sealed is not None and line.type is None for line in found.lines)
@@ -75,9 +75,11 @@ def repair_log(
 
 def _loss(log: Log, documents: Documents, found: Salvage, settled: int) -> Gap | None:
     """What is missing at the log's end, as far as it is known that it was there."""
-    end = found.position
-    loaded = load(log, documents, tolerant=True, begun=True)
-    return find_loss(log, end, found.torn, settled=settled, ahead=loaded.ahead)
+    try:
+        ahead = load(log, documents, tolerant=True, begun=True).ahead
+    except SecurityError:
+        ahead = None  # a line that does not open is for the repair to leave out
+    return find_loss(log, found.position, found.torn, settled=settled, ahead=ahead)
 
 
 def _may_be_plain(unseal: Unseal, found: Salvage) -> bool:

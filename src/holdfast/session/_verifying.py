@@ -130,7 +130,7 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
     count = 0
     missing: set[str] = set()
     repairs: list[Repair] = []
-    settled, newest = log.settled(), Snapshots(documents).newest()
+    settled, newest = log.settled(), _newest(Snapshots(documents))
     marks = _marks(Snapshots(documents))
     prefixes = _prefixes(marks)
     chain = heads.chain(prefixes)
@@ -147,7 +147,7 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
         damage = _FOREIGN
     tampered = [] if reader.gaps else _check_prefixes(prefixes, chain)
     gaps = reader.gaps
-    if not damage:
+    if not gaps and not damage:
         gaps = gaps + _lost(log, reader.position, reader.torn, settled, newest)
     report = Report(
         session_id=session_id,
@@ -164,6 +164,13 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
         tampered=tampered,
     )
     return heads.told(report, chain, log, reader.position.offset)
+
+
+def _newest(snapshots: Snapshots) -> Snapshot | None:
+    try:
+        return snapshots.newest()
+    except HoldfastError:
+        return None
 
 
 def _lost(
@@ -239,7 +246,7 @@ def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
 
 def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
     assert log.unseal is not None
-    settled, newest = log.settled(), Snapshots(documents).newest()
+    settled, newest = log.settled(), _newest(Snapshots(documents))
     marks = _marks(Snapshots(documents))
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
@@ -255,7 +262,8 @@ def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Head
     if not found.gaps:
         tampered += _check_prefixes(prefixes, chain)
     damage = log.damage()
-    found.gaps += _lost(log, found.position, found.torn, settled, newest)
+    if not found.gaps:
+        found.gaps += _lost(log, found.position, found.torn, settled, newest)
     report = Report(
         session_id=session_id,
         ok=not (found.gaps or missing or damage or tampered) and all(snapshots.values()),
