@@ -58,6 +58,8 @@ def test_the_sample_touches_every_part():
         "agent_type",
         "provider_type",
         "interrupted_at",
+        "failed_at",
+        "alive",
     }
 
 
