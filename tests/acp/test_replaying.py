@@ -309,7 +309,7 @@ def test_our_own_events_are_put_into_the_protocols_words():
     assert updates[5]["title"] == "run_shell make all"
     assert updates[5]["kind"] == "execute"
     assert updates[6]["status"] == "failed"
-    assert updates[6]["content"][0]["content"]["text"] == '{"exit": 1}'
+    assert updates[6]["content"][0]["content"]["text"] == '{"exit":1}'
     assert [entry["status"] for entry in updates[7]["entries"]] == ["completed", "pending"]
     assert updates[8] == {"sessionUpdate": "session_info_update", "title": "Own"}
 
@@ -342,14 +342,13 @@ def test_blocks_of_other_tools_are_told():
     updates = told(events, close_open=False)
     assert all(is_of_the_protocol(one) for one in updates)
     assert [one["sessionUpdate"] for one in updates] == [
-        "user_message_chunk",
-        "user_message_chunk",
+        *["user_message_chunk"] * 4,
         "agent_thought_chunk",
         "agent_message_chunk",
         "tool_call",
         "tool_call_update",
     ]
-    assert updates[4]["kind"] == "search"
+    assert updates[6]["kind"] == "search"
 
 
 def test_the_result_that_a_prompt_of_another_tool_carries_ends_its_call():
@@ -418,7 +417,7 @@ def test_raw_of_other_tools_is_no_frame():
 
 
 def test_child_runs_are_left_out():
-    """What agents did for other agents is not the editor's conversation."""
+    """What agents did for other agents is not the editor's conversation; that it is, it says."""
     events = events_of(
         ("agent_start", {"agent": "top", "depth": 0}, "r0"),
         ("user", {"content": "hi"}, "r0"),
@@ -434,7 +433,9 @@ def test_child_runs_are_left_out():
     updates = told(events)
     assert words(updates, "user_message_chunk") == "hi"
     assert words(updates) == "yo"
-    assert len(updates) == 2
+    said = "kid works on this: do\n(what it says and does: holdfast show ours)"
+    assert words(updates, "agent_thought_chunk") == said
+    assert len(updates) == 3
 
 
 def test_child_runs_of_plain_logs_are_left_out():
@@ -459,7 +460,8 @@ def test_child_runs_of_plain_logs_are_left_out():
     updates = told(events)
     assert words(updates, "user_message_chunk") == "hido"
     assert words(updates) == "yo"
-    assert len(updates) == 3
+    assert words(updates, "agent_thought_chunk").startswith("kid works on this: do\n")
+    assert len(updates) == 4
 
 
 # -- marks ---------------------------------------------------------------------------------------

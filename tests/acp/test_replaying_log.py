@@ -168,7 +168,7 @@ def test_what_the_pieces_of_a_message_lack_is_told_with_the_whole(kind, final):
     again = [*parts, (final, {**whole, "covers_from": 3})]
     assert words([*parts, (final, whole), *again]) == ["my name is Ada."] * 2
     assert words([*parts, (final, whole)], 1) == ["is "]  # from the midst of it on
-    assert words([*parts, (final, {**whole, "content": "other"})]) == ["my name is "]
+    assert words([*parts, (final, {**whole, "content": "other"})]) == ["my name is other"]
 
 
 @pytest.mark.parametrize("count", [2, 300])

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from holdfast.replay._sanitize import Sanitized, sanitize
     from holdfast.replay._turns import TurnView
     from holdfast.replay._window import LeftOut, TokenCount
-    from holdfast.replay.content import Media, as_json, as_text
+    from holdfast.replay.content import Media, as_json, as_pieces, as_text
     from holdfast.replay.transcript import Entry, Transcript, grouped, read_transcript
 
 # Conversations are loaded when first asked for: a program that only records needs none.
@@ -96,6 +96,7 @@ _LAZY = {
     "TurnView": "_turns",
     "Validation": "_rules",
     "as_json": "content",
+    "as_pieces": "content",
     "as_text": "content",
     "compare": "_compare",
     "describe": "_description",
@@ -167,6 +168,7 @@ __all__ = [
     "Validation",
     "add_usage",
     "as_json",
+    "as_pieces",
     "as_text",
     "check_format",
     "compare",

@@ -153,6 +153,11 @@ class Transcript:
         self._failed: set[str | None] = set()
 
     @property
+    def is_streaming(self) -> bool:
+        """Whether streamed text is open that a message may still cover."""
+        return bool(self._streams)
+
+    @property
     def open_from(self) -> int:
         """The first event whose entry may still change; the next event's number if none may."""
         return min(self._first_open(), *self._waiting.values(), self._due)

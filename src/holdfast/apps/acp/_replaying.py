@@ -44,6 +44,7 @@ from holdfast.apps.acp._replaying_words import (
     undone_update,
 )
 from holdfast.model import Event
+from holdfast.replay import as_text
 
 __all__ = ["replay", "replay_some"]
 
@@ -86,6 +87,7 @@ class _Teller:
     def __init__(self, session_id: str, *, close_open: bool, marks: bool) -> None:
         self.out = Output(session_id, marks=marks)
         self._close_open = close_open
+        self._elsewhere = f"what it says and does: holdfast show {session_id}"
         self._cast = Cast()
         self._find = Finder()
         self._seq = -1
@@ -156,11 +158,22 @@ class _Teller:
         taker = _TAKERS.get(event.type)
         if taker is None:
             self._cast.note(event)
+            if self._cast.unsaid:
+                self._tell_delegates(event.seq)
         elif event.run is None or event.run not in self._cast.children:
             try:
                 taker(self, event)
             except Exception:  # noqa: BLE001, S110 - whatever a foreign log holds, the rest is told
                 pass
+
+    def _tell_delegates(self, seq: int) -> None:
+        """Say who works in a run that is not told of, on what, and where it can be read."""
+        self.out.flush()
+        for name, task in self._cast.unsaid:
+            words = "" if task is None else f": {as_text(task)}"
+            text = f"{name} works on this{words}\n({self._elsewhere})"
+            self.out.tell_all(content_updates(text, "agent_thought_chunk"), seq)
+        self._cast.unsaid.clear()
 
     def finish(self) -> None:
         """Tell what stands at the end."""
@@ -302,13 +315,20 @@ class _Teller:
             return
         updates = content_updates(data.get("content"), "agent_message_chunk")
         if self._was_streamed(data, "text"):
-            updates = [one for one in updates if not is_text(one)]
+            updates = self._lacking(updates, data["covers_from"])
         message_id = data.get("messageId")
         if isinstance(message_id, str):
             for update in updates:
                 if update["sessionUpdate"] == "agent_message_chunk":
                     update["messageId"] = message_id
         self._tell_updates(updates, event.seq)
+
+    def _lacking(self, updates: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+        """Those updates of a message, streamed from ``first`` on, that its pieces did not tell."""
+        whole = "".join([one["content"]["text"] for one in updates if is_text(one)])
+        rest = self._spoken.rest(whole, "text", first) if first >= self._begin else ""
+        told = content_updates(rest, "agent_message_chunk")
+        return [*told, *(one for one in updates if not is_text(one))]
 
     def _is_told_by_its_pieces(self, final: FinalData, seq: int) -> bool:
         """Text that was streamed before, as nearly all of it is."""

@@ -16,12 +16,15 @@ _AUDIT = "system"  # the name under which recorders note what they do themselves
 class Cast:
     """Who acts in a log. Child runs are known by their run, in plain logs by their agent's name.
 
-    ``children`` are the runs to leave out, ``left_out`` the tool calls that were left out.
+    ``children`` are the runs to leave out, ``left_out`` the tool calls that were left out,
+    ``unsaid`` who begins work that the editor was not told of yet, with the task.
     """
 
     def __init__(self) -> None:
         self.children: set[str] = set()
         self.left_out: set[str] = set()
+        self.unsaid: list[tuple[str, Any]] = []
+        self._announced: set[Any] = set()
         self._top: Any = None
         self._names: set[str] = set()
         self._tasks: list[Any] = []
@@ -35,6 +38,8 @@ class Cast:
         except InvalidData:
             return
         if event.type == "delegation":
+            self._announced |= {_name(data.get("child")), _name(data.get("child_run"))}
+            self.unsaid.append((_name(data.get("child")), data.get("task")))
             if event.run is None:
                 self._add(data.get("child"))
                 self._tasks.append(data.get("task"))
@@ -42,10 +47,15 @@ class Cast:
         depth = data.get("depth")
         if data.get("parent") is None and not (isinstance(depth, int) and depth > 0):
             self._top = self._top or data.get("agent")
-        elif event.run is not None:
-            self.children.add(event.run)
         else:
-            self._add(data.get("agent"))
+            name = _name(data.get("agent"))
+            if name != self._top and not self._announced & {event.run, name}:
+                self._announced.add(event.run or name)
+                self.unsaid.append((name, data.get("task")))
+            if event.run is not None:
+                self.children.add(event.run)
+            else:
+                self._add(data.get("agent"))
 
     def _add(self, name: Any) -> None:
         if isinstance(name, str) and name != self._top:
@@ -66,3 +76,7 @@ class Cast:
             return False
         self._tasks.remove(content)
         return True
+
+
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else "another agent"

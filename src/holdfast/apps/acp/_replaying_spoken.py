@@ -42,12 +42,17 @@ class Spoken:
 
         A word that may be the beginning of a secret is recorded only when it is whole.
         """
-        pieces = self._pieces[kind]
         told = ""
-        for begun, last, text, since in pieces:
+        for begun, last, text, since in self._pieces[kind]:
             if begun >= first:
                 told += text
             elif since is not None and last >= first:
                 told += since(first)
-        pieces.clear()
-        return whole[len(told) :] if len(told) < len(whole) and whole.startswith(told) else ""
+        self._pieces[kind].clear()
+        if whole.startswith(told):
+            return whole[len(told) :]
+        if whole in told:
+            return ""
+        # Words of others may be among them, and pieces may be lost: rather twice than never.
+        common = range(min(len(whole), len(told)), -1, -1)
+        return whole[next(size for size in common if told.endswith(whole[:size])) :]

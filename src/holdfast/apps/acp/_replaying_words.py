@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
-from holdfast.replay import Stage
+from holdfast.replay import Media, Stage, as_pieces
 
 __all__ = [
     "UNDONE",
@@ -51,37 +50,30 @@ def content_updates(content: Any, kind: str) -> list[dict[str, Any]]:
     """Updates for the content of a message: text, or blocks of any known dialect."""
     if isinstance(content, str):
         return [_chunk(kind, _text(content))] if content else []
-    blocks = content if isinstance(content, list) else []
-    return [update for block in blocks if (update := _block_update(block, kind)) is not None]
+    blocks = content if isinstance(content, list) else [content]
+    return [update for block in blocks for update in _block_updates(block, kind)]
 
 
-def _block_update(block: Any, kind: str) -> dict[str, Any] | None:
-    if isinstance(block, str):
-        return _chunk(kind, _text(block)) if block else None
-    if not isinstance(block, dict):
-        return None
-    type_ = block.get("type")
+def _block_updates(block: Any, kind: str) -> list[dict[str, Any]]:
+    type_ = block.get("type") if isinstance(block, dict) else None
     if type_ == "tool_use":
         call = {"id": block.get("id"), "tool": block.get("name"), "params": block.get("input")}
-        return call_update(call, "call")
+        return [call_update(call, "call")]
     if type_ == "tool_result":
         failed = block.get("is_error") is True
-        return result_update(str(block.get("tool_use_id")), block.get("content"), failed=failed)
+        return [result_update(str(block.get("tool_use_id")), block.get("content"), failed=failed)]
     if type_ == "thinking":
-        text = block.get("thinking")
-        return _chunk("agent_thought_chunk", _text(text)) if isinstance(text, str) else None
-    told = _as_block(block)
-    return None if told is None else _chunk(kind, told)
+        kind, block = "agent_thought_chunk", block.get("thinking")
+    return [_chunk(kind, _as_block(piece)) for piece in as_pieces(block) if piece]
 
 
-def _as_block(block: dict[str, Any]) -> dict[str, Any] | None:
-    source = block.get("source")
-    if block.get("type") == "image" and isinstance(source, dict):
-        data, media = source.get("data"), source.get("media_type")
-        if isinstance(data, str) and isinstance(media, str):
-            return {"type": "image", "data": data, "mimeType": media}
-    text = block.get("text")
-    return _text(text) if isinstance(text, str) and text else None
+def _as_block(piece: str | Media) -> dict[str, Any]:
+    """Words as text, a picture as one; anything else is named."""
+    if isinstance(piece, Media):
+        data = piece.source.get("data")
+        if piece.kind == "image" and isinstance(data, str) and piece.media_type:
+            return {"type": "image", "data": data, "mimeType": piece.media_type}
+    return _text(str(piece))
 
 
 def _chunk(kind: str, content: dict[str, Any]) -> dict[str, Any]:
@@ -162,19 +154,18 @@ def question_update(about: dict[str, Any], *, is_known: bool) -> dict[str, Any]:
 def _result_content(result: Any) -> list[dict[str, Any]]:
     parts = result if isinstance(result, list) else [result]
     if not all(isinstance(part, (dict, str)) for part in parts):
-        parts = [json.dumps(result, ensure_ascii=False)]
-    return [_result_part(part) for part in parts if part not in ("", None)]
+        parts = [result]
+    return [told for part in parts for told in _result_parts(part)]
 
 
-def _result_part(part: Any) -> dict[str, Any]:
+def _result_parts(part: Any) -> list[dict[str, Any]]:
     if isinstance(part, dict):
         if isinstance(part.get("path"), str) and isinstance(part.get("newText"), str):
-            return {"type": "diff", **part}
-        block = _as_block(part) if "type" in part else None
+            return [{"type": "diff", **part}]
         if part.get("error") is True and isinstance(part.get("message"), str):
-            block = _text(part["message"])  # how an agent of ours records what went wrong
-        return {"type": "content", "content": block or _text(json.dumps(part, ensure_ascii=False))}
-    return {"type": "content", "content": _text(part)}
+            part = part["message"]  # how an agent of ours records what went wrong
+    told = [_as_block(piece) for piece in as_pieces(part) if piece]
+    return [{"type": "content", "content": block} for block in told]
 
 
 def plan_update(data: dict[str, Any]) -> dict[str, Any]:

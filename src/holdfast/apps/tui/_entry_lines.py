@@ -114,9 +114,39 @@ def _body(entry: Entry, look: Look) -> RenderableType:
     if hidden > 0:
         text = f"{text[:_TEXT_CHARS_MAX]}\n… {hidden:,} more characters; an export has them all"
     if entry.kind in ("assistant", "system") and len(text) <= _MARKDOWN_CHARS_MAX:
-        from rich.markdown import Markdown  # takes longer to load than the list to show
-
-        theme = "ansi_dark" if look.dark else "ansi_light"
-        return Markdown(text, code_theme=theme, hyperlinks=False)
+        return _markdown(text, "ansi_dark" if look.dark else "ansi_light")
     style = "italic dim" if entry.kind in ("thinking", "note") else ""
     return Text(text, style, overflow="fold")
+
+
+def _markdown(text: str, theme: str) -> RenderableType:
+    """Markdown of which every word is shown: tags, references, pictures and titles are text."""
+    from markdown_it import MarkdownIt
+    from rich.markdown import Markdown  # takes longer to load than the list to show
+
+    parser = MarkdownIt().enable(["strikethrough", "table"])
+    parser.disable(["html_block", "html_inline", "reference"])
+    shown = Markdown("", code_theme=theme, hyperlinks=False)
+    shown.parsed = []
+    for token in parser.parse(text):
+        if token.type == "fence" and not _is_language(token.info):
+            named = parser.parse("name")
+            for child in named[1].children or ():
+                child.content = token.info.strip()
+            shown.parsed += named
+        for child in token.children or ():
+            given = [str(value) for value in child.attrs.values() if value]
+            if child.type == "image":
+                child.type, child.tag, child.children = "text", "", None
+                child.content = f"[{' '.join(filter(None, (child.content, *given)))}]"
+            elif child.type == "link_open":
+                child.attrs["href"] = " ".join(given)
+        shown.parsed.append(token)
+    return shown
+
+
+def _is_language(name: str) -> bool:
+    """Whether the name behind a fence is seen in how the code looks."""
+    from rich.syntax import Syntax
+
+    return not name.strip() or Syntax("", name.strip()).lexer is not None

@@ -41,7 +41,7 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": 20})
-    parser.enable(["table", "strikethrough"]).disable(["html_block", "html_inline"])
+    parser.enable(["table", "strikethrough"]).disable(["html_block", "html_inline", "reference"])
     parser.validateLink = _is_harmless  # type: ignore[method-assign]  # as its documentation says to
     parser.add_render_rule("link_open", _open_link)
     parser.add_render_rule("image", _name_image)
@@ -61,22 +61,22 @@ def _is_harmless(url: str) -> bool:
 
 
 def _open_link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
-    url = escape(str(tokens[index].attrs.get("href", "")))
-    return f'<a href="{url}" target="_blank" rel="noopener noreferrer nofollow" title="{url}">'
+    attrs = tokens[index].attrs
+    url, title = escape(str(attrs.get("href", ""))), escape(str(attrs.get("title", "")))
+    shown = f"{title}: {url}" if title else url
+    return f'<a href="{url}" target="_blank" rel="noopener noreferrer nofollow" title="{shown}">'
 
 
 def _name_image(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
     """A picture elsewhere would tell its server who reads; it is named instead."""
     token = tokens[index]
-    name = token.content or "picture"
-    return (
-        f'<span class="picture">[{escape(name)}: {escape(str(token.attrs.get("src", "")))}]</span>'
-    )
+    where = " ".join(str(token.attrs[name]) for name in ("src", "title") if name in token.attrs)
+    return f'<span class="picture">[{escape(token.content or "picture")}: {escape(where)}]</span>'
 
 
 def _code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
     token = tokens[index]
-    language = (token.info or "").strip().split(" ")[0][:30]
+    language = (token.info or "").strip()
     head = f"<figcaption>{escape(language)}</figcaption>" if language else ""
     return (
         f'<figure class="code">{head}<pre tabindex="0" role="group" '

@@ -1,0 +1,157 @@
+"""A store with logs as they are given, and every surface on which people read them."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import count
+
+import pytest
+from click.testing import CliRunner
+
+import holdfast
+from holdfast.apps.acp._replaying import replay
+from holdfast.apps.cli import cli
+from holdfast.apps.tui._entry_lines import Look, block_of
+from holdfast.apps.tui._window import Reader
+from holdfast.session import resolve_blobs
+from holdfast.testing.strategies import encode_log
+
+EXPORTS = ("markdown", "html", "text", "json")
+SURFACES = ("show", "show-full", *EXPORTS, "mcp", "web", "tui", "acp")
+
+
+class Shelf:
+    """Logs in a store, and what each surface makes of them."""
+
+    def __init__(self, root):
+        self.root = root
+        self.hf = holdfast.open(root)
+        self._numbers = count()
+        self._visitor = self._server = None
+
+    def put(self, events):
+        """A session whose log holds these events; its id."""
+        id = f"s{next(self._numbers)}"
+        folder = self.root / "sessions" / id
+        folder.mkdir(parents=True, mode=0o700)
+        folder.parent.chmod(0o700)
+        (folder / "events.jsonl").write_bytes(encode_log(events))
+        (folder / "events.jsonl").chmod(0o600)
+        return id
+
+    def read(self, surface, id):
+        """All that the surface shows of a session, to the end."""
+        if surface in EXPORTS:
+            found = self.hf.export(id, surface)
+            return found + _streamed(json.loads(found)) if surface == "json" else found
+        return getattr(self, "_" + surface.replace("-", "_"))(id)
+
+    def close(self):
+        """Give everything back."""
+        if self._visitor is not None:
+            self._visitor.__exit__(None, None, None)
+        self.hf.close()
+
+    def run(self, *arguments):
+        """What the command prints."""
+        settings = {"HOLDFAST_STORE": str(self.root), "COLUMNS": "100"}
+        result = CliRunner(env=settings).invoke(cli, list(arguments))
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def _show(self, id):
+        return self.run("show", id)
+
+    def _show_full(self, id):
+        return self.run("show", id, "--full")
+
+    def _mcp(self, id):
+        """As an agent reads it: part by part, as each part says."""
+        if self._server is None:
+            server = pytest.importorskip("holdfast.apps.mcp.server", reason="no MCP SDK")
+            self._server = server.SessionServer(self.hf)
+        start, parts = 0, []
+        while start is not None:
+            part = self._server.read_session(id, start=start, limit=7)
+            parts.append(part)
+            more = re.search(r"\nMore: start=(\d+)\Z", part)
+            assert more is None or int(more[1]) > start
+            start = None if more is None else int(more[1])
+        return "\n".join(parts)
+
+    def _web(self, id):
+        """The page, and the parts before it that the reader scrolls to."""
+        visitor = self._entered()
+        page = visitor.get(f"/s/{id}")
+        assert page.status_code == 200
+        return page.text
+
+    def _entered(self):
+        if self._visitor is None:
+            pytest.importorskip("starlette", reason="starlette is not installed")
+            from starlette.testclient import TestClient
+
+            from holdfast.apps.web._page import Site
+            from holdfast.apps.web._talks import Talks
+            from holdfast.apps.web.app import make_app
+
+            site = Site(hf=self.hf, where="a place", talks=Talks(self.hf, lambda: None))
+            self._visitor = TestClient(make_app(site), base_url="http://127.0.0.1:8000")
+            self._visitor.__enter__()
+            self._visitor.get("/in", params={"token": site.door.link()})
+        return self._visitor
+
+    def visit(self, url):
+        """Another page."""
+        return self._entered().get(url).text
+
+    def _tui(self, id):
+        """The lines of every entry, unfolded, chunk by chunk from the end."""
+        reader = Reader(self.hf, id)
+        chunk, drawn = reader.last(), []
+        while chunk is not None:
+            blocks = [
+                block_of(entry, chunk.who(entry), Look(100), is_open=True)
+                for entry in chunk.entries
+            ]
+            drawn.insert(0, "\n".join(line.text for block in blocks for line in block.lines))
+            chunk = reader.before(chunk.first) if chunk.first else None
+        return "\n".join(drawn)
+
+    def _acp(self, id):
+        """What an editor is sent that loads the session; texts as they are, not escaped."""
+        documents = self.hf.store.documents(f"sessions/{id}")
+        frames = replay(resolve_blobs(self.hf.events(id), documents), id)
+        return "\n".join(_texts(json.loads(frame)) for frame in frames)
+
+
+def _streamed(document):
+    """The pieces of each run in a row: a program that reads them puts them together."""
+    runs = {}
+    for event in document["events"]:
+        if event["type"] == "delta":
+            runs.setdefault(event.get("run"), []).append(event["data"]["content"])
+    return "\n".join("".join(pieces) for pieces in runs.values())
+
+
+def _texts(value):
+    if isinstance(value, dict):
+        return "\n".join(f"{name} {_texts(item)}" for name, item in value.items())
+    return "\n".join(map(_texts, value)) if isinstance(value, list) else str(value)
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """A store for all tests of a module: each puts its own sessions there."""
+    root = tmp_path_factory.mktemp("shelf") / "store"
+    root.mkdir(mode=0o700)
+    found = Shelf(root)
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=SURFACES)
+def surface(request):
+    """One of the places where people read a session."""
+    return request.param

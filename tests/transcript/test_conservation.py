@@ -1,0 +1,267 @@
+"""Nothing that was said is missing anywhere.
+
+Each text has a word of its own, which is looked for in what a surface really shows.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast import Event
+
+
+class Draft:
+    """A log in the making, and the words that are in it, by who said them."""
+
+    def __init__(self):
+        self.events = []
+        self.words = {}
+        self._count = count()
+        self.add("session_start", {"format": 1, "log": "0" * 32})
+
+    def add(self, type, data, run=None):
+        """Record an event; its number."""
+        seq = len(self.events)
+        self.events.append(Event.make(type, data, seq=seq, timestamp=seq + 1000, run=run))
+        return seq
+
+    def word(self, by):
+        """A word that occurs nowhere else."""
+        word = f"w{next(self._count):03d}q"
+        self.words[word] = by
+        return word
+
+
+def test_an_answer_that_was_cut_off_is_on_every_surface(shelf, surface):
+    """Words before those that the final message covers are shown, once."""
+    draft = Draft()
+    draft.add("user", {"content": "question"})
+    draft.add("delta", {"content": "alphaword"})
+    second = draft.add("delta", {"content": "omega "})
+    draft.add("assistant", {"content": "omega ends", "covers_from": second})
+    found = shelf.read(surface, shelf.put(draft.events))
+    assert "alphaword" in found
+    assert "omega ends" in found
+
+
+# -- logs of all kinds ---------------------------------------------------------------------------
+
+HOSTILE = [
+    "{}",
+    "{} and more",
+    "<!-- {} -->",
+    "<script>{}</script>",
+    '<div title="{}">x</div>',
+    "[{}]: https://example.org",
+    "[x](https://example.org/{})",
+    "[x](javascript:{})",
+    "![{}](https://example.org)",
+    "![x](https://example.org/{})",
+    '[x](https://example.org "{}")',
+    "```{}\ncode\n```",
+    "```\n{}",
+    "~~~ {} ~~~",
+    "| {} | b |\n|---|---|\n| 1 | 2 |",
+    "    {}",
+    "> {}",
+    "`{}`",
+    "**{}**",
+    "# {}",
+    "&{};",
+    "</main></article>{}",
+    "\x1b[31m{}\x1b[0m",
+    "\u202e{}",
+    "a\r\n{}\r\nb",
+    '{{"$blob":"{}"}}',
+    "[^1]: {}",
+    "<https://example.org/{}>",
+    "***\n{}\n---",
+    "1. {}",
+]
+MANY = int(os.environ.get("CONSERVED", "30"))
+RUNS = st.sampled_from([None, None, "r-1"])
+
+
+@st.composite
+def texts(draw, log, by):
+    """A text with a word of its own, wrapped into something that a surface may stumble over."""
+    return draw(st.sampled_from(HOSTILE)).format(log.word(by))
+
+
+PICTURE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+
+
+@st.composite
+def contents(draw, log, by):
+    """Content of a message: a string, or blocks with media among them."""
+    if draw(st.booleans()):
+        return draw(texts(log, by))
+    blocks = []
+    for _ in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["text", "string", "image", "document", "unknown", "refusal"]))
+        said = draw(texts(log, by)) if kind != "image" else ""
+        blocks.append(
+            {
+                "text": {"type": "text", "text": said},
+                "string": said,
+                "image": {"type": "image", "source": PICTURE},
+                "document": {"type": "document", "source": {"type": "text", "data": said}},
+                "unknown": {"type": "hologram", "depth": {"said": said}},
+                "refusal": {"type": "refusal", "refusal": said},
+            }[kind]
+        )
+    return blocks
+
+
+def values(log, by):
+    """What a tool is given or gives: a text, blocks, or any JSON."""
+    said = texts(log, by)
+    return st.one_of(
+        said,
+        said.map(lambda text: {"content": text}),
+        said.map(lambda text: {"deep": [1, {"text": text}]}),
+        said.map(lambda text: [{"type": "text", "text": text}]),
+        said.map(lambda text: [1, text, None]),
+    )
+
+
+@st.composite
+def messages(draw, log):
+    """Somebody says something."""
+    run = draw(RUNS)
+    kind = draw(st.sampled_from(["user", "assistant", "thinking", "system"]))
+    by = {"user": "user", "system": "system"}.get(kind, "model")
+    content = draw(contents(log, by))
+    if kind == "assistant" and isinstance(content, list):
+        content.insert(0, {"type": "thinking", "thinking": draw(texts(log, by))})
+    log.add(kind, {"content": content}, run)
+
+
+@st.composite
+def streams(draw, log):
+    """Streamed text, cut or covered anywhere, with something of another run in between."""
+    run, kind = draw(RUNS), draw(st.sampled_from(["text", "thinking"]))
+    pieces = []
+    for _ in range(draw(st.integers(1, 4))):
+        text = draw(texts(log, "model"))
+        cut = draw(st.integers(0, len(text)))
+        pieces += [text[:cut], text[cut:] + "\n"]
+    seqs = []
+    for piece in pieces:
+        seqs.append(log.add("delta", {"content": piece, "kind": kind}, run))
+        if draw(st.integers(0, 4)) == 0:
+            log.add("user", {"content": draw(texts(log, "user"))}, "another")
+    covered = draw(st.sampled_from([*range(0, len(pieces), 2), None]))
+    if covered is not None:
+        final = "thinking" if kind == "thinking" else "assistant"
+        whole = "".join(pieces[covered:])
+        more = draw(st.sampled_from(["", "said", "blocks"]))
+        content = whole if not more else whole + draw(texts(log, "model"))
+        if more == "blocks":
+            content = [{"type": "text", "text": content}, draw(texts(log, "model"))]
+        log.add(final, {"content": content, "covers_from": seqs[covered]}, run)
+    end = draw(st.sampled_from(["turn_end", "interrupted", "agent_error", None]))
+    if end is not None:
+        log.add(end, {"agent": "default", "reason": "completed", "error": "e"}, run)
+
+
+@st.composite
+def calls(draw, log):
+    """A call as a block, as an event or as both, and its result as either, at once or late."""
+    run, id = draw(RUNS), f"call-{len(log.events)}"
+    value = {"arg": draw(values(log, "model"))}
+    form = draw(st.sampled_from(["block", "event", "both", "announced"]))
+    if form in ("block", "both"):
+        use = {"type": "tool_use", "id": id, "name": "Look", "input": value}
+        log.add("assistant", {"content": [use]}, run)
+    if form == "announced":
+        log.add("tool_call", {"id": id, "tool": "Look", "params": {}}, run)
+    if form != "block":
+        log.add("tool_call", {"id": id, "tool": "Look", "params": value}, run)
+    if draw(st.booleans()):
+        draw(messages(log))
+    if draw(st.booleans()):
+        failed = draw(st.booleans())
+        if draw(st.booleans()):
+            said = draw(texts(log, "tool"))
+            block = {"type": "tool_result", "tool_use_id": id, "content": said, "is_error": failed}
+            log.add("user", {"content": [block]}, run)
+        else:
+            data = {"toolCallId": id, "result": draw(values(log, "tool")), "is_error": failed}
+            log.add("tool_result", data, run)
+
+
+@st.composite
+def delegates(draw, log):
+    """An agent asks another one, which works in a run of its own."""
+    child = f"d-{len(log.events)}"
+    names = {"parent": "default", "child": "helper", "child_run": child}
+    task = draw(texts(log, "delegate"))
+    log.add("delegation", {**names, "task": task})
+    log.add("agent_start", {"agent": "helper", "parent": "default", "task": task}, child)
+    log.add("user", {"content": task, "agent": "helper", "parent": "default"}, child)
+    said = draw(texts(log, "delegate"))
+    log.add("delta", {"content": said, "agent": "helper"}, child)
+    if draw(st.booleans()):
+        data = {"content": said, "agent": "helper", "covers_from": len(log.events) - 1}
+        log.add("assistant", data, child)
+    log.add("agent_complete", {"agent": "helper"}, child)
+    result = said if draw(st.booleans()) else draw(texts(log, "delegate"))
+    log.add("delegation_complete", {**names, "result": result})
+
+
+@st.composite
+def happenings(draw, log):
+    """What is told beside the talk."""
+    said = texts(log, "note")
+    last = len(log.events) - 1
+    kind, data = draw(
+        st.sampled_from(
+            [
+                ("retracted", {"seqs": [last], "replacement": said}),
+                ("compaction", {"covers": [0, last], "summary": said}),
+                ("agent_error", {"agent": "default", "error": said}),
+                ("imported", {"tool": "codex", "problems": [said]}),
+                ("suspended", {"reason": said}),
+                ("redacted", {"seqs": [last]}),
+                ("forked", {"session": "other", "seq": 1}),
+            ]
+        )
+    )
+    made = {}
+    for name, value in data.items():
+        is_said = value is said or value == [said]
+        made[name] = value if not is_said else draw(said) if value is said else [draw(said)]
+    log.add(kind, made)
+
+
+@st.composite
+def logs(draw):
+    """A whole log with the words in it."""
+    log = Draft()
+    steps = [messages, streams, calls, delegates, happenings]
+    for _ in range(draw(st.integers(1, 5))):
+        draw(draw(st.sampled_from(steps))(log))
+    return log
+
+
+def spoken_on(surface, log):
+    """The words that must be there: an editor has no place for system prompts and notes."""
+    left_out = {"acp": {"system", "note", "delegate"}}.get(surface, set())
+    return [word for word, by in log.words.items() if by not in left_out]
+
+
+@settings(
+    max_examples=MANY,
+    suppress_health_check=list(HealthCheck),
+)
+@given(log=logs())
+def test_every_word_is_on_every_surface(shelf, surface, log):
+    """Whatever users, models and tools said, in whatever form, cut off or not, can be read."""
+    found = shelf.read(surface, shelf.put(log.events))
+    missing = [word for word in spoken_on(surface, log) if word not in found]
+    assert not missing, f"{surface} lacks {missing}"
