@@ -80,6 +80,10 @@ class Shelf:
             start = None if more is None else int(more[1])
         return "\n".join(parts)
 
+    def alone(self, id, seq):
+        """One event, as an agent reads it that wants more of it."""
+        return self._server.read_session(id, start=seq, limit=1)
+
     def _web(self, id):
         """The page, and the parts before it that the reader scrolls to."""
         visitor = self._entered()

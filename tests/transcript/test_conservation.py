@@ -6,8 +6,10 @@ Each text has a word of its own, which is looked for in what a surface really sh
 from __future__ import annotations
 
 import os
+import re
 from itertools import count
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -151,10 +153,11 @@ def streams(draw, log):
         cut = draw(st.integers(0, len(text)))
         pieces += [text[:cut], text[cut:] + "\n"]
     seqs = []
-    for piece in pieces:
+    for number, piece in enumerate(pieces):
         seqs.append(log.add("delta", {"content": piece, "kind": kind}, run))
-        if draw(st.integers(0, 4)) == 0:
-            log.add("user", {"content": draw(texts(log, "user"))}, "another")
+        if number % 2 and draw(st.integers(0, 3)) == 0:  # not within a word
+            type = draw(st.sampled_from(["user", "delta"]))
+            log.add(type, {"content": draw(texts(log, "user"))}, "another")
     covered = draw(st.sampled_from([*range(0, len(pieces), 2), None]))
     if covered is not None:
         final = "thinking" if kind == "thinking" else "assistant"
@@ -249,19 +252,150 @@ def logs(draw):
     return log
 
 
-def spoken_on(surface, log):
-    """The words that must be there: an editor has no place for system prompts and notes."""
-    left_out = {"acp": {"system", "note", "delegate"}}.get(surface, set())
-    return [word for word, by in log.words.items() if by not in left_out]
+def missing_on(shelf, surface, log):
+    """The words that a surface lacks, and does not say how to come by.
+
+    An editor has no place for system prompts and notes; of delegates it is told where to read.
+    """
+    id = shelf.put(log.events)
+    found = shelf.read(surface, id)
+    left_out = {"system", "note", "delegate"} if surface == "acp" else set()
+    missing = [w for w, by in log.words.items() if by not in left_out and w not in found]
+    if surface == "acp" and "delegate" in log.words.values():
+        assert f"holdfast show {id}" in found
+    if surface == "show" and "; all with --full" in found:
+        missing = [word for word in missing if word not in shelf.read("show-full", id)]
+    return missing
 
 
-@settings(
-    max_examples=MANY,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=MANY, suppress_health_check=list(HealthCheck))
 @given(log=logs())
 def test_every_word_is_on_every_surface(shelf, surface, log):
     """Whatever users, models and tools said, in whatever form, cut off or not, can be read."""
-    found = shelf.read(surface, shelf.put(log.events))
-    missing = [word for word in spoken_on(surface, log) if word not in found]
-    assert not missing, f"{surface} lacks {missing}"
+    assert not missing_on(shelf, surface, log)
+
+
+# -- the check itself ----------------------------------------------------------------------------
+
+
+def some_log():
+    """A bit of everything, the same each time."""
+    log = Draft()
+    log.add("user", {"content": log.word("user")})
+    log.add("delta", {"content": log.word("model")})
+    second = log.add("delta", {"content": "omega"})
+    log.add("assistant", {"content": "omega " + log.word("model"), "covers_from": second})
+    log.add("tool_call", {"id": "c", "tool": "Look", "params": {"at": log.word("model")}})
+    log.add("tool_result", {"toolCallId": "c", "result": log.word("tool")})
+    return log
+
+
+def pop_whole_streams(self, event, data):
+    """The fault that this was written for: a message hid all that was streamed before it."""
+    self._streams = {key: one for key, one in self._streams.items() if key.run != event.run}
+
+
+FOLD = "holdfast.replay.transcript.Transcript."
+NOTHING = {"body": lambda *_: "", "part": lambda *_: "", "lines": lambda *_: []}
+FAULTS = {
+    "show": [("holdfast.apps.cli._summary.folded", lambda _: ("", 0))],
+    "show-full": [("holdfast.apps.cli._summary.body", NOTHING["body"])],
+    "markdown": [("holdfast.formats.writers.markdown._part", NOTHING["part"])],
+    "html": [("holdfast.formats.writers.html._part", NOTHING["part"])],
+    "text": [("holdfast.formats.writers.text._lines", NOTHING["lines"])],
+    "json": [("holdfast.formats.writers.json._encoded", lambda _: b'{"type":"user"}')],
+    "mcp": [("holdfast.apps.mcp._answers.body", NOTHING["body"])],
+    "web": [("holdfast.apps.web._conversation.body", NOTHING["body"])],
+    "tui": [("holdfast.apps.tui._entry_lines.body", NOTHING["body"])],
+    "acp": [
+        ("holdfast.apps.acp._replaying_output.Output.say", lambda *_: None),
+        ("holdfast.apps.acp._replaying_spoken.Spoken.rest", lambda *_: ""),
+        ("holdfast.apps.acp._replaying_words._result_parts", lambda _: []),
+    ],
+}
+FOLD_FAULTS = [
+    (FOLD + "_cover", pop_whole_streams),
+    (FOLD + "_result", lambda *_: None),
+    (FOLD + "_call", lambda *_: None),
+    (FOLD + "_say", lambda *_: None),
+    (FOLD + "rest", lambda _: []),
+]
+CASES = [
+    (surface, *fault)
+    for surface, faults in FAULTS.items()
+    for fault in faults + ([] if surface in ("json", "acp") else FOLD_FAULTS)
+]
+
+
+@pytest.mark.parametrize(
+    ("surface", "place", "fault"),
+    CASES,
+    ids=[f"{surface}-{place.rsplit('.', 1)[1]}" for surface, place, _ in CASES],
+)
+def test_a_surface_that_drops_something_is_found_out(shelf, monkeypatch, surface, place, fault):
+    """The check fails for each surface, and for each way in which the fold can lose words."""
+    log = some_log()
+    if place.endswith("rest") and place.startswith(FOLD):
+        log.add("delta", {"content": log.word("model")})  # still being said
+    assert missing_on(shelf, surface, log) == []
+    monkeypatch.setattr(place, fault)
+    assert missing_on(shelf, surface, log)
+
+
+# -- what is too long to be shown at once --------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lengthy(shelf):
+    """A session with texts whose last words no surface shows at first."""
+    with shelf.hf.session("lengthy") as s:
+        s.user("x " * 15_000 + "userend")
+        call = s.tool_call("Look", {"at": "y " * 2_500 + "callend"})
+        s.tool_result(call, "z\n" * 300 + "resultend")
+        s.tool_result(s.tool_call("Look", {}), "kept " * 60_000 + "blobend")
+        s.delta("w " * 15_000 + "streamend")
+    return "lengthy"
+
+
+def test_show_says_how_to_see_the_rest(shelf, lengthy):
+    """What is folded, or kept beside the log, is there with --full, which the text names."""
+    found = shelf.read("show", lengthy)
+    assert "userend" in found
+    assert "streamend" in found
+    assert "callend" not in found
+    assert "more characters; all with --full" in found
+    assert "kept beside the log: holdfast show --full has them" in found
+    full = shelf.read("show-full", lengthy)
+    assert all(word in full for word in ("callend", "resultend", "blobend"))
+
+
+def test_mcp_says_how_to_read_the_rest(shelf, lengthy):
+    """A text that is cut names the call, or the command, that has all of it."""
+    found = shelf.read("mcp", lengthy)
+    assert "userend" not in found
+    ways = re.findall(r"more characters: start=(\d+), limit=1", found)
+    alone = [shelf.alone(lengthy, int(way)) for way in ways]
+    assert [any(word in one for one in alone) for word in ("userend", "callend")] == [True, True]
+    assert "resultend" in found
+    assert found.count("more characters: holdfast show --full") == 1  # the stream
+    assert sum("more characters: holdfast show --full" in one for one in alone) == 1  # the blob
+
+
+def test_the_web_page_links_to_the_rest(shelf, lengthy):
+    """The link behind the beginning of a text leads to all of it; of a stream, to an export."""
+    found = shelf.read("web", lengthy)
+    assert "userend" not in found
+    links = re.findall(r'href="([^"]+)">This is only its beginning', found)
+    pages = "".join(shelf.visit(link.replace("&amp;", "&")) for link in links)
+    assert all(word in pages for word in ("userend", "streamend"))
+    assert "callend" in found
+    assert "resultend" in found
+
+
+def test_the_terminal_app_says_where_the_rest_is(shelf, lengthy):
+    """A text that is too long to draw is counted, and an export has it."""
+    found = shelf.read("tui", lengthy)
+    assert all(word in found for word in ("userend", "callend", "resultend", "streamend"))
+    assert "blobend" not in found
+    assert "an export has them all" in found
+    assert "blobend" in shelf.read("markdown", lengthy)

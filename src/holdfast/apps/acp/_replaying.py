@@ -315,7 +315,7 @@ class _Teller:
             return
         updates = content_updates(data.get("content"), "agent_message_chunk")
         if self._was_streamed(data, "text"):
-            updates = self._lacking(updates, data["covers_from"])
+            updates = self._lacking(updates, "text", data["covers_from"])
         message_id = data.get("messageId")
         if isinstance(message_id, str):
             for update in updates:
@@ -323,12 +323,15 @@ class _Teller:
                     update["messageId"] = message_id
         self._tell_updates(updates, event.seq)
 
-    def _lacking(self, updates: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+    def _lacking(
+        self, updates: list[dict[str, Any]], kind: str, first: int
+    ) -> list[dict[str, Any]]:
         """Those updates of a message, streamed from ``first`` on, that its pieces did not tell."""
-        whole = "".join([one["content"]["text"] for one in updates if is_text(one)])
-        rest = self._spoken.rest(whole, "text", first) if first >= self._begin else ""
-        told = content_updates(rest, "agent_message_chunk")
-        return [*told, *(one for one in updates if not is_text(one))]
+        chunk = "agent_thought_chunk" if kind == "thinking" else "agent_message_chunk"
+        whole = "".join([one["content"]["text"] for one in updates if is_text(one, chunk)])
+        rest = self._spoken.rest(whole, kind, first) if first >= self._begin else ""
+        told = content_updates(rest, chunk)
+        return [*told, *(one for one in updates if not is_text(one, chunk))]
 
     def _is_told_by_its_pieces(self, final: FinalData, seq: int) -> bool:
         """Text that was streamed before, as nearly all of it is."""
@@ -350,14 +353,17 @@ class _Teller:
 
     def _on_thinking(self, event: Event) -> None:
         data = plain(event)
-        content, first = data.get("content"), data.get("covers_from")
-        is_told = self._was_streamed(data, "thinking")
-        is_child = self._cast.is_child(data.get("agent"))
-        if is_told and not is_child and isinstance(content, str) and isinstance(first, int):
-            self._complete("thinking", content, first, None, event.seq)
-        self.out.flush()
-        if not is_child and not is_told:
-            self._tell_updates(content_updates(content, "agent_thought_chunk"), event.seq)
+        content, is_told = data.get("content"), self._was_streamed(data, "thinking")
+        if self._cast.is_child(data.get("agent")):
+            self.out.flush()
+        elif is_told and isinstance(content, str):
+            self._complete("thinking", content, data["covers_from"], None, event.seq)
+        else:
+            updates = content_updates(content, "agent_thought_chunk")
+            if is_told:
+                updates = self._lacking(updates, "thinking", data["covers_from"])
+            self.out.flush()
+            self._tell_updates(updates, event.seq)
 
     def _tell_updates(self, updates: list[dict[str, Any]], seq: int) -> None:
         for update in updates:

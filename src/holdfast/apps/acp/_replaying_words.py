@@ -205,7 +205,6 @@ def is_echo(update: bytes, asked: list[dict[str, Any]]) -> bool:
     return text.strip() in "\n".join(texts)
 
 
-def is_text(update: dict[str, Any]) -> bool:
-    """Whether an update is a piece of an answer, and text."""
-    is_answer = update["sessionUpdate"] == "agent_message_chunk"
-    return bool(is_answer and update["content"].get("type") == "text")
+def is_text(update: dict[str, Any], kind: str) -> bool:
+    """Whether an update is a piece of an answer or thought of this kind, and text."""
+    return bool(update["sessionUpdate"] == kind and update["content"].get("type") == "text")

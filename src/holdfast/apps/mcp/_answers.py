@@ -174,7 +174,10 @@ def read_document(hf: Holdfast, id: str) -> str:
     if len(text) <= DOCUMENT_CHARS_MAX:
         return text
     left_out = len(text) - DOCUMENT_CHARS_MAX
-    return f"(The first {left_out:,} characters are left out.)\n\n{text[-DOCUMENT_CHARS_MAX:]}"
+    way = "read_session and holdfast show --full have them"
+    return (
+        f"(The first {left_out:,} characters are left out: {way}.)\n\n{text[-DOCUMENT_CHARS_MAX:]}"
+    )
 
 
 def recall_messages(hf: Holdfast, id: str, *, at: int | None, max_tokens: int) -> Answer:
