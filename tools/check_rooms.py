@@ -64,7 +64,7 @@ HOMES = {
     "uvicorn": ("apps/",),
     "jinja2": ("apps/web/",),
     "markupsafe": ("apps/web/",),  # of jinja2
-    "markdown_it": ("apps/web/",),  # of rich
+    "markdown_it": ("apps/web/", "apps/tui/"),  # of rich
     "acp": ("apps/acp/",),
     "mcp": ("apps/mcp/", "apps/acp/_agent_servers.py"),
     "mcp_types": ("apps/mcp/",),
