@@ -28,6 +28,7 @@ HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 NOTES = "plant QUINCES in autumn"
 FIRST, SECOND = "Read notes.txt and remember HELIOTROPE.", "And how does it GO_ON?"
 THIRD, FOURTH = "Tell me a LONG_TALE.", "What was the LAST_WORD?"
+DEPLOY, DEPLOYED = "Deploy, as in SAXIFRAGE.", "touch deployed && sleep 60"
 TALE = " ".join(f"w{number}" for number in range(400))
 
 
@@ -51,6 +52,11 @@ class Agent:
     def reads(self, path: Path) -> Call:
         """The call with which the model reads a file."""
         raise NotImplementedError
+
+    def runs(self, command: str) -> Call:
+        """The call with which the model runs a command."""
+        about = {"description": "deploys", "is_background": False}
+        return Call("run_shell_command", {"command": command, **about})
 
 
 class Qwen(Agent):
@@ -101,6 +107,20 @@ class Opencode(Agent):
 
     def reads(self, path):
         return Call("read", {"filePath": str(path)})
+
+
+class AskingOpencode(Opencode):
+    """It asks before it runs a command only if it is told to."""
+
+    def set_up(self, home, model):
+        found = super().set_up(home, model)
+        place = home / ".config" / "opencode" / "opencode.json"
+        settings = json.loads(place.read_text()) | {"permission": {"bash": "ask"}}
+        place.write_text(json.dumps(settings))
+        return found
+
+    def runs(self, command):
+        return Call("bash", {"command": command, "description": "deploys"})
 
 
 class Claude(Agent):
@@ -210,11 +230,13 @@ class Bench:
             return Say('{"reasoning": "short", "model_choice": "flash", "title": "A talk"}')
         asked = newest_words(request)
         # What an agent is told of the past has older prompts in it: the last one counts.
-        newest = max((FIRST, SECOND, THIRD, FOURTH), key=asked.rfind)
+        newest = max((FIRST, SECOND, THIRD, FOURTH, DEPLOY), key=asked.rfind)
         if newest not in asked:
             return Say("The answer is PERSIMMONS.")  # to what the tool gave
         if newest == FIRST:
             return self.agent.reads(self.work / "notes.txt")
+        if newest == DEPLOY:
+            return self.agent.runs(DEPLOYED)
         return Say(TALE, pause_s=0.01) if newest == THIRD else Say("It goes on.")
 
     def editor(self, *, proxied=True):
@@ -338,6 +360,46 @@ def is_killed_and_goes_on(bench, agent):
     assert first == "new"
     assert len(later) == 2
     assert agent.ways >= set(later)
+
+
+@rarely
+@pytest.mark.parametrize(
+    "agent",
+    [Qwen, NewerQwen, Gemini, AskingOpencode],
+    ids=lambda agent: f"{agent.peer[0]}-{agent.peer[2]}",
+)
+@pytest.mark.parametrize("is_allowed", [True, False], ids=["running", "asked"])
+def test_a_killed_command_is_told_as_it_was(bench_of, agent, is_allowed):
+    """The command itself, once, and whether it may have run: to the editor and to the model."""
+    bench = bench_of(agent)
+    editor = bench.editor()
+    editor.option = "allow_once" if is_allowed else None
+    id = editor.new(bench.work)
+    editor.ask("session/prompt", sessionId=id, prompt=[{"type": "text", "text": DEPLOY}])
+    editor.until(lambda frame: frame.get("method") == "session/request_permission")
+    if is_allowed:
+        until((bench.work / "deployed").exists)
+    bench.crash(editor)
+    assert (bench.work / "deployed").exists() == is_allowed
+
+    editor = bench.editor()
+    replayed, _ = editor.load(id, bench.work)
+    calls = [update for update in replayed if "toolCallId" in update]
+    assert len({update["toolCallId"] for update in calls}) == 1
+    assert DEPLOYED in [update["title"] for update in calls if "title" in update][-1]
+    shown = "interrupted, outcome unknown" if is_allowed else "not run: nobody answered"
+    assert shown in json.dumps(calls[-1]["content"])
+    with holdfast.open(bench.store) as hf:
+        blocks = [b for m in hf.recover(id, "neutral").messages for b in m["content"]]
+    [call] = [b for b in blocks if isinstance(b, dict) and b["type"] == "tool_use"]
+    assert DEPLOYED in json.dumps(call["input"])
+
+    assert editor.prompt(id, FOURTH)["stopReason"] == "end_turn"
+    told = "These tool calls had begun" if is_allowed else "These did not run, because nobody"
+    received = bench.received()
+    note = received[received.rindex("Your last turn was cut off.") :]
+    in_order(note, told, DEPLOYED, f" in {bench.work}.", FOURTH)
+    assert DEPLOY in received
 
 
 @rarely

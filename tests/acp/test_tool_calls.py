@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from holdfast.apps.acp._recording import Notes
 from holdfast.apps.acp._replaying import replay
 from holdfast.apps.acp._replaying_words import UNDONE
-from holdfast.apps.acp._telling import undone
+from holdfast.apps.acp._telling import transcript_note, undone
 from holdfast.model import Event
 from holdfast.replay import fold, recover
 
@@ -376,6 +376,32 @@ def test_a_long_input_is_shortened():
     assert (
         len(undone({"tool": "write", "params": {"content": "x" * 9999}}, "begun", None).what) < 1200
     )
+
+
+def test_a_result_is_told_with_its_call_where_that_does_not_stand_before_it():
+    """A model that has the call, or two of them, learns which one came to nothing."""
+    asked = {"role": "assistant", "content": [tool_use("c1", "ls"), tool_use("c2", "rm")]}
+    came = {"role": "user", "content": [tool_result("c1", "a.txt"), tool_result("c2", "(?)")]}
+    told = transcript_note([asked, came]).splitlines()
+    assert told[-3:-1] == ['sh: {"command": "ls"} gave: a.txt', 'sh: {"command": "rm"} gave: (?)']
+    end = transcript_note([came], before=[asked])
+    assert "lacks its end" in end
+    assert 'sh: {"command": "ls"} gave: a.txt' in end
+    one = transcript_note(
+        [
+            {"role": "assistant", "content": [tool_use("c1", "ls")]},
+            {"role": "user", "content": [tool_result("c1", "no", is_error=True)]},
+        ]
+    )
+    assert 'used sh: {"command": "ls"}\nIt failed: no\n' in one
+
+
+def tool_use(id, command):
+    return {"type": "tool_use", "id": id, "name": "sh", "input": {"command": command}}
+
+
+def tool_result(id, content, **more):
+    return {"type": "tool_result", "tool_use_id": id, "content": content, **more}
 
 
 # --- killed with -9 -------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ async def tell_missing(
     is_all = len(lost) == len(past.messages)
     if channel.told and is_only_speech(lost):
         return Missing(is_all, is_told=False)
-    note = transcript_note(lost, cut=is_all and past.is_cut, end_only=not is_all)
+    known = past.messages[: len(past.messages) - len(lost)]
+    note = transcript_note(lost, cut=is_all and past.is_cut, before=known)
     channel.told.insert(0, note)
     return Missing(is_all, is_told=True)
 

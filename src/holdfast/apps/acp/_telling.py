@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.replay import Stage
@@ -45,27 +45,43 @@ _ABOUT_END = (
 
 
 def transcript_note(
-    messages: Iterable[Mapping[str, Any]], *, cut: bool = False, end_only: bool = False
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    cut: bool = False,
+    before: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """A conversation in neutral form as a text for a model that was not there.
 
-    ``cut``: it does not begin with the beginning; ``end_only``: the model knows what came before.
+    ``cut``: it does not begin with the beginning. ``before`` is what the model knows of it: then
+    only the end is told.
     """
-    about = _ABOUT_END if end_only else _ABOUT.format(cut=_CUT if cut else "")
-    lines = [about, "<conversation>"]
+    about = _ABOUT_END if before else _ABOUT.format(cut=_CUT if cut else "")
+    calls = {
+        block.get("id"): f"{block.get('name')}: {_params_of(block)}"
+        for message in (*before, *messages)
+        for block in _blocks(message)
+        if block.get("type") == "tool_use"
+    }
+    lines, newest = [about, "<conversation>"], None
     for message in messages:
         speaker = "User" if message.get("role") == "user" else "Assistant"
-        lines += _told(speaker, message.get("content"))
+        if isinstance(message.get("content"), str):
+            lines.append(f"{speaker}: {message['content']}")
+        for block in _blocks(message):
+            if block.get("type") == "tool_result":
+                id = block.get("tool_use_id")
+                lines.append(_told_result(block, "" if id == newest else calls.get(id, "")))
+                newest = None
+            elif line := _told_block(speaker, block):
+                lines.append(line)
+                newest = block.get("id") if block.get("type") == "tool_use" else None
     lines.append("</conversation>")
     return "\n".join(lines)
 
 
-def _told(speaker: str, content: Any) -> list[str]:
-    if isinstance(content, str):
-        return [f"{speaker}: {content}"]
-    if not isinstance(content, list):
-        return []
-    return [line for block in content if (line := _told_block(speaker, block))]
+def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    content = message.get("content")
+    return content if isinstance(content, list) else []
 
 
 def _told_block(speaker: str, block: Mapping[str, Any]) -> str:
@@ -73,14 +89,22 @@ def _told_block(speaker: str, block: Mapping[str, Any]) -> str:
     if kind == "text":
         return f"{speaker}: {block.get('text', '')}"
     if kind == "tool_use":
-        params = json.dumps(block.get("input"), ensure_ascii=False)
-        return f"Assistant used {block.get('name')}: {_short(params, _RESULT_CHARS)}"
-    if kind == "tool_result":
-        label = "It failed" if block.get("is_error") else "It gave"
-        return f"{label}: {_short(_text_of(block.get('content')), _RESULT_CHARS)}"
+        return f"Assistant used {block.get('name')}: {_params_of(block)}"
     if kind in ("image", "document"):
         return f"{speaker}: [{kind}]"
     return ""  # thoughts are the thinker's own
+
+
+def _params_of(call: Mapping[str, Any]) -> str:
+    return _short(json.dumps(call.get("input"), ensure_ascii=False), _RESULT_CHARS)
+
+
+def _told_result(block: Mapping[str, Any], call: str) -> str:
+    """What came of a call; which, unless it stands right before."""
+    label = "It failed" if block.get("is_error") else "It gave"
+    if call:
+        label = f"{call} {'failed' if block.get('is_error') else 'gave'}"
+    return f"{label}: {_short(_text_of(block.get('content')), _RESULT_CHARS)}"
 
 
 def _text_of(content: Any) -> str:
