@@ -258,6 +258,39 @@ def _sorted(found):
     }
 
 
+async def test_others_read_a_fork_in_its_order(hf):
+    """An answer that another branch got as well stands behind the question of this one."""
+    store = HoldfastStepStore(hf)
+    agent = Agent(
+        FunctionModel(lambda messages, info: ModelResponse(parts=[TextPart("Done.")])),
+        capabilities=[StepPersistence(store=store)],
+    )
+    await agent.run("one", conversation_id="trip")
+    (begun,) = await store.list_runs()
+    for word in ("two", "three"):
+        before = await continue_run(store, run_id=begun.run_id)
+        await agent.run(word, message_history=before, conversation_id="trip")
+    said = [message["content"] for message in hf.recover("trip", "neutral").messages]
+    assert said == ["one", "Done.", "three", "Done."]
+
+
+async def test_others_read_a_shortened_history_in_its_order(hf):
+    """A summary that takes the place of the beginning stands before what was kept."""
+    store = HoldfastStepStore(hf)
+    asked = [ModelRequest(parts=[UserPromptPart(word)]) for word in ("one", "two")]
+    done = [ModelResponse(parts=[TextPart(word)]) for word in ("first", "second")]
+    whole = [asked[0], done[0], asked[1], done[1]]
+    short = [ModelRequest(parts=[UserPromptPart("in short")]), done[0], *whole[2:]]
+    for messages in (whole, short):
+        await store.save_snapshot(
+            ContinuableSnapshot(run_id="r", step_index=0, messages=messages, conversation_id="trip")
+        )
+    said = [message["content"] for message in hf.recover("trip", "neutral").messages]
+    assert said == ["in short", "first", "two", "second"]
+    again = await HoldfastStepStore(hf).latest_snapshot(run_id="r", include_interrupted=True)
+    assert again.messages == short
+
+
 _PROGRAM = """
     import asyncio, sys, time
     from pydantic_ai import Agent

@@ -7,6 +7,7 @@ one before, each message by the seq of the event that says it; so n steps take O
 from __future__ import annotations
 
 import hashlib
+import math
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -165,31 +166,45 @@ class Conversation(UnitReader):
     def _tell_messages(
         self, items: list[dict[str, Any]], shared: list[int], mark: str | None
     ) -> tuple[list[int | tuple[int]], Words]:
-        """Messages by their seqs, or by their places among the words of those not on record."""
+        """Messages by their seqs, or by their places among the words of those not on record.
+
+        Others read the log in its order: what stands behind a message that is told only now is told
+        again, and so is what would stand before one that comes earlier.
+        """
         words: Words = []
         listed: list[int | tuple[int]] = []
         fresh: dict[bytes, tuple[int]] = {}
+        after: float = -1
         for place, item in enumerate(items):
             digest = _digest(item)
-            seq = fresh.get(digest) or self._on_record(mark, digest)
-            if seq is None:
+            seq = fresh.get(digest) or self._on_record(mark, digest, after)
+            if isinstance(seq, int):
+                after = self._root(seq)
+            elif seq is None:
                 seq = fresh[digest] = (len(words),)
-                words += self._tell_message(item, shared[place : place + 1])
+                key = next(iter(shared[place : place + 1]), None)
+                if key is not None and self._says(key, item, after):
+                    words.append(self._amendment(key, item))
+                    after = self._root(key)
+                else:
+                    words += FORM.record(item)
+                    after = math.inf
             listed.append(seq)
         return listed, words
 
-    def _tell_message(self, item: dict[str, Any], instead_of: list[int]) -> Words:
-        """A message anew, or how it differs from the one in whose place it stands.
+    def _says(self, key: int, item: dict[str, Any], after: float) -> bool:
+        """Whether a message on record has the words of an item, and stands behind the one before.
 
         The harness takes a snapshot of a request before it is sent, and of the same with all that
         belongs to it after that: its words are told already.
         """
-        for key in instead_of:
-            before = self.items[key]
-            if self._root(key) not in self._retracted and FORM.tell(before) == FORM.tell(item):
-                told = [key, difference(before, item)]
-                return [("frame", {"direction": "stored", "tool": TOOL, "amended": told})]
-        return FORM.record(item)
+        stands = self._root(key) > after and self._root(key) not in self._retracted
+        return stands and FORM.tell(self.items[key]) == FORM.tell(item)
+
+    def _amendment(self, key: int, item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """How an item differs from the message in whose place it stands."""
+        told = [key, difference(self.items[key], item)]
+        return "frame", {"direction": "stored", "tool": TOOL, "amended": told}
 
     def _root(self, key: int) -> int:
         while key in self._amended:
@@ -204,11 +219,15 @@ class Conversation(UnitReader):
             return False
         return self._speaker == run_id or not run.snapshots
 
-    def _on_record(self, mark: str | None, digest: bytes) -> int | None:
+    def _on_record(self, mark: str | None, digest: bytes, after: float) -> int | None:
         for whose in (None, mark):
             key = self._known.get((whose, digest))
             # What was taken back and comes again is told again.
-            if key is not None and self._root(key) not in self._retracted:
+            if (
+                key is not None
+                and after < self._root(key)
+                and self._root(key) not in self._retracted
+            ):
                 return key
         return None
 
