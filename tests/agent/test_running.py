@@ -122,7 +122,7 @@ async def test_given_variables_are_merged_over_the_stored_ones(hf, script):
         assert dict(session.variables) == {"a": 1, "b": 3}
 
 
-@pytest.mark.req("S1-3", "S1-4", "S1-32", "S1-45")
+@pytest.mark.req("S1-3", "S1-32", "S1-45")
 @pytest.mark.req("S1-33")
 async def test_a_question_is_an_answer_and_the_reply_the_next_turn(hf, script, texts):
     """The agent asks by answering; the user's reply continues the same conversation."""
@@ -133,6 +133,31 @@ async def test_a_question_is_an_answer_and_the_reply_the_next_turn(hf, script, t
         await agent.run("Paris", session=session)
     assert "?" in question.output
     assert texts(model.requests[1]) == ["Book a trip", "Which city?", "Paris"]
+
+
+@pytest.mark.req("S1-4")
+async def test_after_an_interruption_the_next_input_goes_on(hf, script, texts):
+    """Stopped in the middle of a tool: the next words continue, and nothing said before is lost."""
+    begun = asyncio.Event()
+
+    async def book() -> str:
+        """Book."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    model = script([("book", {})], "Paris it is")
+    agent = Agent(model.model, tools=[book])
+    with hf.session("s") as session:
+        running = asyncio.create_task(agent.run("Book a trip", session=session))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        answer = await agent.run("To Paris, please", session=session)
+    assert answer.output == "Paris it is"
+    told = texts(model.requests[-1])
+    assert (told[0], told[-1]) == ("Book a trip", "To Paris, please")
+    assert "cancelled" in str(told[1:-1])
 
 
 @pytest.mark.req("S1-24")

@@ -62,7 +62,6 @@ def test_rooms_are_reached_without_an_import_of_their_own(run_python):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the library itself is asked")
 @pytest.mark.parametrize("value", [None, "", "  ", "/somewhere/else"])
-@pytest.mark.req("S0-6")
 def test_the_users_directories_are_those_of_platformdirs(monkeypatch, value):
     """The short way on Linux gives what the library gives."""
     import platformdirs
@@ -76,3 +75,38 @@ def test_the_users_directories_are_those_of_platformdirs(monkeypatch, value):
     config = platformdirs.user_config_dir("holdfast", appauthor=False)
     assert _places.user_file().startswith(config + "/")
     assert _places.user_folder() == platformdirs.user_data_dir("holdfast", appauthor=False)
+
+
+@pytest.mark.req("S0-6")
+@pytest.mark.parametrize(
+    ("system", "variables", "place"),
+    [
+        ("linux", {"HOME": "/h"}, "/h/.local/share/holdfast"),
+        ("linux", {"HOME": "/h", "XDG_DATA_HOME": "/data"}, "/data/holdfast"),
+        ("darwin", {"HOME": "/h"}, "/h/Library/Application Support/holdfast"),
+        (
+            "win32",
+            {"APPDATA": r"C:\Users\a\AppData\Roaming"},
+            r"C:\Users\a\AppData\Roaming/holdfast",
+        ),
+    ],
+)
+def test_the_users_store_is_where_each_system_keeps_such_things(
+    monkeypatch, system, variables, place
+):
+    """In the data directory of Linux and macOS, and below ``%APPDATA%`` on Windows."""
+    import platformdirs
+    from platformdirs import windows
+    from platformdirs.macos import MacOS
+
+    from holdfast._config import _places
+
+    # Elsewhere than on Windows there is no system to ask for the folder behind the variable.
+    monkeypatch.setattr(windows, "get_win_folder", windows.get_win_folder_from_env_vars)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", system)
+    kinds = {"darwin": MacOS, "win32": windows.Windows}
+    monkeypatch.setattr(platformdirs, "PlatformDirs", kinds.get(system, platformdirs.PlatformDirs))
+    assert _places.user_folder() == place

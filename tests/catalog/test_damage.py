@@ -180,7 +180,6 @@ HARMS = [
 ]
 
 
-@pytest.mark.req("S2-97")
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 def test_a_harmed_catalogue_is_mended_by_itself(root, harm):
     """List equals a scan, in this process and the next; no log is touched."""
@@ -403,7 +402,6 @@ class World:
         os.truncate(self.db, min(size, self.db.stat().st_size))
 
 
-@pytest.mark.req("S2-97")
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(st.lists(STEP, max_size=12))
 def test_a_list_is_always_what_a_scan_says(steps):

@@ -189,7 +189,6 @@ def test_automatic_tags_do_not_count_where_they_are_off():
     assert len(index.page(Filter(text=("python",)), 5, None)) == 5
 
 
-@pytest.mark.req("S2-97")
 @pytest.mark.parametrize(
     "harm",
     [

@@ -139,7 +139,6 @@ def test_making_anew_adds_up_as_well(store_root, monkeypatch):
         assert hf.stats().sessions == 1
 
 
-@pytest.mark.req("S2-97")
 @pytest.mark.parametrize(
     "harm",
     [

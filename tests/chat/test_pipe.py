@@ -20,7 +20,6 @@ def only(hf):
     return row
 
 
-@pytest.mark.req("S2-50")
 @pytest.mark.req("S1-18")
 def test_each_line_is_a_message_and_is_recorded(run, hf):
     """Answers come in order on standard output, everything else on standard error."""
@@ -47,6 +46,7 @@ def test_without_a_message_there_is_no_session(run, hf):
     assert hf.list() == []
 
 
+@pytest.mark.req("S2-1")
 @pytest.mark.req("S2-52")
 @pytest.mark.req("S1-46")
 @pytest.mark.req("B-2")

@@ -27,7 +27,20 @@ def test_the_first_words(ask):
     assert answer["model"] == "a script"
 
 
-@pytest.mark.req("S2-10", "S2-42", "S2-50", "S2-51")
+@pytest.mark.req("S2-50")
+def test_each_query_is_recorded_with_an_estimate_of_its_tokens(hf, talk, kit_of):
+    """A session is made, the user's message and the answer are saved, both with their tokens."""
+    for word in ("hello", "and again"):
+        *_, last = talk({"type": "query", "query": word}, kit=kit_of("I am here"))
+        asked, answer = hf.events(last["session_id"], types={"user", "assistant"})
+        assert (asked.data["content"], answer.data["content"]) == (word, "I am here ")
+        assert asked.data["token_count_estimated"] is True
+        assert asked.data["token_count"] > 0
+        assert answer.data["token_count"] > 0
+        assert hf.info(last["session_id"]).total_tokens > 0
+
+
+@pytest.mark.req("S2-10", "S2-42", "S2-51")
 def test_a_query_is_streamed_and_answered(hf, talk, kit_of):
     """The words come one by one, then whole; the session began with them, and is on record."""
     assert hf.list() == []

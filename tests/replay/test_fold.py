@@ -148,7 +148,6 @@ def test_idempotency_keys_lead_to_the_first_event():
     assert live.state.keys == {"k": 0}
 
 
-@pytest.mark.req("S3-11")
 def test_gaps_in_the_numbers_do_no_harm():
     """A log with a hole folds: seq is that of the last event, the count that of those seen."""
     state = fold([Event.make("user", {"content": "x"}, seq=seq) for seq in (0, 7)])

@@ -6,6 +6,8 @@ import json
 import os
 
 import pytest
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
 
 import holdfast
 from holdfast._config import KEYS, configuration, places, strange_variables, variable
@@ -118,13 +120,34 @@ def test_an_agent_config_without_storage_stores_nothing(project):
 
 @pytest.mark.req("S3-22")
 @pytest.mark.req("B-43")
-@pytest.mark.req("S3-23", "S3-39")
-def test_the_builder_of_old_is_open_with_a_configuration():
-    """``open(config=…)`` gives storage and session manager in one object."""
-    with holdfast.open(config={"storage": {"type": "memory"}}) as hf:
-        with hf.session("by-id") as session:
-            session.user("Hello")
-        assert [message["role"] for message in hf.recover("by-id").messages] == ["user"]
+@pytest.mark.req("S3-23", "S3-39", "S3-41")
+def test_the_builder_of_old_is_open_with_a_configuration(tmp_path):
+    """From a configuration come storage and sessions; an agent and a logger stand on them.
+
+    A storage and the id of a session are given; what the session knew, its todos too, is there for
+    the agent that is built next.
+    """
+    config = {"storage": {"type": "filesystem", "options": {"path": str(tmp_path / "kept")}}}
+    seen = []
+
+    def answer(messages, _info):
+        seen.append(str(messages))
+        return ModelResponse(parts=[TextPart("ok")])
+
+    for prompt in ("Hello", "Again"):
+        with (
+            holdfast.open(config=config) as hf,
+            holdfast.Agent(FunctionModel(answer), session_id="by-id", hf=hf) as executor,
+        ):
+            executor.run_sync(prompt)
+            if prompt == "Hello":
+                executor.session.todos.write([{"content": "book", "status": "pending"}])
+                holdfast.EventLogger(hf, "logged").log_user_message("noted")
+            assert [todo["content"] for todo in executor.session.todos] == ["book"]
+            assert hf.store.exists("sessions/by-id")
+    assert "Hello" in seen[-1]
+    with holdfast.open(config=config) as hf:
+        assert [message["content"] for message in hf.recover("logged").messages] == ["noted"]
 
 
 WRONG = {

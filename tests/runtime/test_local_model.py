@@ -96,8 +96,6 @@ def in_a_process(code, *arguments):
 
 @real
 @pytest.mark.req("S1-37")
-@pytest.mark.req("S1-46")
-@pytest.mark.req("S2-1")
 def test_it_knows_in_one_process_what_it_was_told_in_another(tmp_path):
     """A name told in one process is the answer in the next, and unknown without the session."""
     root = str(tmp_path / "store")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 import uuid
 
 import pytest
@@ -392,3 +394,21 @@ def test_both_forms_of_the_step_make_the_same_log(store_root, monkeypatch):
             logs.append([bytes(event.raw) for event in hf.events("a", start=first)])
     assert logs[0] == logs[1]
     assert len(logs[0]) > 6
+
+
+@pytest.mark.req("S3-11")
+def test_an_event_on_disk_has_type_time_and_data(store_root):
+    """Each line is an object with a type, the time in Unix milliseconds, and the data."""
+    before = time.time_ns() // 1_000_000
+    with holdfast.open(store_root) as hf, hf.session("a") as s:
+        s.user("hi")
+        s.variables["x"] = 1
+    after = time.time_ns() // 1_000_000
+    lines = (store_root / "sessions" / "a" / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert {"user", "variable_set"} <= {event["type"] for event in events}
+    for event in events:
+        assert isinstance(event["type"], str)
+        assert isinstance(event["data"], dict)
+        assert type(event["timestamp"]) is int
+        assert before <= event["timestamp"] <= after

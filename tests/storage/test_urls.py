@@ -11,7 +11,6 @@ from holdfast.errors import UsageError
 from holdfast.storage import FileStore, MemoryStore, NoStore, open_store, shown_url
 
 
-@pytest.mark.req("S3-4")
 def test_names_of_backends():
     """Each backend has its scheme; memory is a new one each time unless it has a name."""
     assert isinstance(open_store("none:"), NoStore)

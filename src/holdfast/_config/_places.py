@@ -114,4 +114,4 @@ def _user_place(kind: str, usual: str) -> str:
     import platformdirs
 
     find = {"config": platformdirs.user_config_dir, "data": platformdirs.user_data_dir}[kind]
-    return find("holdfast", appauthor=False)
+    return find("holdfast", appauthor=False, roaming=True)
