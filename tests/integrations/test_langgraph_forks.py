@@ -10,13 +10,13 @@ from typing import Annotated, TypedDict
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
+from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.types import Command, interrupt
 
 import holdfast
@@ -320,6 +320,59 @@ def test_a_thread_is_copied_to_one_that_has_checkpoints_already(store_root):
         assert len(list(graph.get_state_history(THREAD))) == before
         saver.copy_thread("nothing", "new")
         assert saver.get_tuple({"configurable": {"thread_id": "new"}}) is None
+
+
+class Delta(TypedDict):
+    """A conversation in a channel of changes."""
+
+    messages: Annotated[list, DeltaChannel(_messages_delta_reducer, snapshot_frequency=4)]
+
+
+def test_a_message_that_is_removed_from_a_channel_of_changes_leaves_the_conversation(store_root):
+    """It is removed by its id; on a branch from before it is there again."""
+    builder = StateGraph(Delta)
+    builder.add_node("say", lambda state: {"messages": [AIMessage("re", id="re")]})
+    builder.add_edge(START, "say")
+    with holdfast.open(store_root) as hf:
+        graph = builder.compile(checkpointer=HoldfastSaver(hf))
+
+        def said():
+            state = [one.content for one in graph.get_state(THREAD).values["messages"]]
+            told = [one.content for one in HoldfastSaver(hf).messages("trip")]
+            assert told == state
+            return state
+
+        graph.invoke({"messages": [HumanMessage("one", id="one")]}, THREAD)
+        first = graph.get_state(THREAD).config
+        assert said() == ["one", "re"]
+        graph.update_state(THREAD, {"messages": [RemoveMessage(id="one")]}, as_node="say")
+        assert said() == ["re"]
+        two = [RemoveMessage(id="re"), HumanMessage("two", id="two")]
+        graph.update_state(THREAD, {"messages": two}, as_node="say")
+        assert said() == ["two"]
+        graph.update_state(first, {"messages": [HumanMessage("other", id="other")]}, as_node="say")
+        assert said() == ["one", "re", "other"]
+
+
+def test_a_run_that_is_removed_takes_its_words_with_it(store_root):
+    """Others read the conversation of the checkpoint that is the newest then."""
+    with holdfast.open(store_root) as hf:
+        graph = _graph(saver := HoldfastSaver(hf))
+        points = []
+        for word, point in (("one", None), ("two", None), ("two-b", 0)):
+            config = THREAD if point is None else points[point]
+            graph.invoke(_ask(word), config | {"metadata": {"run_id": f"run-{word}"}})
+            points.append(graph.get_state(THREAD).config)
+        assert _said(hf) == ["one", "re: one", "two-b", "re: two-b"]
+        saver.delete_for_runs(["run-two-b"])
+        assert _said(hf) == ["one", "re: one", "two", "re: two"]
+        assert _said(hf) == _at(graph, THREAD)["messages"]
+        saver.delete_for_runs(["run-two"])
+        assert _said(hf) == ["one", "re: one"]
+        graph.invoke(_ask("three"), THREAD)
+        assert _said(hf) == ["one", "re: one", "three", "re: three"]
+        saver.delete_for_runs(["run-one"])  # of what the newest stands on
+        assert _said(hf) == ["one", "re: one", "three", "re: three"]
 
 
 def test_forks_of_another_saver_come_over(store_root):

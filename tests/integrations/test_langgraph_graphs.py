@@ -43,22 +43,28 @@ _ON_HOLDFAST = """
     from langgraph.cache.memory import InMemoryCache
     from langgraph.cache.sqlite import SqliteCache
     from langgraph.store.memory import InMemoryStore
+    from tests.any_str import FloatBetween
 
     import holdfast
     from holdfast.integrations.langgraph import HoldfastSaver
 
     pytest.register_assert_rewrite("tests.memory_assert")
+    # When at the latest something happens is not for a busy machine to say.
+    FloatBetween.__eq__ = lambda self, other: other >= self.min_value
 
 
     def pytest_collection_modifyitems(config, items):
-        ours = {"sync_checkpointer", "async_checkpointer"}
-        config.hook.pytest_deselected(items=[i for i in items if not ours & set(i.fixturenames)])
-        items[:] = [i for i in items if ours & set(i.fixturenames)]
+        kept = [item for item in items if is_ours(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
 
 
-    @pytest.fixture
-    def anyio_backend():
-        return "asyncio"
+    def is_ours(item):
+        if not {"sync_checkpointer", "async_checkpointer"} & set(item.fixturenames):
+            return False
+        # Graphs run on asyncio; other event loops are tried where they are installed.
+        how = item.callspec.params.get("anyio_backend", "asyncio")
+        return how == "asyncio"
 
 
     @pytest.fixture

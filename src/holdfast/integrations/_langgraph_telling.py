@@ -9,13 +9,21 @@ newest checkpoint: one that goes on from an older checkpoint takes back what the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
 from holdfast.integrations._difference import difference
 from holdfast.integrations._langchain_messages import FORM, reference
-from holdfast.integrations._langgraph_thread import INPUT, ROOT, TOOL, Thread, Version, names_in
+from holdfast.integrations._langgraph_thread import (
+    INPUT,
+    ROOT,
+    TOOL,
+    Checkpoint,
+    Thread,
+    Version,
+    names_in,
+)
 from holdfast.integrations._langgraph_values import Items, Typed, is_listed
 from holdfast.integrations._units import Words
 
@@ -54,9 +62,7 @@ class NewCheckpoint:
         amended = self._settle() if self._ns == ROOT else []
         if self._ns == ROOT and self._parent != self._thread.newest(ROOT):
             self._change_branch(checkpoint)
-        standing = values.standing
-        gone = [seq for name in dict.fromkeys(self._gone) for seq in standing.get(name, ())]
-        back: Words = [("retracted", {"seqs": gone})] if gone else []
+        back = _retracted(self._thread, self._gone)
         return [*amended, *back, *_message_words(self._new), self._frame(about, told)]
 
     def _frame(self, about: dict[str, Any], told: list[Any]) -> tuple[str, dict[str, Any]]:
@@ -78,10 +84,13 @@ class NewCheckpoint:
         named: list[Any] = [channel]
         if checkpoint["channel_versions"].get(channel) != version:
             named.append(self._thread.values.encode(version, self._serde))
+        speaks = self._ns == ROOT and channel in self._thread.speaking
+        if speaks:
+            self._gone += self._removed(channel)
         if channel in checkpoint["channel_values"]:
             return [*named, self._value(channel, checkpoint["channel_values"][channel])]
-        if self._ns == ROOT and channel in self._thread.speaking:
-            self._said += self._written(channel, self._parent or "")
+        if speaks:
+            self._said += _written(self._thread, channel, self._parent or "", [], self._new)
         return [*named, {"empty": True}] if len(named) > 1 else named
 
     def _value(self, channel: str, value: Any) -> dict[str, Any]:
@@ -111,37 +120,23 @@ class NewCheckpoint:
         self._said += names_in(added)
         return {"is": encoded} if kept < _LISTED_MIN else {"keep": kept, "add": added}
 
-    def _written(self, channel: str, id: str) -> list[str]:
-        """Of a channel of changes: the messages in what was written to it at a checkpoint."""
-        standing, names = self._thread.values.standing, []
-        for write in self._thread.ordered_writes(ROOT, id):
-            if write.channel != channel:
-                continue
-            for one in write.value if isinstance(write.value, list) else [write.value]:
-                if isinstance(one, dict) and len(one) == 1 and "~v" in one:
-                    item = one["~v"]
-                    name = reference(item)
-                    if name not in standing and item["type"] != "remove":
-                        self._new[name] = item
-                    names.append(name)
-                else:
-                    names += names_in(one)
-        return names
+    def _removed(self, channel: str) -> list[str]:
+        """The messages of a channel of changes that were removed since its parent."""
+        thread, id = self._thread, self._parent or ""
+        if not any(_removes(write.value) for write in thread.ordered_writes(ROOT, id)):
+            return []
+        seed, passed = thread.stretch(ROOT, id, channel)
+        before = _spelt(thread, channel, seed, passed[:-1], {})
+        now = set(_written(thread, channel, id, before, {}))
+        return [name for name in before if name not in now]
 
     # -- branches ----------------------------------------------------------------------------
 
     def _change_branch(self, checkpoint: Mapping[str, Any]) -> None:
         """Take back what other branches said, and tell again what this one had said."""
-        thread = self._thread
-        names = list(dict.fromkeys(self._spoken(checkpoint)))
-        standing = thread.values.standing
-        kept = len(list(takewhile(lambda name: name in standing, names)))
-        missing, found = names[kept:], thread.checkpoints[ROOT].get(self._parent or "")
-        others = set(thread.said_after(found.seq if found else -1)) - set(names[:kept])
-        self._gone += [*others, *missing]
-        known = thread.values.items
-        again = {name: self._new.get(name) or known[name] for name in missing}
-        self._new = again | {name: one for name, one in self._new.items() if name not in again}
+        found = self._thread.checkpoints[ROOT].get(self._parent or "")
+        gone, self._new = _turned(self._thread, found, self._spoken(checkpoint), self._new)
+        self._gone += gone
 
     def _spoken(self, checkpoint: Mapping[str, Any]) -> Iterator[str]:
         """The messages in the channels of a checkpoint that hold the conversation."""
@@ -153,10 +148,7 @@ class NewCheckpoint:
                 yield from names_in(thread.values.encode(values[channel], self._serde, self._new))
                 continue
             seed, passed = thread.stretch(ROOT, self._parent, channel)
-            if seed is not None:
-                yield from names_in(thread.encoded(ROOT, seed, channel))
-            for id in passed:
-                yield from self._written(channel, id)
+            yield from _spelt(thread, channel, seed, passed, self._new)
 
     # -- what was announced ------------------------------------------------------------------
 
@@ -212,9 +204,95 @@ def writes_words(
     return [*amended, *_message_words(new), _frame("writes", told)]
 
 
-def removed_words(removed: list[tuple[str, str]]) -> Words:
-    """The event by which checkpoints are no more; the log still has them."""
-    return [_frame("removed", [list(one) for one in removed])]
+def removed_words(thread: Thread, removed: Collection[tuple[str, str]]) -> Words:
+    """The events by which checkpoints are no more; the log still has them.
+
+    The conversation is that of the newest checkpoint that is left.
+    """
+    told = [_frame("removed", [list(one) for one in removed])]
+    left = {id for id in thread.checkpoints.get(ROOT, {}) if (ROOT, id) not in removed}
+    newest = max(left, default=None)
+    if newest == thread.newest(ROOT):
+        return told
+    one = thread.checkpoints[ROOT].get(newest or "")
+    new: Items = {}
+    gone, new = _turned(thread, one, _recorded(thread, one, new) if one else (), new)
+    return [*_retracted(thread, gone), *_message_words(new), *told]
+
+
+def _recorded(thread: Thread, checkpoint: Checkpoint, new: Items) -> Iterator[str]:
+    """The messages in the channels of a checkpoint on record that hold the conversation."""
+    for channel in checkpoint.body["channel_versions"]:
+        if channel not in thread.speaking or channel == INPUT:
+            continue
+        if channel in checkpoint.values:
+            yield from names_in(thread.encoded(ROOT, checkpoint, channel))
+            continue
+        seed, passed = thread.stretch(ROOT, checkpoint.parent, channel)
+        yield from _spelt(thread, channel, seed, passed, new)
+
+
+def _turned(
+    thread: Thread, found: Checkpoint | None, spoken: Iterable[str], new: Items
+) -> tuple[list[str], Items]:
+    """What is taken back and what is told, in order, for others to read what a branch has spoken.
+
+    ``found`` is the checkpoint of that branch after which all that was said is another one's.
+    """
+    names = list(dict.fromkeys(spoken))
+    values = thread.values
+    kept = len(list(takewhile(lambda name: name in values.standing, names)))
+    missing = names[kept:]
+    others = set(thread.said_after(found.seq if found else -1)) - set(names[:kept])
+    again = {name: new.get(name) or values.items[name] for name in missing}
+    rest = {name: item for name, item in new.items() if name not in again}
+    return [*others, *missing], again | rest
+
+
+def _spelt(
+    thread: Thread, channel: str, seed: Checkpoint | None, passed: list[str], new: Items
+) -> list[str]:
+    """The messages of a channel of changes, from a value and what was written since."""
+    names = list(names_in(thread.encoded(ROOT, seed, channel))) if seed is not None else []
+    for id in passed:
+        names = _written(thread, channel, id, names, new)
+    return names
+
+
+def _written(thread: Thread, channel: str, id: str, before: list[str], new: Items) -> list[str]:
+    """The messages of a channel of changes with what was written to it at a checkpoint."""
+    values, names = thread.values, list(before)
+    for write in thread.ordered_writes(ROOT, id):
+        if write.channel != channel:
+            continue
+        for one in write.value if isinstance(write.value, list) else [write.value]:
+            if _removes(one):
+                gone = one["~v"]["data"]["id"]
+                known = {name: (new.get(name) or values.items[name])["data"] for name in names}
+                names = [name for name in names if known[name].get("id") != gone]
+            elif isinstance(one, dict) and len(one) == 1 and "~v" in one:
+                item = one["~v"]
+                name = reference(item)
+                if name not in values.standing:
+                    new[name] = item
+                names.append(name)
+            else:
+                names += names_in(one)
+    return names
+
+
+def _removes(told: Any) -> bool:
+    """Whether something that was written takes messages away."""
+    if isinstance(told, list):
+        return any(map(_removes, told))
+    item = told.get("~v") if isinstance(told, dict) and len(told) == 1 else None
+    return isinstance(item, dict) and item.get("type") == "remove"
+
+
+def _retracted(thread: Thread, gone: Iterable[str]) -> Words:
+    standing = thread.values.standing
+    seqs = [seq for name in dict.fromkeys(gone) for seq in standing.get(name, ())]
+    return [("retracted", {"seqs": seqs})] if seqs else []
 
 
 def _message_words(new: Items) -> Words:

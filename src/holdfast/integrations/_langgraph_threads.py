@@ -175,8 +175,13 @@ class Threads:
     def remove(self, thread: Thread, removed: Sequence[tuple[str, str]]) -> None:
         """Remove checkpoints of a thread; the log keeps them."""
         if removed:
-            words = removed_words(list(removed))
-            thread.place.write(lambda session: _write(session, thread, words))
+
+            def act(session: Session) -> list[Event]:
+                with thread.lock:
+                    thread.catch_up()
+                    return _write(session, thread, removed_words(thread, set(removed)))
+
+            thread.place.write(act)
 
     def fork(self, source_id: str, target_id: str) -> bool:
         """Make a thread that begins as another one; False if there is one of that name already."""
