@@ -360,3 +360,14 @@ def test_secrets_in_a_recorded_message_are_replaced(store_root):
     assert message["name"] == "ann"
     assert secret not in message["content"]
     hf.close()
+
+
+def test_a_recorded_message_takes_the_place_of_what_was_streamed(hf):
+    """Pieces, then the whole message: it is said once."""
+    with hf.session("a") as s:
+        s.record({"role": "user", "content": "Hi"})
+        s.delta("Hel")
+        s.delta("lo")
+        s.record({"role": "assistant", "content": "Hello"})
+        assert s.messages("openai")[1:] == [{"role": "assistant", "content": "Hello"}]
+        assert not s.state.uncovered_delta

@@ -62,6 +62,9 @@ class Readable(Recorder):
             self._settle()
             return self._fold.state.copy()
 
+    def _streamed_from(self, run: str | None) -> int | None:
+        return self.live_state.streaming.get(run or "")
+
     @property
     def key(self) -> str:
         """The session's key in the store."""

@@ -75,9 +75,17 @@ class Recorder(ABC):
         from holdfast.replay import tell
 
         words = tell(message)
+        first = self._streamed_from(run)
+        said = next((data for type, data in words if type == "assistant"), None)
+        if said is not None and first is not None:
+            said["covers_from"] = first
         if run is None:
             return self.extend(words)
         return self.extend([Event.make(type, data, run=run) for type, data in words])
+
+    def _streamed_from(self, run: str | None) -> int | None:
+        """The first streamed piece of a run that no message covers yet, if that is known here."""
+        return None
 
     def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the user said: text or blocks. ``extra`` members are recorded with it."""
