@@ -280,12 +280,13 @@ def test_a_follower_sees_what_is_being_said():
         ("turn_end", {}),
     )
     assert [one.text for one in reader.feed(question)] == ["q"]
-    assert reader.open_from == 1
+    assert (reader.open_from, reader.is_streaming) == (1, False)
     assert reader.feed(first) == []
     assert [one.text for one in reader.rest()] == ["a"]
     assert reader.feed(second) == []
     assert [(one.seq, one.text, one.state) for one in reader.rest()] == [(1, "ab", "open")]
-    assert reader.open_from == 1
+    assert (reader.open_from, reader.is_streaming) == (1, True)
+    assert reader.rest()[0].last == 2
     assert [one.text for one in reader.feed(final)] == ["ab"]
     assert reader.feed(end) == []
     assert (reader.rest(), reader.open_from) == ([], 5)

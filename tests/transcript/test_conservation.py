@@ -5,6 +5,7 @@ Each text has a word of its own, which is looked for in what a surface really sh
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from itertools import count
@@ -48,6 +49,17 @@ def test_an_answer_that_was_cut_off_is_on_every_surface(shelf, surface):
     found = shelf.read(surface, shelf.put(draft.events))
     assert "alphaword" in found
     assert "omega ends" in found
+
+
+def test_show_as_json_has_the_pieces_that_no_message_contains(shelf):
+    """Programs get what was cut off, and not what the message has anyway."""
+    draft = Draft()
+    draft.add("delta", {"content": "alpha"})
+    second = draft.add("delta", {"content": "omega "})
+    draft.add("assistant", {"content": "omega ends", "covers_from": second})
+    found = json.loads(shelf.run("show", shelf.put(draft.events), "--json"))
+    said = [event["data"]["content"] for event in found["conversation"]]
+    assert said == ["alpha", "omega ends"]
 
 
 # -- logs of all kinds ---------------------------------------------------------------------------
@@ -273,6 +285,18 @@ def missing_on(shelf, surface, log):
 def test_every_word_is_on_every_surface(shelf, surface, log):
     """Whatever users, models and tools said, in whatever form, cut off or not, can be read."""
     assert not missing_on(shelf, surface, log)
+
+
+@settings(max_examples=MANY, suppress_health_check=list(HealthCheck))
+@given(log=logs())
+def test_search_finds_what_was_said(shelf, log):
+    """A word of a user, a model or a tool is found, in an event that the transcript shows."""
+    id = shelf.put(log.events)
+    retracted = {seq for one in log.events for seq in one.data.get("seqs", ())}
+    left = "\n".join(str(one.data) for one in log.events if one.seq in retracted)
+    for word, by in log.words.items():
+        if by in ("user", "model", "tool", "system") and word not in left:
+            assert shelf.hf.search(word, id), word
 
 
 # -- the check itself ----------------------------------------------------------------------------

@@ -53,6 +53,8 @@ class Entry(msgspec.Struct, frozen=True):
     """``cut``: streamed, and cut off here. ``open``: streamed, and may go on."""
     again: bool = False
     """Whether it is a call that was shown before, recorded again with other arguments."""
+    last: int | None = None
+    """The last event of streamed text, of which ``seq`` is the first; None for everything else."""
 
     @property
     def role(self) -> str:
@@ -376,9 +378,10 @@ def _said_in(key: _Key, streams: Iterable[_Stream], state: str) -> list[Entry]:
     """What was streamed, as entries; nothing for a stream without words."""
     run, agent, kind = key
     return [
-        Entry(pieces[0][0], 0, time, kind, (text,), agent=agent, run=run, state=state)
+        Entry(seqs[0], 0, time, kind, (text,), agent=agent, run=run, state=state, last=seqs[-1])
         for time, pieces in streams
-        if (text := "".join(piece for _, piece in pieces))
+        for seqs, text in [([seq for seq, _ in pieces], "".join([piece for _, piece in pieces]))]
+        if text
     ]
 
 

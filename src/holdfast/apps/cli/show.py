@@ -18,6 +18,7 @@ from holdfast.apps.cli._summary import last_of, print_around, print_conversation
 from holdfast.apps.shown.words import day_time
 from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
+from holdfast.replay import read_transcript
 from holdfast.session import resolve_blobs
 
 __all__ = ["command"]
@@ -32,7 +33,7 @@ _COLUMNS = (
 _DATA_CHARS = 200
 _CONVERSATION = frozenset(
     """
-    user assistant system thinking tool_call tool_result retracted compaction interrupted
+    user assistant system thinking tool_call tool_result delta retracted compaction interrupted
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 
@@ -188,13 +189,28 @@ def _state(app: App, session_id: str, at: int | None) -> dict[str, Any]:
 
 
 def _document(app: App, row: SessionMetadata, at: int | None) -> dict[str, Any]:
-    events = _events(app, row.session_id, at)
+    told = [event for event in _events(app, row.session_id, at) if event.type in _CONVERSATION]
+    cut = _cut_off(told)
     return {
         "session": {
             **msgspec.structs.asdict(row),
             "location": app.library.location(row.session_id),
         },
-        "conversation": [_as_json(event) for event in events if event.type in _CONVERSATION],
+        "conversation": [
+            _as_json(event)
+            for event in told
+            if event.type != "delta" or (event.run, event.seq) in cut
+        ],
+    }
+
+
+def _cut_off(events: list[Event]) -> set[tuple[str | None, int]]:
+    """The pieces of streamed text that no message contains, by run and number."""
+    return {
+        (entry.run, seq)
+        for entry in read_transcript(events, first=events[0].seq if events else 0)
+        if entry.last is not None
+        for seq in range(entry.seq, entry.last + 1)
     }
 
 
