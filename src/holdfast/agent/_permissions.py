@@ -141,13 +141,13 @@ class Gate:
         if inspect.isawaitable(answer):
             answer = await answer
         decision = _decision(answer)
-        self._record(tool.name, args, decision)
+        self._record(tool.name, args, call_id, decision)
         await self._session.abarrier()
         if decision.allow:
             return Verdict(True)
         return Verdict(False, decision.reason or f"the user did not allow {tool.name}")
 
-    def _record(self, tool: str, args: dict[str, Any], decision: Decision) -> None:
+    def _record(self, tool: str, args: dict[str, Any], call_id: str, decision: Decision) -> None:
         now = self._clock()
         lasts = decision.expires_in_ms
         approval = Approval(
@@ -159,6 +159,7 @@ class Gate:
         )
         data = {
             "tool": tool,
+            "call": call_id or None,
             "decision": "allow" if decision.allow else "deny",
             "scope": decision.scope,
             "approved_by": decision.approved_by,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
+
+from holdfast.apps.acp._replaying import replay
 
 
 def names(editor):
@@ -200,8 +203,9 @@ async def test_only_a_yes_is_a_yes(serve, hf, tmp_path, option, written):
     id = await editor.new(tmp_path)
     assert (await editor.prompt(id, "write"))["stopReason"] == "end_turn"
     assert bool(editor.files) is written
-    [decision] = [e.data["decision"] for e in hf.events(id, types=("permission",))]
-    assert decision == ("allow" if written else "deny")
+    asked, answered = [e.data for e in hf.events(id, types=("permission",))]
+    assert (asked["decision"], asked["call"]) == ("ask", answered["call"])
+    assert answered["decision"] == ("allow" if written else "deny")
     if not written:
         assert "Permission denied" in results(hf, id)[0]["message"]
 
@@ -227,6 +231,34 @@ async def test_a_question_is_on_record_before_it_is_asked(serve, hf, tmp_path):
     asked = [e.data["frame"] for e in hf.events(id, types=("frame",))]
     assert [frame["method"] for frame in asked] == ["session/request_permission"]
     assert asked[0]["params"]["toolCall"]["content"][0]["newText"] == "x"
+    editor.hang.set()
+    await turn
+
+
+async def test_a_crash_while_the_user_is_asked_or_a_command_runs(serve, hf, tmp_path):
+    """Whoever loads the session then is shown the command, and whether it may have run."""
+    call = ("run_command", {"command": "./deploy.sh production"}, "c1")
+    editor = await serve([call], "So.", lends=("terminal",))
+    editor.hang = asyncio.Event()
+    id = await editor.new(tmp_path)
+    turn = asyncio.ensure_future(editor.prompt(id, "deploy"))
+
+    async def loaded():
+        """The call as an editor shows it if the log ends here."""
+        await editor.asked.wait()
+        lines = map(json.loads, replay(list(hf.events(id)), id))
+        updates = [line["params"]["update"] for line in lines]
+        about = [one for one in updates if one.get("toolCallId") == "c1"]
+        assert [one["sessionUpdate"] for one in about].count("tool_call") == 1
+        assert about[0]["rawInput"] == {"command": "./deploy.sh production"}
+        assert about[-1]["status"] == "failed"
+        return about[-1]["content"][0]["content"]["text"]
+
+    assert await loaded() == "not run: nobody answered whether it may run"
+    waits, editor.hang = editor.hang, asyncio.Event()
+    editor.asked.clear()
+    waits.set()
+    assert await loaded() == "interrupted, outcome unknown"
     editor.hang.set()
     await turn
 

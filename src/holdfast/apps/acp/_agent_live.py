@@ -209,7 +209,9 @@ class Live(Screen):
         options = [{"optionId": id, "name": OPTIONS[id][0], "kind": id} for id in OPTIONS]
         params = {"toolCall": call, "options": options}
         asked = {"method": "session/request_permission", "params": {"sessionId": self.id} | params}
-        self.session.append("frame", clean({"direction": "agent", "frame": asked}))
+        question = {"tool": request.tool, "call": request.call_id, "decision": "ask"}
+        framed = clean({"direction": "agent", "frame": asked})
+        self.session.extend([("frame", framed), ("permission", question)])
         await self.session.abarrier()
         self._send({"sessionUpdate": "tool_call", **call})
         self._pending.add(request.call_id)
@@ -217,14 +219,15 @@ class Live(Screen):
             answer = await self.desk.permission(params)
         except RpcError as error:
             return Decision(allow=False, reason=f"the editor could not ask: {error.message[:200]}")
-        return self._decision(request.tool, answer.get("outcome"))
+        return self._decision(request, answer.get("outcome"))
 
-    def _decision(self, tool: str, outcome: Any) -> Decision:
+    def _decision(self, request: PermissionRequest, outcome: Any) -> Decision:
         from holdfast.agent import Decision
 
         outcome = outcome if isinstance(outcome, dict) else {}
         if outcome.get("outcome") == "cancelled":
-            self.session.append("permission", {"tool": tool, "decision": "cancelled"})
+            given = {"tool": request.tool, "call": request.call_id, "decision": "cancelled"}
+            self.session.append("permission", given)
             self._stopping = True
             raise asyncio.CancelledError
         chosen = outcome.get("optionId")
