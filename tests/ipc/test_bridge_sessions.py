@@ -114,7 +114,10 @@ def test_the_list_is_newest_first_and_typed(hf, ask):
         "updated_at",
         "message_count",
         "total_tokens",
+        "tokens_estimated",
     }
+    assert old["tokens_estimated"] is True
+    assert "tokens_estimated" not in bare
     assert (old["session_id"], old["title"], old["message_count"]) == ("old", "First", 2)
     assert bare["session_id"] == "bare"
     assert "title" not in bare

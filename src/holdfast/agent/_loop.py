@@ -16,12 +16,13 @@ from holdfast.agent._compaction import compact
 from holdfast.agent._engine import Engine
 from holdfast.agent._execution import Executor, Halt
 from holdfast.agent._options import STRATEGIES, check_whole
-from holdfast.agent._reply import Ask, CallRequest, Reply, Usage, estimate_tokens
+from holdfast.agent._reply import Ask, CallRequest, Reply, Usage
 from holdfast.agent._streaming import DeltaRecorder
 from holdfast.agent._talk import Talk, cost_of
 from holdfast.agent._tools import Tool
 from holdfast.agent._window import fit_messages, measure, shorten_results
 from holdfast.errors import TooManyIterations, UsageError
+from holdfast.replay import estimate_tokens
 
 __all__ = ["Bounds", "Loop", "Outcome", "beating", "make_bounds"]
 

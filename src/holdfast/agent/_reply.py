@@ -6,9 +6,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Ask", "CallRequest", "Reply", "Speech", "Usage", "estimate_tokens"]
-
-_BYTES_PER_TOKEN = 4
+__all__ = ["Ask", "CallRequest", "Reply", "Speech", "Usage"]
 
 
 class Speech(msgspec.Struct, frozen=True):
@@ -91,8 +89,3 @@ class Ask(msgspec.Struct, frozen=True):
     instructions: str | None = None
     tools: tuple[Any, ...] = ()
     """Definitions that the engine made from our tools."""
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has; used where no provider says it."""
-    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agent._reply import Reply, estimate_tokens
+from holdfast.agent._reply import Reply
 from holdfast.model import Event
-from holdfast.replay import Conversation
+from holdfast.replay import Conversation, estimate_tokens
 from holdfast.session import Recorder, Session
 
 __all__ = ["Talk", "cost_of", "counted", "is_child", "new_run"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.agent._reply import estimate_tokens
 from holdfast.errors import TooLarge
+from holdfast.replay import estimate_tokens
 
 __all__ = ["fit_messages", "measure", "shorten_results"]
 

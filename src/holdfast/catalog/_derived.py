@@ -26,6 +26,8 @@ class Tallied(msgspec.Struct, frozen=True):
     model: str | None = None
     auto_tags: tuple[str, ...] = ()
     cost: float | None = None
+    estimate: int = 0
+    """About how many tokens it has; 0 where it is told how many were used."""
 
 
 def tallied(tally: Tally, events: Sequence[Event], prices: Prices | None = None) -> Tallied:
@@ -34,7 +36,7 @@ def tallied(tally: Tally, events: Sequence[Event], prices: Prices | None = None)
 
     tally.feed(events)
     cost = cost_of(tally, _prices() if prices is None else prices)
-    return Tallied(tally.to_bytes(), tally.model, auto_tags(tally), cost)
+    return Tallied(tally.to_bytes(), tally.model, auto_tags(tally), cost, tally.estimate)
 
 
 @cache

@@ -25,6 +25,7 @@ __all__ = [
     "coarsen",
     "hour_of",
     "room_for",
+    "told_tokens",
     "weigh",
 ]
 
@@ -68,6 +69,12 @@ class Spent(msgspec.Struct, array_like=True, gc=False):
         self.fresh += other.fresh
         self.requests += other.requests
         self.cost += other.cost
+
+
+def told_tokens(count: Any) -> int | None:
+    """How many tokens a message itself says that it has; None if it does not."""
+    known = type(count) is int and count >= 0
+    return min(count, _FIGURE_MAX) if known else None
 
 
 class ToolUse(msgspec.Struct, array_like=True):
@@ -117,12 +124,15 @@ class Hour(msgspec.Struct, array_like=True):
     spent: dict[str, Spent] = {}
     paid: dict[str, Spent] = {}
     tools: dict[str, ToolUse] = {}
+    estimated: int = 0
+    """About how many tokens its messages have; counts where nobody told what was used."""
 
     def add(self, other: Hour) -> None:
         """Count another's figures in."""
         self.messages += other.messages
         self.asked += other.asked
         self.turns += other.turns
+        self.estimated += other.estimated
         for model, spent in other.spent.items():
             self.spent.setdefault(room_for(self.spent, model), Spent()).add(spent)
         for model, spent in other.paid.items():

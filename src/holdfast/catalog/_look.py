@@ -120,8 +120,12 @@ class _Reading:
             events = list(resolve_blobs(events, self._store.documents(self._entry.key)))
         counted = tallied(tally, events, self._prices)
         damaged = bool(reader.gaps) or (known is not None and known.damaged)
+        meta = self._describe(state, damaged=damaged or bool(self._lost))
+        estimated = not meta.total_tokens and counted.estimate > 0
         meta = msgspec.structs.replace(
-            self._describe(state, damaged=damaged or bool(self._lost)),
+            meta,
+            total_tokens=counted.estimate if estimated else meta.total_tokens,
+            tokens_estimated=estimated,
             model=counted.model,
             auto_tags=counted.auto_tags,
             cost=counted.cost,

@@ -55,6 +55,7 @@ class Listed:
     updated_at: int = 0
     message_count: int = 0
     total_tokens: int = 0
+    tokens_estimated: bool = False
     event_count: int = 0
     size_bytes: int = 0
     agent_id: str | None = None

@@ -66,6 +66,13 @@ class _Figures(msgspec.Struct, tag_field="shape", tag=SHAPE):
     active_ms: int = 0
     coarse_until: int = 0
     hours: dict[int, Hour] = {}
+    inherited: Hour | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether anybody told how many tokens were used."""
+        inherited = [] if self.inherited is None else [self.inherited]
+        return any(hour.spent or hour.paid for hour in (*inherited, *self.hours.values()))
 
 
 _decode = msgspec.msgpack.Decoder(_Figures).decode
@@ -172,11 +179,12 @@ class Counter:
         figures: _Figures,
         hours: list[tuple[int, Hour]],
     ) -> None:
-        recorded = any(hour.turns for _, hour in hours)
+        recorded, told = any(hour.turns for _, hour in hours), figures.is_told
         sums, whole = self._sums, Sum(sessions=1)
         parts: dict[tuple[Period, str], Sum] = {}
         for key, hour in hours:
             part = self._sum(hour, recorded=recorded)
+            part.estimated = 0 if told else hour.estimated
             moment = self._moment(key)
             sums.see(moment, hour.messages, exact=key >= figures.coarse_until)
             self._add_models(hour)
@@ -267,6 +275,7 @@ class Counter:
             **_token_members(total.spent),
             cost=_known(total.bill),
             unpriced_tokens=total.bill.unpriced,
+            estimated_tokens=total.estimated,
             unpriced_models=sorted(name for name, one in sums.models.items() if one.bill.unpriced),
             unreadable=sums.unreadable,
             periods=[_period(name, periods.get(name) or Sum()) for name in names],
@@ -320,6 +329,7 @@ def _period(name: str, one: Sum) -> PeriodFigures:
         **_token_members(one.spent),
         cost=_known(one.bill),
         unpriced_tokens=one.bill.unpriced,
+        estimated_tokens=one.estimated,
     )
 
 
@@ -336,6 +346,7 @@ def _shares(sums: dict[str, Sum]) -> list[Share]:
             **_token_members(one.spent),
             cost=_known(one.bill),
             unpriced_tokens=one.bill.unpriced,
+            estimated_tokens=one.estimated,
         )
         for name, one in largest
     ]

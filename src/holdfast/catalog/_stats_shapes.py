@@ -18,6 +18,8 @@ class _Used(msgspec.Struct, frozen=True, kw_only=True):
     """US dollars, as far as prices are known; None if none of them is."""
     unpriced_tokens: int = 0
     """Tokens of models without a price: they are not in ``cost``."""
+    estimated_tokens: int = 0
+    """About how many tokens sessions have of which nobody told it: they are not in ``tokens``."""
 
 
 class Period(_Used, frozen=True, kw_only=True):

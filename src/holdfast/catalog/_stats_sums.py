@@ -31,6 +31,7 @@ class Sum(msgspec.Struct, array_like=True):
     messages: int = 0
     spent: Spent = msgspec.field(default_factory=Spent)
     bill: Bill = msgspec.field(default_factory=Bill)
+    estimated: int = 0
 
     def add(self, other: Sum) -> None:
         """Count another's figures in."""
@@ -39,6 +40,7 @@ class Sum(msgspec.Struct, array_like=True):
         self.messages += other.messages
         self.spent.add(other.spent)
         self.bill.add(other.bill)
+        self.estimated += other.estimated
 
 
 class Sums(msgspec.Struct, array_like=True):

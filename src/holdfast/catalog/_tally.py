@@ -22,11 +22,13 @@ from holdfast.catalog._hours import (
     coarsen,
     hour_of,
     room_for,
+    told_tokens,
     weigh,
 )
 from holdfast.catalog._terms import Hearing, count_terms, keep_heaviest, words_of
 from holdfast.errors import InvalidData
 from holdfast.model import Event
+from holdfast.replay import BYTES_PER_TOKEN, estimate_tokens
 
 __all__ = ["SHAPE", "Tally", "checked"]
 
@@ -55,6 +57,7 @@ _ESCAPES = re.compile(rb"\\(?:[nrt]|u[0-9a-f]{4})")
 
 class _Said(msgspec.Struct, gc=False):
     content: Any = None
+    token_count: Any = None
     usage: Any = None
     model: Any = None
     metadata: Any = None
@@ -64,6 +67,7 @@ class _Call(msgspec.Struct, gc=False):
     id: str
     tool: str
     params: msgspec.Raw = msgspec.Raw(b"null")
+    token_count: Any = None
     usage: Any = None
     model: Any = None
     metadata: Any = None
@@ -73,6 +77,7 @@ class _Call(msgspec.Struct, gc=False):
 class _Result(msgspec.Struct, gc=False):
     toolCallId: Any = None  # noqa: N815 - the name in recorded logs
     is_error: Any = None
+    token_count: Any = None
     result: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -200,6 +205,14 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
         turns = sum(hour.turns for hour in self.all_hours())
         return turns or sum(hour.asked for hour in self.all_hours())
 
+    @property
+    def estimate(self) -> int:
+        """About how many tokens the whole conversation has, where nobody told what was used."""
+        hours = self.all_hours()
+        if any(hour.spent or hour.paid for hour in hours):
+            return 0
+        return sum(hour.estimated for hour in hours)
+
     def all_hours(self) -> list[Hour]:
         """The figures of the whole conversation, with those that were taken over."""
         own = list(self.hours.values())
@@ -299,18 +312,40 @@ def _user(tally: Tally, event: Event, words: Words) -> None:
     hour = tally.hour_at(event)
     hour.messages += 1
     hour.asked += 1
-    said = words_of(_text_of(_decode_said(event.raw).content, _USER_CHARS))
+    told = _decode_said(event.raw)
+    hour.estimated += _length(told.token_count, told.content)
+    said = words_of(_text_of(told.content, _USER_CHARS))
     words.asked.words(said)
     count_terms(tally.terms, said[:_TERM_WORDS])
     tally.terms = keep_heaviest(tally.terms, _TERMS_MAX)
 
 
 def _assistant(tally: Tally, event: Event, words: Words) -> None:
-    tally.hour_at(event).messages += 1
+    hour = tally.hour_at(event)
+    hour.messages += 1
     said = _decode_said(event.raw)
+    hour.estimated += _length(said.token_count, said.content)
     if said.usage is not None or said.metadata is not None or said.model is not None:
         tally.spend(event, said.usage, said.model, said.metadata)
     words.told.text(_text_of(said.content, _ASSISTANT_CHARS))
+
+
+def _length(told: Any, content: Any) -> int:
+    """How many tokens a message has: as it says itself, else by the length of its texts."""
+    known = told_tokens(told)
+    if known is not None:
+        return known
+    if isinstance(content, str):
+        return estimate_tokens(content)
+    if not isinstance(content, list):
+        return 0
+    texts = (block.get("text") for block in content if isinstance(block, dict))
+    return sum(estimate_tokens(text) for text in texts if isinstance(text, str))
+
+
+def _size(told: Any, data: bytes) -> int:
+    known = told_tokens(told)
+    return -(-len(data) // BYTES_PER_TOKEN) if known is None else known
 
 
 def _text_of(content: Any, most: int) -> str:
@@ -323,7 +358,10 @@ def _text_of(content: Any, most: int) -> str:
 
 
 def _system(tally: Tally, event: Event, _words: Words) -> None:
-    tally.hour_at(event).messages += 1
+    hour = tally.hour_at(event)
+    hour.messages += 1
+    said = _decode_said(event.raw)
+    hour.estimated += _length(said.token_count, said.content)
 
 
 def _tool_call(tally: Tally, event: Event, words: Words) -> None:
@@ -339,6 +377,7 @@ def _tool_call(tally: Tally, event: Event, words: Words) -> None:
     if len(tally.pending) > _PENDING_MAX:
         del tally.pending[next(iter(tally.pending))]
     params = bytes(call.params)
+    tally.hour_at(event).estimated += _size(call.token_count, params)
     text = _plain(params[:_CALL_BYTES])
     words.told.text(text)
     for path in _paths(params, text):
@@ -371,8 +410,10 @@ def _plain(data: bytes) -> str:
 
 
 def _tool_result(tally: Tally, event: Event, words: Words) -> None:
-    tally.hour_at(event).messages += 1
+    hour = tally.hour_at(event)
+    hour.messages += 1
     found = _decode_result(event.raw)
+    hour.estimated += _size(found.token_count, bytes(found.result))
     call = None
     if isinstance(found.toolCallId, str):
         call = tally.pending.pop(found.toolCallId[:NAME_CHARS_MAX], None)

@@ -27,6 +27,8 @@ class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int = 0
     message_count: int = 0
     total_tokens: int = 0
+    tokens_estimated: bool = False
+    """Whether that is an estimate: nobody told how many tokens were used."""
     event_count: int = 0
     size_bytes: int = 0
     agent_id: str | None = None

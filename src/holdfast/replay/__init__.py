@@ -30,7 +30,7 @@ from holdfast.replay._state import (
 from holdfast.replay._status import needs_interruption
 from holdfast.replay._todos import TODO_TOOLS, read_todos
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
-from holdfast.replay._usage import add_usage
+from holdfast.replay._usage import BYTES_PER_TOKEN, add_usage, estimate_tokens
 
 if TYPE_CHECKING:
     from holdfast.replay._compare import (
@@ -122,6 +122,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "BYTES_PER_TOKEN",
     "PROVIDERS",
     "STEPS",
     "TODO_TOOLS",
@@ -173,6 +174,7 @@ __all__ = [
     "check_format",
     "compare",
     "describe",
+    "estimate_tokens",
     "fold",
     "format_issues",
     "format_of",

@@ -7,7 +7,10 @@ from typing import Any
 
 from holdfast.replay._state import Tokens
 
-__all__ = ["add_usage"]
+__all__ = ["BYTES_PER_TOKEN", "add_usage", "estimate_tokens"]
+
+BYTES_PER_TOKEN = 4
+"""What a token has on the average, in English; about."""
 
 _INPUT, _OUTPUT, _TOTAL, _CACHE_READ, _CACHE_WRITE, _REQUESTS, _COST = range(7)
 _PLACES = {
@@ -31,6 +34,12 @@ _PLACES = {
     "cost_usd": _COST,
     "total_cost_usd": _COST,
 }
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text has, where nobody tells it."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return -(-size // BYTES_PER_TOKEN)
 
 
 def add_usage(by_model: dict[str, Tokens], figures: dict[str, Any], model: Any = None) -> None:

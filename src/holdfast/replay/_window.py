@@ -8,13 +8,13 @@ from typing import Any
 
 from holdfast.replay._blocks import Block
 from holdfast.replay._drafts import Draft
+from holdfast.replay._usage import estimate_tokens
 from holdfast.replay._values import dump_json
 
 __all__ = ["LeftOut", "TokenCount", "Window", "fit_window"]
 
 CountTokens = Callable[[str], int]
 
-_BYTES_PER_TOKEN = 4
 _IMAGE_TOKENS = 1_600  # what providers charge for a picture of usual size
 
 
@@ -170,7 +170,7 @@ class _Gauge:
     def _count_text(self, text: str) -> int:
         if self._count is not None:
             return self._count(text)
-        return -(-len(text.encode()) // _BYTES_PER_TOKEN)
+        return estimate_tokens(text)
 
 
 def _text_of(block: Block) -> str:

@@ -93,7 +93,8 @@ async def _status(hf: Holdfast, live: Live, _: str) -> str:
         f"Session {row.session_id}: {row.message_count} messages, {row.event_count} events",
         f"Title: {row.title or '(none)'}",
         f"Tags: {', '.join(row.tags) or '(none)'}",
-        f"Tokens: {row.total_tokens:,}" + ("" if row.cost is None else f", ${row.cost:.4f}"),
+        f"Tokens: {'about ' if row.tokens_estimated else ''}{row.total_tokens:,}"
+        + ("" if row.cost is None else f", ${row.cost:.4f}"),
         f"Mode: {live.mode}",
         f"Kept at: {await asyncio.to_thread(hf.location, live.id)}",
     ]

@@ -47,7 +47,7 @@ def session_cells(row: SessionMetadata | Listed, now: int, mark: str = "") -> li
         Span(ago(row.updated_at, now), "faint"),
         row.title or "",
         str(row.message_count),
-        short(row.total_tokens) if row.total_tokens else "",
+        ("~" if row.tokens_estimated else "") + short(row.total_tokens) if row.total_tokens else "",
         price(row.cost),
         ", ".join(row.tags),
         Span(", ".join(row.auto_tags), "faint"),

@@ -37,6 +37,8 @@ def print_header(app: App, row: SessionMetadata, shown: str | None = None) -> No
     now = now_ms()
     app.out.line(Span(row.title or "(no title)", "strong"))
     tokens = f"{row.total_tokens:,}" if row.total_tokens else ""
+    if row.tokens_estimated:
+        tokens = f"about {tokens} (an estimate: nobody told)"
     fields = {
         "id": row.session_id,
         "created": _moment(row.created_at, now),

@@ -153,6 +153,7 @@ def _row_at(app: App, row: SessionMetadata, at: int) -> SessionMetadata:
         updated_at=state.updated_at,
         message_count=state.message_count,
         total_tokens=state.usage.total_tokens,
+        tokens_estimated=False,
         event_count=state.event_count,
         status=state.status,
     )

@@ -199,4 +199,5 @@ def session_info(found: SessionMetadata) -> dict[str, Any]:
         "updated_at": utc(found.updated_at),
         "message_count": found.message_count,
         "total_tokens": found.total_tokens,
+        **({"tokens_estimated": True} if found.tokens_estimated else {}),
     }

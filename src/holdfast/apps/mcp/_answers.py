@@ -251,6 +251,7 @@ def _row(found: SessionMetadata) -> Answer:
         "updated_at": utc(found.updated_at),
         "messages": found.message_count,
         "tokens": found.total_tokens,
+        **({"tokens_estimated": True} if found.tokens_estimated else {}),
         "model": shown(found.model),
         "agent": shown(found.agent_id),
         "tags": [shown(tag) for tag in dict.fromkeys((*found.tags, *found.auto_tags))],

@@ -58,6 +58,9 @@ def _summary(page: Page, stats: Stats) -> None:
             Span(f"   {counted(stats.requests, 'request')}", "faint"),
             hang=2,
         )
+    if stats.estimated_tokens:
+        about = f"about {short(stats.estimated_tokens)} tokens"
+        page.line(about, Span("   estimated, where nobody told how many", "faint"), hang=2)
     if stats.cost is not None:
         page.line(Span(f"{_money(stats.cost)}", "good"), _missing(stats), hang=2)
     elif stats.unpriced_tokens:

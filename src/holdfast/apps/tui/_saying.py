@@ -188,7 +188,8 @@ class Saying(MainParts):
 
 def _figures(row: SessionMetadata) -> list[str]:
     found = [counted(row.message_count, "msg")]
-    found += [f"{short(row.total_tokens)} tokens"] if row.total_tokens else []
+    about = "about " if row.tokens_estimated else ""
+    found += [f"{about}{short(row.total_tokens)} tokens"] if row.total_tokens else []
     found += [f"${row.cost:.4f}"] if row.cost is not None else []
     return [*found, "live"] if row.open else found
 

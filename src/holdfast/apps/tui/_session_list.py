@@ -68,7 +68,11 @@ _COLUMNS = (
     Column(
         "TOKENS",
         7,
-        lambda row, _: short(row.total_tokens) if row.total_tokens else "",
+        lambda row, _: (
+            ("~" if row.tokens_estimated else "") + short(row.total_tokens)
+            if row.total_tokens
+            else ""
+        ),
         "list--faint",
         right=True,
         from_width=66,

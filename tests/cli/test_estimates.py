@@ -1,0 +1,21 @@
+"""Estimated tokens are shown as such."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.mark.req("S2-109")
+def test_an_estimate_is_shown_as_one(run, library):
+    """``list``, ``show`` and ``stats`` say about; ``--json`` has the mark."""
+    with library.session("notes") as s:
+        s.user("Remember the milk.")
+        s.assistant("I will.")
+    assert "~7" in run("list").out
+    assert "about 7 (an estimate" in run("show", "notes").out
+    assert "about 7 tokens" in run("stats").out
+    row = json.loads(run("list", "--json").out)["sessions"][0]
+    assert (row["total_tokens"], row["tokens_estimated"]) == (7, True)
+    assert json.loads(run("stats", "--json").out)["estimated_tokens"] == 7
