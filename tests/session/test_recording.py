@@ -53,8 +53,17 @@ def test_changing_the_callers_data_after_append_changes_nothing(hf):
         assert event.data == {"value": {"list": [1]}}
 
 
-@pytest.mark.req("S2-51")
 @pytest.mark.req("S3-9")
+def test_folders_are_made_as_they_are_needed(tmp_path):
+    """A store far below a folder that is there comes into being with its first event."""
+    root = tmp_path / "not" / "yet" / "there"
+    with holdfast.open(root) as hf, hf.session("a") as s:
+        assert list(tmp_path.iterdir()) == []
+        s.user("hi")
+        assert (root / "sessions" / "a" / "events.jsonl").is_file()
+
+
+@pytest.mark.req("S2-51")
 def test_nothing_is_on_disk_before_the_first_event(hf, store_root):
     """Opening a new session, reading and closing it leaves no file behind."""
     with hf.session("a") as s:
