@@ -177,9 +177,10 @@ def test_a_deleted_session_is_gone_for_the_next_process(make):
         assert [m["content"] for m in hf.recover("b", "neutral").messages] == ["anew"]
 
 
+@pytest.mark.req("S0-33")
 @pytest.mark.req("S0-78")
 def test_an_agent_keeps_itself_in_six_methods(tmp_path):
-    """A persistent agent on a user's own backend remembers, in a later process too."""
+    """A persistent agent on a user's own backend remembers; the backend is this agent's alone."""
     seen = []
 
     def answer(messages, _info):
@@ -194,7 +195,9 @@ def test_an_agent_keeps_itself_in_six_methods(tmp_path):
         with Agent(FunctionModel(answer), agent_id="helper", persistent_session=kept) as agent:
             agent.run_sync(prompt)
     assert "Alice" in seen[-1]
-    assert "Alice" in backend.file.read_text()
+    kept = json.loads(backend.file.read_text())["keys"]
+    assert [key for key in kept if key.startswith("agents/")] == ["agents/helper"]
+    assert "Alice" in str(kept)
 
 
 def test_what_a_backend_raises_is_a_store_error(tmp_path):
