@@ -203,3 +203,16 @@ def test_a_chat_that_keeps_nothing_remembers_while_it_lasts(run, model):
         model.requests.clear()
     assert sent[0] == sent[1]
     assert run("chat", text="three\n", env={"HOLDFAST_STORE": "none:"}).out == "1: you said three\n"
+
+
+def test_a_chat_whose_log_is_lost_says_so_and_goes_on(run, hf, store_root):
+    """The user is told that the session was repaired; verify tells it still when it has gone on."""
+    run("chat", text="one\n")
+    id = only(hf).session_id
+    [log] = store_root.rglob("events.jsonl")
+    log.write_bytes(b"")
+    done = run("chat", text="two\n")
+    assert done.code == 0
+    assert done.out == "1: you said two\n"
+    assert "its log was damaged and has been repaired" in done.err
+    assert "lost for good" in run("verify", id).out

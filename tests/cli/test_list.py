@@ -143,6 +143,15 @@ def test_narrowed_by_what_happened(run, library, three):
     assert run("list", "--status", "asleep").code == 2
 
 
+def test_a_session_that_failed_is_red(run, library, three):
+    """It is found by --status failed, and stands out on a terminal."""
+    with library.session("broken-off") as s:
+        s.append("turn_start", {})
+        s.append("turn_end", {"reason": "failed"})
+    assert ids(run("list", "--status", "failed")) == ["broken-off"]
+    assert "31mfailed" in run("list", "--color", "always").out
+
+
 def test_cost(run, library):
     """A cost is shown in dollars; a small one as far as something can be seen of it."""
     for name, cost in (("cheap", 0.0004), ("dear", 12.3456)):

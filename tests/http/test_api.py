@@ -34,6 +34,17 @@ def test_a_session_is_made_and_found(client):
     assert client.post("/v1/sessions", json={"id": "trip"}).status_code == 409
 
 
+def test_sessions_that_failed_are_listed_by_their_status(client):
+    """The status is one of those that can be asked for, and is told with each session."""
+    make(client, id="fine")
+    make(client, id="broken-off")
+    for event in ({"type": "turn_start"}, {"type": "turn_end", "data": {"reason": "failed"}}):
+        assert client.post("/v1/sessions/broken-off/events", json=event).status_code == 200
+    [row] = client.get("/v1/sessions", params={"status": "failed"}).json()["sessions"]
+    assert (row["session_id"], row["status"]) == ("broken-off", "failed")
+    assert client.get("/v1/sessions", params={"status": "broken"}).status_code == 400
+
+
 def test_lists_come_in_pages(client):
     """A cursor gives what follows, until there is nothing more."""
     made = {make(client) for _ in range(5)}

@@ -22,6 +22,17 @@ def done(response):
     return response.headers["location"]
 
 
+def test_a_session_that_failed_has_a_badge_and_is_filtered_by(hf, trip, visitor):
+    """The list offers the status, and shows those that have it in red."""
+    with hf.session("broken-off") as s:
+        s.append("turn_start", {})
+        s.append("turn_end", {"reason": "failed"})
+    page = visitor.get("/?status=failed").text
+    assert '<span class="badge bad">failed</span>' in page
+    assert "/s/broken-off" in page
+    assert f"/s/{trip}" not in page
+
+
 def test_labels(hf, trip, visitor):
     """Title, tags and pins change as the forms say, and the page before comes back."""
     back = f"/s/{trip}/timeline"

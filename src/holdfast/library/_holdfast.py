@@ -292,11 +292,12 @@ class Holdfast(
 
 def _lost_words(gaps: list[Gap]) -> str:
     lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
-    count = f"at least {lost:,}" if any(gap.at_end for gap in gaps) else f"{lost:,}"
+    least = "at least " if any(gap.at_end for gap in gaps) else ""
+    count = f"{least}{lost:,} {'event' if lost == 1 else 'events'}"
     size = sum(gap.size for gap in gaps)
     return (
-        f"its log was damaged and has been repaired: {count} events, {size:,} bytes, are lost;"
-        " everything whole is kept, and the old bytes are in its quarantine"
+        f"its log was damaged and has been repaired; {count} ({size:,} bytes) were lost,"
+        " all else is kept, and the old bytes are in its quarantine"
     )
 
 

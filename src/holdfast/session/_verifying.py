@@ -452,7 +452,8 @@ def _numbers(gap: Gap) -> str:
     if count <= 0:
         return ""
     if gap.at_end:
-        return f" (at least {count:,} events from {gap.first_seq} on)"
+        events = "event" if count == 1 else "events"
+        return f" (at least {count:,} {events} from {gap.first_seq} on)"
     return f" (event {gap.first_seq}{f' to {gap.last_seq}' if count > 1 else ''})"
 
 
