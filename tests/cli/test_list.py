@@ -244,10 +244,24 @@ def test_lost_events_are_told(run, three, store_root):
     log = store_root / "sessions" / "second" / "events.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:-1]))
-    assert "1 events that the catalogue has seen" in run("verify", "second").out
-    assert run("verify", "second").code == 4
+    told = run("verify", "second")
+    assert told.code == 4
+    assert "1 events that the catalogue has seen" in told.out
+    assert "accept it with `holdfast repair`" in told.out
+    (log.parent / "lock").unlink()  # with it goes what its last writer knew
+    assert "accept it with `holdfast reindex`" in run("verify", "second").out
     assert run("reindex").code == 0
     assert run("verify", "second").code == 0
+
+
+def test_a_loss_is_accepted_by_a_repair(run, three, store_root):
+    """Then verify is content, and tells the loss all the same."""
+    log = store_root / "sessions" / "second" / "events.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+    assert run("repair", "second").code == 0
+    content = run("verify", "second")
+    assert content.code == 0
+    assert "lost for good" in content.out
 
 
 def test_sorted_and_narrowed(run, library):

@@ -404,18 +404,19 @@ def _explain(report: Report) -> Iterator[str]:
         yield _explain_finding(one)
     for gap in report.gaps:
         yield _explain_gap(gap)
+    lost_end = any(gap.at_end for gap in report.gaps)
     if report.damage:
         yield f"{report.damage} What is whole of the log is read."
-    elif report.torn_bytes and not any(gap.at_end for gap in report.gaps):
+    elif report.torn_bytes and not lost_end:
         yield (
             f"The last {report.torn_bytes:,} bytes are an unfinished write, as a crash leaves it;"
             " nothing that was acknowledged is in them. The next writer sets them aside."
         )
     if report.vanished:
+        accept = "`holdfast repair`" if lost_end else "`holdfast reindex`"
         yield (
             f"The last {report.vanished:,} events that the catalogue has seen here are missing:"
-            " the log is shorter than it was. If that is as it should be, accept it with"
-            " `holdfast reindex`."
+            f" the log is shorter than it was. If that is as it should be, accept it with {accept}."
         )
     if report.kept is False:
         yield (
