@@ -9,6 +9,7 @@ import time
 from agent_framework import (
     Agent,
     BaseChatClient,
+    ChatMiddlewareLayer,
     ChatResponse,
     Content,
     Executor,
@@ -30,13 +31,15 @@ from holdfast.integrations.agent_framework import (
 ALL = ["a berth, please", "I book it.", "berth in Marstal", "You have a berth in Marstal"]
 
 
-class _Scripted(FunctionInvocationLayer, BaseChatClient):
+class _Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
     async def _answer(self, messages):
+        self.seen = [[content.type for content in message.contents] for message in messages]
         last = messages[-1].contents[0]
         if last.type == "function_result":
             said = [f"You have a {last.result}"]
         else:
-            call = Content.from_function_call("call-1", "book", arguments={"port": "Marstal"})
+            name = f"call-{len(messages)}"
+            call = Content.from_function_call(name, "book", arguments={"port": "Marstal"})
             said = [Content.from_text("I book it."), call]
         return ChatResponse(messages=[Message("assistant", said)])
 
@@ -44,7 +47,7 @@ class _Scripted(FunctionInvocationLayer, BaseChatClient):
         return self._answer(messages)
 
 
-def _agent(hf, store_root, say, *, asks=False, hangs=False):
+def _agent(hf, store_root, say, *, asks=False, hangs=False, **options):
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
         with (store_root / "../booked").open("a") as file:
@@ -56,7 +59,8 @@ def _agent(hf, store_root, say, *, asks=False, hangs=False):
 
     mode = "always_require" if asks else "never_require"
     tools = [tool(book, approval_mode=mode)]
-    return Agent(_Scripted(), tools=tools, context_providers=[HoldfastHistoryProvider(hf)])
+    provider = HoldfastHistoryProvider(hf)
+    return Agent(_Scripted(), tools=tools, context_providers=[provider], **options)
 
 
 def test_kill_in_a_tool(processes, readers, store_root):
@@ -72,6 +76,26 @@ def test_kill_in_a_tool(processes, readers, store_root):
     with holdfast.open(store_root) as hf:
         assert not hf.list()
     processes.finished(lambda say: run(say, hangs=False))
+    assert (store_root / "../booked").read_text() == "Marstal\n" * 2
+    readers.all_have("trip", *ALL)
+
+
+def test_kill_in_a_tool_when_each_call_of_the_model_is_recorded(processes, readers, store_root):
+    """The call is on record without a result; whoever goes on has one for the model."""
+    each = {"require_per_service_call_history_persistence": True}
+
+    def run(say, *, hangs):
+        with holdfast.open(store_root) as hf:
+            agent = _agent(hf, store_root, say, hangs=hangs, **each)
+            session = agent.create_session(session_id="trip")
+            asyncio.run(agent.run("a berth, please" if hangs else "well?", session=session))
+            say(agent.client.seen)
+
+    processes.killed(lambda say: run(say, hangs=True))
+    readers.all_have("trip", "a berth, please", "I book it.", "Marstal")
+    (seen,) = processes.finished(lambda say: run(say, hangs=False))
+    turn = [["text"], ["text", "function_call"], ["function_result"]]
+    assert seen == turn * 2
     assert (store_root / "../booked").read_text() == "Marstal\n" * 2
     readers.all_have("trip", *ALL)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from agent_framework import Message
 
-from holdfast.integrations._units import Form, Unit, Words, blocks_of, spoken
+from holdfast.integrations._units import LOST, Form, Unit, Words, blocks_of, spoken
 
-__all__ = ["FORM", "as_item", "message_of"]
+__all__ = ["FORM", "as_item", "message_of", "with_results"]
 
 _PLAIN: dict[str, Any] = {"additional_properties": {}}
 
@@ -29,6 +30,25 @@ def message_of(unit: Unit) -> Message:
     if blocks and all(block["type"] == "tool_result" for block in blocks):
         role = "tool"
     return Message.from_dict(_message(role, [_content(block) for block in blocks]))
+
+
+def with_results(history: Sequence[Message], given: Sequence[Message]) -> list[Message]:
+    """A history with a result for each call that has none, also in what is given now.
+
+    A model refuses a call without one. Those that wait for an approval are the framework's.
+    """
+    contents = [content for message in (*history, *given) for content in message.contents]
+    settled = {one.call_id for one in contents if one.type == "function_result"}
+    asked = (one for one in contents if one.type.startswith("function_approval_"))
+    settled |= {one.function_call.call_id for one in asked if one.function_call is not None}
+    made: list[Message] = []
+    for message in history:
+        made.append(message)
+        for one in message.contents:
+            if one.type == "function_call" and one.call_id not in settled:
+                lost = {"tool_use_id": one.call_id, "content": LOST, "is_error": True}
+                made.append(Message.from_dict(_message("tool", [_result(lost)])))
+    return made
 
 
 def _tell(item: dict[str, Any]) -> Words:

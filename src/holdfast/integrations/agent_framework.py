@@ -17,6 +17,7 @@ from agent_framework import (
     AgentSession,
     HistoryProvider,
     Message,
+    SessionContext,
     WorkflowCheckpoint,
     _sessions,
 )
@@ -26,7 +27,7 @@ from agent_framework._workflows._checkpoint_encoding import (
 )
 from agent_framework.exceptions import WorkflowCheckpointException
 
-from holdfast.integrations._agent_framework_messages import FORM, as_item, message_of
+from holdfast.integrations._agent_framework_messages import FORM, as_item, message_of, with_results
 from holdfast.integrations._history import History, missing
 from holdfast.integrations._place import Library, Place, library_of, linked
 from holdfast.integrations._recent import Recent
@@ -82,6 +83,13 @@ class HoldfastHistoryProvider(HistoryProvider):
         if self.skip_excluded:
             return [one for one in messages if not one.additional_properties.get("_excluded")]
         return messages
+
+    async def before_run(self, *, context: SessionContext, **about: Any) -> None:
+        """Load the history; a call that was cut off has a result that says so, for the model."""
+        await super().before_run(context=context, **about)
+        loaded = context.context_messages.get(self.source_id)
+        if loaded:
+            context.context_messages[self.source_id] = with_results(loaded, context.input_messages)
 
     async def save_messages(
         self,
