@@ -397,6 +397,8 @@ class AcpAnswer(Struct):
     stop_reason: str
     usage: Any
     warnings: list[str]
+    refused: list[str]
+    """The tools that the agent was not allowed to use."""
     cwd: str
 
 

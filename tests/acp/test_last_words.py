@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast.apps.wire.peer import Peer
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -51,6 +53,21 @@ async def test_what_was_asked_before_the_end_is_answered():
     await asyncio.wait_for(Peer(pipe, methods=methods, endless={"endless"}).run(), 120)
     assert [pipe.answers[id].get("result") for id in (0, 3)] == ["done", "done"]
     assert [pipe.answers[id]["error"]["code"] for id in (1, 2)] == [-32601, -32800]
+
+
+@pytest.mark.parametrize("what", ["proxy", "agent"])
+def test_an_input_that_has_nothing_ends_at_once(agent_command, store_place, what):
+    """``< /dev/null``, as in a job without a terminal: nothing was asked, and that is no fault."""
+    words = ["proxy", "--", *agent_command()] if what == "proxy" else ["agent"]
+    done = subprocess.run(
+        [HOLDFAST, "--store", str(store_place), "acp", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert (done.stdout, "Traceback" in done.stderr) == ("", False)
 
 
 def test_the_proxy_answers_what_was_asked_before_the_end(agent_command, store_place, tmp_path):

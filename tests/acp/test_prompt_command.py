@@ -126,9 +126,17 @@ def test_tools_are_refused_unless_allowed(prompt, agent, store_root, options, de
     outcome = prompt("--agent", agent(), "--session", "s", *options, "use tool")
     assert outcome.exit_code == 0
     assert "→ List files" in outcome.stderr
+    assert ("was refused a tool: List files" in outcome.stderr) == (decision == "deny")
     with holdfast.open(store_root) as library:
         _, event = library.events("s", types={"permission"})
     assert event.data["decision"] == decision
+
+
+@pytest.mark.parametrize(("options", "refused"), [([], ["List files"]), (["--yes"], [])])
+def test_a_script_sees_what_was_refused(prompt, agent, options, refused):
+    """An answer that lacks a tool looks like any other: the document says so."""
+    outcome = prompt("--agent", agent(), "--json", *options, "use tool")
+    assert json.loads(outcome.stdout)["refused"] == refused
 
 
 @pytest.mark.parametrize("options", [["--permission", "ask"], ["--yes", "--permission", "deny"]])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 
 def test_the_proxy_is_written_in_front_of_an_agent(run, tmp_path):
     """The entry holds the whole command; a second time there is nothing to do."""
@@ -57,3 +59,15 @@ def test_an_editor_that_is_not_known(run):
     outcome = run("acp", "install", "ed")
     assert outcome.code == 2
     assert "zed, jetbrains" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("named", "written"), [("/kept/here", ["--store", "/kept/here"]), ("s3://u:word@host/b", [])]
+)
+def test_the_store_of_the_environment_is_written(run, tmp_path, named, written):
+    """An editor that is started from a menu lacks the variable; a password is kept out."""
+    file = tmp_path / "zed.json"
+    outcome = run("acp", "install", "zed", "--file", str(file), "--json", store=named)
+    assert json.loads(outcome.out)["entry"]["args"] == [*written, "acp", "agent"]
+    assert ("has a password" in outcome.err) == (not written)
+    assert "word" not in file.read_text()

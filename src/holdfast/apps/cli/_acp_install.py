@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from urllib.parse import urlsplit
+
 import click
 
 from holdfast.apps.cli._app import App
@@ -44,14 +47,14 @@ def command(
     """Write the configuration of an editor: our own agent, or the proxy in front of CMD.
 
     The rest of the file, comments too, stays as it is, and a copy of the old one is kept beside it.
-    An entry of the same name is replaced; its variables stay.
+    An entry of the same name is replaced; its variables stay. The store that HOLDFAST_STORE names
+    is written, too, since an editor may not have that variable.
     """
     from holdfast.apps.acp.editors import command_line, default_name, plan, write
 
     words = list(agent)
-    found = plan(
-        editor, command_line(words, app.place), name=name or default_name(words), path=path
-    )
+    command = command_line(words, app.place or _named_store(app))
+    found = plan(editor, command, name=name or default_name(words), path=path)
     backup = None if only_print or not found.changes else write(found)
     if as_json:
         app.out.json(
@@ -74,3 +77,17 @@ def command(
         if backup is not None:
             app.out.line(Span(f"the old one: {backup}", "faint"))
     return EXIT_FINE
+
+
+def _named_store(app: App) -> str | None:
+    """The store that the environment names: an editor's own environment is another."""
+    from holdfast._config import ENVIRONMENT
+
+    store = os.environ.get(ENVIRONMENT, "").strip()
+    if store and urlsplit(store).password:
+        app.warn(
+            f"{ENVIRONMENT} has a password in it, which is not written into settings",
+            f"Give the editor {ENVIRONMENT} as a variable, or name the store with --store.",
+        )
+        return None
+    return store or None

@@ -100,6 +100,7 @@ class _Talk:
         self._app = app
         self._wishes = wishes
         self._stopped = 0
+        self._refused: list[str] = []
 
     async def hold(self, text: str) -> None:
         """Ask, show, and leave. Raises KeyboardInterrupt if the user stopped it."""
@@ -118,7 +119,7 @@ class _Talk:
             self._heed_interrupts(turn)
             answer = await self._show(turn)
             if wishes.as_json:
-                self._app.out.json(_document(session, answer))
+                self._app.out.json(_document(session, answer, self._refused))
             elif answer.stop_reason not in ("end_turn", "cancelled"):
                 self._app.warn(f"the agent stopped: {answer.stop_reason}")
         if self._stopped:
@@ -151,7 +152,9 @@ class _Talk:
             raise UsageError(f"--yes and --permission {wishes.permission} contradict each other")
         someone = sys.stdin is not None and sys.stdin.isatty()
         wanted = "allow" if wishes.yes else wishes.permission or ("ask" if someone else "deny")
-        if wanted != "ask":
+        if wanted == "deny":
+            return self._refuse
+        if wanted == "allow":
             return wanted
         if not someone:
             raise UsageError(
@@ -159,6 +162,16 @@ class _Talk:
                 remedy="Choose --permission allow or deny.",
             )
         return self._ask
+
+    async def _refuse(self, request: PermissionRequest) -> str | None:
+        """Refuse a tool, and say so: an answer that lacks it looks like any other."""
+        self._refused.append(request.title)
+        self._app.out.end_stream()
+        self._app.warn(
+            f"the agent was refused a tool: {request.title}",
+            "Allow its tools with --yes, or be asked at a terminal with --permission ask.",
+        )
+        return request.option("deny")
 
     async def _ask(self, request: PermissionRequest) -> str | None:
         """Ask at the terminal, without a thread that would wait for a line for ever."""
@@ -174,6 +187,8 @@ class _Talk:
         finally:
             loop.remove_reader(sys.stdin)
         yes = line.strip().lower() in ("y", "yes")
+        if not yes:
+            self._refused.append(request.title)
         return request.option("allow" if yes else "deny")
 
     def _warn(self, error: HoldfastError) -> None:
@@ -220,7 +235,7 @@ class _Talk:
             self._app.err.line(Span(f"→ {update.data.get('title') or 'a tool'}", "faint"))
 
 
-def _document(session: AcpSession, answer: Answer) -> dict[str, Any]:
+def _document(session: AcpSession, answer: Answer, refused: list[str]) -> dict[str, Any]:
     return {
         "session_id": session.id,
         "acp_session_id": session.acp_session_id,
@@ -230,5 +245,6 @@ def _document(session: AcpSession, answer: Answer) -> dict[str, Any]:
         "stop_reason": answer.stop_reason,
         "usage": answer.usage,
         "warnings": [str(warning) for warning in session.warnings],
+        "refused": refused,
         "cwd": session.metadata.get("cwd") or os.getcwd(),
     }

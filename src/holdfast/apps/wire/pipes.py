@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -148,9 +149,9 @@ async def connect(
     """A pipe that reads one file and writes another; both are closed with it."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_READ_BYTES)
-    try:
+    if _can_be_waited_for(source):
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-    except ValueError:  # a regular file: there is nothing to wait for
+    else:
         threading.Thread(target=_read_file, args=(source, loop, reader), daemon=True).start()
     with contextlib.suppress(OSError):  # no pipe, or this user has too many that are wide
         widen_pipe(target.fileno(), _PIPE_BYTES)
@@ -162,6 +163,12 @@ async def connect(
     except ValueError:
         writer = Writer(target)
     return Pipe(reader, writer, line_bytes_max=line_bytes_max)
+
+
+def _can_be_waited_for(source: IO[bytes]) -> bool:
+    """Whether the system tells when there is more: not of files, nor of devices like /dev/null."""
+    mode = os.fstat(source.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty()
 
 
 def _read_file(
