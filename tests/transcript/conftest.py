@@ -86,10 +86,14 @@ class Shelf:
 
     def _web(self, id):
         """The page, and the parts before it that the reader scrolls to."""
-        visitor = self._entered()
-        page = visitor.get(f"/s/{id}")
-        assert page.status_code == 200
-        return page.text
+        visitor, parts, url = self._entered(), [], f"/s/{id}"
+        while url is not None:
+            page = visitor.get(url)
+            assert page.status_code == 200
+            parts.append(page.text)
+            earlier = re.search(r'hx-get="([^"]*/earlier\?stop=\d+)"', page.text)
+            url = None if earlier is None else earlier[1]
+        return "\n".join(reversed(parts))
 
     def _entered(self):
         if self._visitor is None:

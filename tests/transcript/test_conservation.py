@@ -299,6 +299,23 @@ def test_search_finds_what_was_said(shelf, log):
             assert shelf.hf.search(word, id), word
 
 
+@pytest.mark.parametrize("surface", ["web", "tui", "mcp"])
+def test_a_long_session_is_read_part_by_part_without_a_gap(shelf, surface):
+    """Pages, chunks and answers join: what lies where one ends is in it or in the next."""
+    log = Draft()
+    for number in range(300):
+        log.add("user", {"content": log.word("user")})
+        log.add("tool_call", {"id": f"c{number}", "tool": "Look", "params": {}})
+        log.add("delta", {"content": log.word("model")})
+        last = log.add("delta", {"content": "so "})
+        if number % 3:
+            log.add("assistant", {"content": "so " + log.word("model"), "covers_from": last})
+        log.add("tool_result", {"toolCallId": f"c{number}", "result": log.word("tool")})
+        if number % 7 == 0:
+            log.add("interrupted", {})
+    assert missing_on(shelf, surface, log) == []
+
+
 # -- the check itself ----------------------------------------------------------------------------
 
 
