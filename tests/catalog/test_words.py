@@ -71,6 +71,13 @@ def test_values_of_any_shape():
     assert said_in("tag", {"tag": 5}) is None
 
 
+@pytest.mark.parametrize("kind", [["list"], {"a": 1}, 7, None])
+def test_a_block_whose_type_is_no_text(kind):
+    """Whatever a tool gave back, its words are heard and nothing is raised."""
+    said = said_in("tool_result", {"toolCallId": "1", "result": {"type": kind, "of": "words"}})
+    assert "words" in said.text
+
+
 def test_a_text_is_heard_up_to_a_bound():
     """Of a very long text the beginning counts."""
     assert len(said_in("user", {"content": "a " * TEXT_CHARS_MAX}).text) == TEXT_CHARS_MAX

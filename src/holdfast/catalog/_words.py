@@ -293,7 +293,9 @@ def _collect(value: Any, lines: list[str], depth: int) -> None:
         if not _is_bytes(value):
             lines.append(value)
     elif isinstance(value, dict):
-        if depth and not is_reference(value) and value.get("type") not in _UNREAD_BLOCKS:
+        kind = value.get("type")
+        is_unread = isinstance(kind, str) and kind in _UNREAD_BLOCKS
+        if depth and not is_reference(value) and not is_unread:
             _collect_members(value, lines, depth - 1)
     elif isinstance(value, list):
         for item in value if depth else ():
