@@ -324,7 +324,13 @@ async def _given(hf):
     await HoldfastState("trip", hf).load(autogen)
     context = (await autogen.save_state())["llm_context"]["messages"]
     provider = HoldfastHistoryProvider(hf)
+    service = HoldfastSessionService(hf, adopt=True)
+    kit = await service.get_session(app_name="app", user_id="u", session_id="trip")
+    assert kit.last_update_time == kit.events[-1].timestamp > 0
     return {
+        "openai": await HoldfastSession("trip", hf).get_items(),
+        "adk": [event.model_dump(mode="json") for event in kit.events],
+        "pydantic": HoldfastHistory("trip", hf).messages(),
         "langgraph": [one.model_dump() for one in HoldfastSaver(hf).messages("trip")],
         "langchain": [one.model_dump() for one in HoldfastChatMessageHistory("trip", hf).messages],
         "llama-index": [one.model_dump() for one in HoldfastChatStore(hf).get_messages("trip")],
@@ -364,3 +370,30 @@ async def test_a_call_that_waits_elsewhere_is_answered_only_for_those_who_go_on(
     store = HoldfastAsyncChatStore(hf)
     assert len(await store.archive_oldest_messages("trip", 3)) == 3
     assert await store.get_messages("trip", None) == HoldfastChatStore(hf).get_messages("trip")
+
+
+@pytest.mark.parametrize("name", ["openai", "adk", "pydantic"])
+async def test_a_framework_goes_on_after_a_call_that_was_cut_off_elsewhere(hf, name):
+    """Its model is told of it; what others recorded stays theirs, and is recorded once."""
+    with hf.session("trip") as s:
+        s.user("look")
+        s.tool_call("look", {"n": 0}, id="cut-off")
+        s.user("well?")
+    before = list(hf.events("trip"))
+    await _FRAMEWORKS[name](hf)
+    assert [event.seq for event in hf.events("trip", types={"retracted"})] == []
+    after = list(hf.events("trip"))[len(before) :]
+    assert "cut-off" not in str([event.data for event in after])
+    assert "look" in str(hf.recover("trip").messages)
+
+
+async def test_what_runs_within_a_session_of_others_said_is_no_part_of_it(hf):
+    """A delegate's words are given to no framework that goes on with the conversation."""
+    with hf.session("trip") as s:
+        s.user("look")
+        s.assistant("said by a delegate", run="delegate")
+        s.assistant("Done")
+    for reader, messages in (await _given(hf)).items():
+        assert "delegate" not in str(messages), reader
+    session = HoldfastSession("trip", hf)
+    assert "Done" in str(await session.pop_item())

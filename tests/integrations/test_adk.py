@@ -321,6 +321,21 @@ async def test_of_two_results_of_a_call_others_read_the_later(hf):
     assert len(read.events) == 4
 
 
+async def test_an_id_that_a_later_call_has_as_well_takes_nothing_back(hf):
+    """Some models count their calls anew in each turn: both calls have their results."""
+    service = HoldfastSessionService(hf)
+    session = await service.create_session(**WHO, session_id="trip")
+    for number in range(2):
+        await service.append_event(session, _said("Look", at=1.0 + number))
+        await service.append_event(session, _call(at=2.0 + number))
+        given = types.FunctionResponse(id="c1", name="look", response={"result": f"tree {number}"})
+        content = types.Content(role="user", parts=[types.Part(function_response=given)])
+        answer = Event(author="a", invocation_id="i1", timestamp=3.0 + number, content=content)
+        await service.append_event(session, answer)
+    own = hf.list()[0].session_id
+    assert not list(hf.events(own, types={"retracted"}))
+
+
 async def test_what_is_rewound_is_taken_back_for_others(hf):
     """They read what stands; the kit has all of it, and its variables stay as it says."""
     service = HoldfastSessionService(hf)

@@ -7,7 +7,7 @@ from typing import Any
 from google.adk.events.event import Event
 from google.adk.sessions import State
 
-from holdfast.integrations._units import Form, Unit, Words, blocks_of, spoken, voices
+from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, spoken, voices
 from holdfast.replay import to_dialect
 
 __all__ = ["FORM", "VARIABLE", "by_owner", "events_of"]
@@ -31,22 +31,22 @@ def by_owner(delta: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def events_of(units: list[Unit], author: str) -> list[Event]:
     """What the runner gets: its own events as they came, what others said in its form."""
     made: list[Event] = []
-    for unit in voices(units):
+    seq = -1
+    for unit in answered(voices(units)):
         if unit.own:
             made.append(Event.model_validate(unit.fresh))
-        else:
-            made += _told_by_others(unit, author)
+            continue
+        # A result that is put in for a call that has none stands for no event: it is named by the
+        # call's, and has its time.
+        seq, name = (unit.seqs[0], "holdfast") if unit.seqs else (seq, "holdfast-lost")
+        at = unit.at / 1000 if unit.seqs else made[-1].timestamp
+        made += _told_by_others(unit.item, author, f"{name}-{seq}", at)
     return made
 
 
-def _told_by_others(unit: Unit, author: str) -> list[Event]:
-    said = unit.item
+def _told_by_others(said: dict[str, Any], author: str, id: str, at: float) -> list[Event]:
     asked = said["role"] == "user" and not _results(said)
-    about = {
-        "id": f"holdfast-{unit.seqs[0]}",
-        "author": "user" if asked else author,
-        "timestamp": unit.at / 1000,
-    }
+    about = {"id": id, "author": "user" if asked else author, "timestamp": at}
     contents = to_dialect([said], "gemini") if said["role"] != "system" else []
     return [Event.model_validate({**about, "content": content}) for content in contents]
 

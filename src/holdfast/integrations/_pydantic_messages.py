@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
-from holdfast.integrations._units import Form, Unit, Words, blocks_of, neutral_of, spoken
+from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, spoken, voices
 from holdfast.replay import to_dialect
 
 __all__ = ["FORM", "Told", "as_items", "as_messages", "changes", "told_by"]
@@ -49,14 +49,17 @@ class Told(NamedTuple):
 
 
 def told_by(units: list[Unit]) -> list[Told]:
-    """What an agent gets: its own messages as they came, what others said in its form."""
+    """What an agent gets: its own messages as they came, what others said in its form.
+
+    A call that others began, and that has no result, is given one that says so.
+    """
     told: list[Told] = []
-    for own, some in groupby(units, key=lambda unit: unit.own):
+    for own, some in groupby(answered(voices(units)), key=lambda unit: unit.own):
         stretch = list(some)
         if own:
             told += [Told(unit.fresh, unit.seqs, unit) for unit in stretch]
             continue
-        said = [message for unit in stretch for message in neutral_of(unit.item)]
+        said = [unit.item for unit in stretch]
         seqs = tuple(seq for unit in stretch for seq in unit.seqs)
         told += [Told(item, seqs, None) for item in to_dialect(said, _DIALECT)]
     return told

@@ -56,7 +56,9 @@ class _Kept(Units):
         self.changed_at = event.timestamp
         if event.type in CONVERSATION:
             self._read_by_others[event.seq] = None
-            if event.type == "tool_result":
+            if event.type == "tool_call":
+                self._results.pop(event.data["id"], None)  # another call with the id of an earlier
+            elif event.type == "tool_result":
                 self._results[event.data["toolCallId"]] = event.seq
         elif event.type == VARIABLE:
             self.variables[event.data["name"]] = event.data["value"]

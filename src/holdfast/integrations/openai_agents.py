@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 from holdfast.errors import InvalidData, UsageError
 from holdfast.integrations._history import missing
 from holdfast.integrations._place import Library, Place
-from holdfast.integrations._units import Form, Unit, Units, Words, neutral_of, spoken
+from holdfast.integrations._units import Form, Unit, Units, Words, answered, spoken, voices
 from holdfast.replay import to_dialect
 
 if TYPE_CHECKING:
@@ -74,10 +74,13 @@ class HoldfastSession:
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[TResponseInputItem]:
-        """The newest ``limit`` items in their order, or as many as the settings say, or all."""
+        """The newest ``limit`` items in their order, or as many as the settings say, or all.
+
+        A call that another framework began, and that has no result, is given one that says so.
+        """
         self._check_open()
         limit = _limit(limit, self.session_settings)
-        items = _items(self._units.read())
+        items = _items(answered(voices(self._units.read())))
         if limit is not None:
             items = items[-limit:] if limit > 0 else []
         return cast("Items", items)
@@ -107,12 +110,12 @@ class HoldfastSession:
         """Take back the newest item; None if there is none."""
         self._check_open()
         async with self._place.awriting() as session:
-            units = self._units.read()
+            units = [unit for unit in self._units.read() if unit.run is None]
             if not units:
                 return None
             session.append("retracted", {"seqs": list(units[-1].seqs)})
             await session.abarrier()
-        items = _items(units[-1:])
+        items = _items(voices(units[-1:]))
         return cast("TResponseInputItem", items[-1]) if items else None
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
@@ -129,7 +132,7 @@ class HoldfastSession:
     ) -> None:
         async with self._place.awriting() as session:
             units = self._units.read()
-            chosen = compact(cast("Items", _items(units)), args)
+            chosen = compact(cast("Items", _items(answered(voices(units)))), args)
             items = await chosen if isawaitable(chosen) else chosen
             if items is None:
                 return
@@ -160,7 +163,8 @@ async def bring_over(source: Session, hf: Library = None) -> int:
     Done again, it records only what is new there.
     """
     target = HoldfastSession(source.session_id, hf)
-    items = missing(await target.get_items(), await source.get_items(), source.session_id)
+    known = _items(voices(target._units.read()))  # noqa: SLF001 - of this module
+    items = missing(known, await source.get_items(), source.session_id)
     await target.add_items(items)
     target.close()
     return len(items)
@@ -173,14 +177,14 @@ def _as_map(item: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", item.model_dump(exclude_unset=True))
 
 
-def _items(units: list[Unit]) -> list[dict[str, Any]]:
+def _items(voiced: list[Unit]) -> list[dict[str, Any]]:
     """What the runner gets: its own items as they came, what others said in its form."""
     items: list[dict[str, Any]] = []
-    for unit in units:
+    for unit in voiced:
         if unit.own:
             items.append(unit.fresh)
         else:
-            items += to_dialect(neutral_of(unit.item), _DIALECT)
+            items += to_dialect([unit.item], _DIALECT)
     return items
 
 
