@@ -168,6 +168,28 @@ def test_damage_that_moves_the_rest_is_no_loss_of_the_end(store_root):
         assert hf.verify("a").ok
 
 
+def test_a_log_that_was_written_anew_is_not_measured_by_the_old_one(store_root, monkeypatch):
+    """A shorter generation is whole, also in a file of the number that an older one had."""
+    from holdfast.storage import _file_log
+
+    def look(*given, real=_file_log.look):
+        found = real(*given)
+        return None if found is None else found._replace(mark=7)
+
+    monkeypatch.setattr(_file_log, "look", look)
+    with holdfast.open(store_root) as hf:
+        record(hf)
+        log, lease = hf.store.log("sessions/a"), hf.store.lease("sessions/a")
+        assert log.settled() == log.size()
+        lines = log_of(store_root).read_bytes().splitlines(keepends=True)
+        log.replace(lines[:10], lease.acquire("test", 60_000))
+        lease.release()
+        assert log.settled() == 0
+        assert hf.verify("a").ok
+        with hf.session("a") as session:
+            session.user("on")
+
+
 def first_write(root) -> bytes:
     """The bytes of a session's very first write."""
     with holdfast.open(root) as hf, hf.session("a") as session:

@@ -15,7 +15,7 @@ from holdfast.session._forwards import chunks_after, reader_at
 from holdfast.session._snapshots import Snapshot, Snapshots
 from holdfast.storage import Documents, Log
 
-__all__ = ["Loaded", "find_loss", "fits", "is_of_another", "load", "load_state_at"]
+__all__ = ["Loaded", "find_loss", "fits", "load", "load_state_at"]
 
 _SECTOR_BYTES = 512  # the least that a medium leaves unwritten
 _DIGITS_END = 10  # of a line without its newline: eight digits, quote, brace
@@ -65,7 +65,7 @@ def load(
             _read_into(loaded, reader_at(log, snapshot.position), tail)
             if not loaded.gaps:
                 break
-        elif not is_of_another(snapshot, log):
+        elif not _is_of_another(snapshot, log):
             if snapshot.offset > size and not tolerant:
                 raise Damaged(
                     f"the log ends at byte {size:,}, but a snapshot knows of events"
@@ -75,8 +75,10 @@ def load(
             passed.append(snapshot)
     else:
         loaded = _read_into(Loaded(Fold()), reader_at(log, START), log.read())
-    end = loaded.position.offset
-    loaded.ahead = next((one for one in passed if one.offset > end), None)
+    end, generation = loaded.position.offset, loaded.fold.state.generation
+    # One of an older generation may be left over from before the log was written anew.
+    mine = (one for one in passed if one.state.generation >= generation)
+    loaded.ahead = next((one for one in mine if one.offset > end), None)
     return loaded
 
 
@@ -150,7 +152,7 @@ def _tail_after(snapshot: Snapshot, log: Log) -> Iterator[bytes] | None:
     return chunks_after(log, snapshot.position) if snapshot.offset else None
 
 
-def is_of_another(snapshot: Snapshot, log: Log) -> bool:
+def _is_of_another(snapshot: Snapshot, log: Log) -> bool:
     """Whether it was left by a writer that was overtaken while its session was made anew."""
     fold = Fold()
     _apply(fold, list(islice(_events_from(reader_at(log, START), log.read()), 1)))

@@ -5,11 +5,19 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.errors import Damaged, HoldfastError, KeyMissing, Tampered, UsageError
+from holdfast.errors import (
+    Damaged,
+    HoldfastError,
+    KeyMissing,
+    SecurityError,
+    Tampered,
+    TooNew,
+    UsageError,
+)
 from holdfast.model import (
     BEFORE_ALL,
     START,
@@ -23,7 +31,7 @@ from holdfast.model import (
     salvage,
 )
 from holdfast.session._blobs import references
-from holdfast.session._loading import find_loss, is_of_another
+from holdfast.session._loading import find_loss, load
 from holdfast.session._places import is_foreign
 from holdfast.session._prefix import PrefixChain, prefix_digest
 from holdfast.session._snapshots import Snapshot, Snapshots
@@ -130,7 +138,7 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
     count = 0
     missing: set[str] = set()
     repairs: list[Repair] = []
-    settled, newest = log.settled(), _newest(Snapshots(documents))
+    before = _Before(log.settled(), _newest(Snapshots(documents)))
     marks = _marks(Snapshots(documents))
     prefixes = _prefixes(marks)
     chain = heads.chain(prefixes)
@@ -148,7 +156,7 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
     tampered = [] if reader.gaps else _check_prefixes(prefixes, chain)
     gaps = reader.gaps
     if not gaps and not damage:
-        gaps = gaps + _lost(log, reader.position, reader.torn, settled, newest)
+        gaps = gaps + _lost(log, documents, reader.position, reader.torn, before)
     report = Report(
         session_id=session_id,
         ok=not (gaps or missing or damage or tampered) and all(snapshots.values()),
@@ -166,6 +174,13 @@ def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads)
     return heads.told(report, chain, log, reader.position.offset)
 
 
+class _Before(NamedTuple):
+    """What is to be asked before a log is read, since a writer may go on meanwhile."""
+
+    settled: int
+    newest: Snapshot | None
+
+
 def _newest(snapshots: Snapshots) -> Snapshot | None:
     try:
         return snapshots.newest()
@@ -174,12 +189,14 @@ def _newest(snapshots: Snapshots) -> Snapshot | None:
 
 
 def _lost(
-    log: Log, position: Position, torn: int, settled: int, newest: Snapshot | None
+    log: Log, documents: Documents, position: Position, torn: int, before: _Before
 ) -> list[Gap]:
-    """What the log had at its end and has no more; settled and snapshot were read before it."""
-    if newest is not None and is_of_another(newest, log):
-        newest = None
-    loss = find_loss(log, position, torn, settled=settled, ahead=newest)
+    """What the log had at its end and has no more."""
+    ahead = None
+    if before.newest is not None and before.newest.offset > position.offset:
+        with contextlib.suppress(SecurityError, TooNew):
+            ahead = load(log, documents, tolerant=True, begun=True).ahead
+    loss = find_loss(log, position, torn, settled=before.settled, ahead=ahead)
     return [] if loss is None else [loss]
 
 
@@ -246,7 +263,7 @@ def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
 
 def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
     assert log.unseal is not None
-    settled, newest = log.settled(), _newest(Snapshots(documents))
+    before = _Before(log.settled(), _newest(Snapshots(documents)))
     marks = _marks(Snapshots(documents))
     data = b"".join(log.read())
     found = salvage(data, START, chained=False)
@@ -263,7 +280,7 @@ def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Head
         tampered += _check_prefixes(prefixes, chain)
     damage = log.damage()
     if not found.gaps:
-        found.gaps += _lost(log, found.position, found.torn, settled, newest)
+        found.gaps += _lost(log, documents, found.position, found.torn, before)
     report = Report(
         session_id=session_id,
         ok=not (found.gaps or missing or damage or tampered) and all(snapshots.values()),

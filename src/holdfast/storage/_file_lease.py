@@ -13,7 +13,7 @@ from holdfast.storage._tree import Tree, let_go, translation
 from holdfast.storage.base import Lease
 from holdfast.storage.disk import Disk, forks
 
-__all__ = ["LOCK_NAME", "FileLease", "note_settled", "read_settled"]
+__all__ = ["LOCK_NAME", "FileLease", "forget_settled", "note_settled", "read_settled"]
 
 LOCK_NAME = "lock"
 # The holder's description has a fixed size, so that writing it needs no new space on a full disk.
@@ -136,14 +136,34 @@ def note_settled(disk: Disk, directory: int, mark: str, size: int) -> None:
     try:
         descriptor = disk.open_lock(LOCK_NAME, directory)
         try:
-            card = _read_card(disk, descriptor) | {"settled": [mark, size]}
-            text = msgspec.json.encode(card)
-            if disk.node(descriptor).links == 1 and len(text) <= _CARD_BYTES:
-                disk.write(descriptor, text.ljust(_CARD_BYTES))
+            _put_note(disk, descriptor, [mark, size])
         finally:
             let_go(disk, descriptor)
     except OSError:
         return
+
+
+def forget_settled(disk: Disk, directory: int) -> None:
+    """Take the note away, for good, before another log takes the place of the one it is about.
+
+    Lets OSError through: what is written anew must never be measured by an old note.
+    """
+    if not read_settled(disk, directory)[0]:
+        return
+    descriptor = disk.open_lock(LOCK_NAME, directory)
+    try:
+        _put_note(disk, descriptor, None)
+        disk.sync(descriptor)
+    finally:
+        let_go(disk, descriptor)
+
+
+def _put_note(disk: Disk, descriptor: int, note: list[Any] | None) -> None:
+    card = _read_card(disk, descriptor)
+    card.pop("settled", None)
+    text = msgspec.json.encode(card if note is None else card | {"settled": note})
+    if disk.node(descriptor).links == 1 and len(text) <= _CARD_BYTES:
+        disk.write(descriptor, text.ljust(_CARD_BYTES))
 
 
 def read_settled(disk: Disk, directory: int) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from zlib import crc32
 from holdfast.errors import HoldfastError, StoreError, StoreFull, SyncFailed
 from holdfast.storage._file_documents import FileDocuments
 from holdfast.storage._file_forms import FileForms, write_all
-from holdfast.storage._file_lease import note_settled, read_settled
+from holdfast.storage._file_lease import forget_settled, note_settled, read_settled
 from holdfast.storage._file_parts import (
     LOG_NAME,
     OWN_NAME,
@@ -159,6 +159,10 @@ class FileLog(Log):
         """Write the new file whole, give the old one a name in quarantine, then rename."""
         self.close()
         with translation(f"replacing {self._name()}"):
+            # The number by which the old file is known may be a later one's.
+            with self._tree.opened(self._parts) as directory:
+                if directory is not None:
+                    forget_settled(self._disk, directory)
             self._forms.replace(chunks)
 
     def generation(self) -> str:
