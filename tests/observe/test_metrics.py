@@ -188,6 +188,7 @@ def test_recovery_issues(hf, metrics, store_root):
     log = store_root / "sessions" / "a" / "events.jsonl"
     *lines, _closed = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines) + b'{"seq":9')
+    (log.parent / "lock").unlink()  # as if it had never been closed
     with hf.session("a") as s:
         s.user("y")
     assert value(metrics, "recovery_issues_total", "torn_tail") == 1
