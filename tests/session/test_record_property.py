@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -486,4 +489,73 @@ def test_a_history_comes_back_equal_after_every_message(root, provider, data):
     whole = log.read_bytes()
     for count, cut in enumerate(cuts, 1):
         assert read_back(whole[:cut], provider) == without_end(expected[:count])
+    hf.close()
+
+
+RECORDER = """
+import json, sys
+from holdfast.library import Holdfast
+
+root, told = sys.argv[1], json.loads(sys.argv[2])
+s = Holdfast(root, timers=False).session("killed")
+for message in told:
+    s.record(message)
+    print("recorded", flush=True)
+    sys.stdin.readline()
+"""
+CALLED = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{ }"}}
+KILLED = {
+    "openai": [
+        {"role": "developer", "content": "be brief"},
+        {"role": "user", "name": "ann", "content": "go"},
+        {"role": "assistant", "name": "bot", "content": "I go.", "tool_calls": [CALLED]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "gone"},
+    ],
+    "anthropic": [
+        {"role": "user", "content": [{"type": "text", "text": "go"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+                {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
+                {"type": "tool_use", "id": "toolu_2", "name": "f", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_2", "content": "2"},
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "1"},
+                {"type": "text", "text": "and?"},
+            ],
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "count"), [(name, n) for name in KILLED for n in range(1, len(KILLED[name]) + 1)]
+)
+def test_a_history_comes_back_after_kill_9_between_any_two_messages(store_root, provider, count):
+    """What was recorded when the process died is what comes back, message by message."""
+    told = KILLED[provider]
+    with subprocess.Popen(
+        [sys.executable, "-c", RECORDER, str(store_root), json.dumps(told)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for number in range(count):
+            if number:
+                process.stdin.write("\n")
+                process.stdin.flush()
+            assert process.stdout.readline() == "recorded\n"
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    hf = Holdfast(store_root, timers=False)
+    with hf.session("killed") as s:
+        assert s.messages(provider, incomplete="keep") == told[:count]
+        marked = s.messages(provider)
+        assert marked[:count] == told[:count]
+        assert validate(marked, provider).valid
     hf.close()

@@ -9,7 +9,7 @@ written in the provider's form like anybody's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.model import BLOB_KEY
 from holdfast.replay._blocks import Block, text_block
@@ -143,10 +143,44 @@ def last_systems(dialect: Dialect, page: Page, at: int) -> list[Message]:
     return []
 
 
+class _Part(NamedTuple):
+    """The blocks of one event, or of a few, in a draft, and the message that stands for them."""
+
+    seq: int
+    blocks: list[Block]
+    native: Native | None
+
+    def write(self, dialect: Dialect, role: str, before: list[Block]) -> list[Message]:
+        if self.native is None:
+            return dialect.write(role, self.blocks, before)
+        return self.native.messages
+
+
 def _fragments(dialect: Dialect, page: Page, index: int) -> Iterator[Fragment]:
-    natives, role = page.told.natives, page.role(index)
-    blocks, seqs = page.blocks(index), page.seqs(index)
-    before = page.blocks(index - 1) if index else []
+    role, before = page.role(index), page.blocks(index - 1) if index else []
+    for part in _parts(dialect, page, index):
+        messages = part.write(dialect, role, before)
+        yield Fragment(part.seq, messages, _is_result(part.blocks[0]))
+
+
+def _parts(dialect: Dialect, page: Page, index: int) -> list[_Part]:
+    """The parts of a draft; all of it is one if its messages could not follow each other."""
+    parts = [
+        part._replace(native=None)
+        if part.native is None or not _stands(dialect, page, index, part.native, part.blocks)
+        else part
+        for part in _split(page, index)
+    ]
+    asking = [part for part in parts if part.blocks[-1]["type"] == "tool_use"]
+    if len(asking) > 1 and dialect.join is None:
+        messages = [one for part in parts for one in part.write(dialect, page.role(index), [])]
+        if check_alone(messages, dialect.name).errors:
+            return [_Part(parts[0].seq, page.blocks(index), None)]
+    return parts
+
+
+def _split(page: Page, index: int) -> Iterator[_Part]:
+    natives, blocks, seqs = page.told.natives, page.blocks(index), page.seqs(index)
     start = 0
     while start < len(blocks):
         seq, stop = seqs[start], start + 1
@@ -155,12 +189,7 @@ def _fragments(dialect: Dialect, page: Page, index: int) -> Iterator[Fragment]:
             seqs[stop] not in natives if native is None else seqs[stop] == seq
         ):
             stop += 1
-        part = blocks[start:stop]
-        if native is not None and _stands(dialect, page, index, native, part):
-            messages = native.messages
-        else:
-            messages = dialect.write(role, part, before)
-        yield Fragment(seq, messages, _is_result(part[0]))
+        yield _Part(seq, blocks[start:stop], native)
         start = stop
 
 
@@ -202,14 +231,11 @@ def _has_results(
 
 def _has_call(dialect: Dialect, page: Page, index: int, native: Native, identity: str) -> bool:
     """Whether a result finds its call: the message that it was made for, or one in our form."""
-    blocks, seqs = page.blocks(index - 1), page.seqs(index - 1)
-    at = next(n for n, block in enumerate(blocks) if block.get("id") == identity)
-    caller = page.told.natives.get(seqs[at])
-    if caller is not None:
-        part = [block for block, seq in zip(blocks, seqs, strict=True) if seq == seqs[at]]
-        if _stands(dialect, page, index - 1, caller, part):
-            return True
-    return native.answers(dialect, blocks[at])
+    for part in _parts(dialect, page, index - 1):
+        call = next((block for block in part.blocks if block.get("id") == identity), None)
+        if call is not None:
+            return part.native is not None or native.answers(dialect, call)
+    return False  # pragma: no cover - a result stands behind its call
 
 
 # --- how a message is kept

@@ -167,7 +167,7 @@ def _canonical(message: Message, provider: str) -> Message:
 
 def _is_verbatim(message: Message) -> bool:
     """Whether an item is one whose members only its provider knows."""
-    words = {"message", "function_call", "function_call_output", "reasoning"}
+    words = ("message", "function_call", "function_call_output", "reasoning")
     return message.get("type", "message") not in words
 
 
