@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import textwrap
 import pytest
 
 LIMIT_S = 120  # for one of their tests; most take less than a second
+AGAIN = 3
 DELTA = ("exit_mode", "fork", "parallel_order", "subgraph", "to_plain", "update_state")
 MODULES = {
     "time travel": ("test_time_travel", "test_time_travel_async"),
@@ -106,24 +108,52 @@ _ON_HOLDFAST = """
 """
 
 
+class Theirs:
+    """Runs tests of the framework on our saver."""
+
+    def __init__(self, folder, tmp_path):
+        self._folder = folder
+        self._tmp_path = tmp_path
+        plugin = textwrap.dedent(_ON_HOLDFAST)
+        (tmp_path / "on_holdfast.py").write_text(plugin, encoding="utf-8")
+
+    def run(self, tests):
+        """Run some; how many passed, which failed, and what was told."""
+        options = ["-q", "--noconftest", "-c", os.devnull, "--rootdir", str(self._folder)]
+        options += ["-p", "on_holdfast", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+        # One that hangs ends the run, and says where it hung.
+        options += ["-o", f"faulthandler_timeout={LIMIT_S}"]
+        options += ["-o", "faulthandler_exit_on_timeout=true"]
+        told = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, f"--basetemp={self._tmp_path}/t", *tests],
+            cwd=self._folder,
+            env={**os.environ, "PYTHONPATH": f"{self._tmp_path}{os.pathsep}{self._folder}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = told.stdout + told.stderr
+        assert told.returncode in (0, 1), said[-3000:]
+        passed = re.search(r"(\d+) passed", told.stdout)
+        failed = re.findall(r"^FAILED (\S+)", told.stdout, re.MULTILINE)
+        return int(passed[1]) if passed else 0, failed, said[-5000:]
+
+
 @pytest.mark.parametrize("about", MODULES)
 def test_every_test_with_a_checkpointer_passes(sdist, tmp_path, about):
-    """All of them: savers that are called at once are on files, the asynchronous ones on SQLite."""
-    folder = sdist("langgraph")
-    (tmp_path / "on_holdfast.py").write_text(textwrap.dedent(_ON_HOLDFAST), encoding="utf-8")
-    options = ["-q", "--noconftest", "-c", os.devnull, "--rootdir", str(folder)]
-    options += ["-p", "on_holdfast", "-p", "no:cacheprovider", "-p", "no:asyncio"]
-    # One that hangs ends the run, and says where it hung.
-    options += ["-o", f"faulthandler_timeout={LIMIT_S}", "-o", "faulthandler_exit_on_timeout=true"]
-    options += [f"--basetemp={tmp_path}/theirs"]
-    modules = [f"tests/{name}.py" for name in MODULES[about]]
-    told = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *modules],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{folder}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 0, told.stdout[-3000:] + told.stderr[-3000:]
-    assert int(re.search(r"(\d+) passed", told.stdout)[1]) == TESTS[about]
+    """All of them: savers that are called at once are on files, the asynchronous ones on SQLite.
+
+    Some sleep for hundredths of a second, and expect that nothing comes in between. So a few that
+    fail on a busy machine are tried again, each time alone.
+    """
+    faulthandler.cancel_dump_traceback_later()  # each of theirs has a limit of its own
+    theirs = Theirs(sdist("langgraph"), tmp_path)
+    passed, failed, said = theirs.run([f"tests/{name}.py" for name in MODULES[about]])
+    assert len(failed) <= AGAIN, said
+    for _ in range(AGAIN):
+        if not failed:
+            break
+        more, failed, said = theirs.run(failed)
+        passed += more
+    assert not failed, said
+    assert passed == TESTS[about]
