@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast.apps.acp import proxy
 from holdfast.apps.wire.peer import Peer
+from holdfast.apps.wire.pipes import AgentProcess, connect
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 
@@ -93,3 +97,29 @@ def test_the_proxy_answers_what_was_asked_before_the_end(agent_command, store_pl
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert sorted(answers) == [0, 1, 2]
     assert answers[1]["result"]["sessionId"]
+
+
+async def test_an_editor_that_is_gone_while_the_agent_starts_is_not_answered(
+    store_place, monkeypatch
+):
+    """Its window was closed, both ends are: proxy and agent end, though the agent never answers."""
+    monkeypatch.setattr(proxy, "_LAST_WORDS_S", 1e9)
+    source, from_editor = os.pipe()
+    to_editor, target = os.pipe()
+    pipe = await connect(os.fdopen(source, "rb"), os.fdopen(target, "wb", buffering=0))
+    started = []
+
+    async def launch():
+        started.append(await AgentProcess.start(["sleep", "600"]))
+        return started[0]
+
+    with holdfast.open(store_place) as hf:
+        running = asyncio.ensure_future(proxy.Proxy(hf, pipe, launch, command=["sleep"]).run())
+        greeting = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+        os.write(from_editor, json.dumps(greeting).encode() + b"\n")
+        while not started:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+        os.close(from_editor)
+        os.close(to_editor)
+        await asyncio.wait_for(running, 120)
+    pipe.close()

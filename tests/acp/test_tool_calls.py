@@ -17,7 +17,7 @@ from holdfast.apps.acp._replaying import replay
 from holdfast.apps.acp._replaying_words import UNDONE
 from holdfast.apps.acp._telling import transcript_note, undone
 from holdfast.model import Event
-from holdfast.replay import fold, recover
+from holdfast.replay import fold, read_transcript, recover
 
 AGENT = Path(__file__).parent / "agents" / "late.py"
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -214,6 +214,8 @@ def test_a_call_nobody_allowed_did_not_run(frames, answers, undone):
     shown = log.shown
     assert (shown["title"], shown["status"], text_of(shown)) == (COMMAND, "failed", undone)
     assert shown["rawInput"]["command"] == COMMAND
+    read = [entry for entry in read_transcript(log.events) if entry.kind == "call"]
+    assert ({entry.id for entry in read}, read[-1].value["command"]) == ({"c1"}, COMMAND)
     [stage] = [call.stage for call in fold(log.events).pending_calls.values()]
     assert UNDONE[stage] == undone
 

@@ -123,7 +123,8 @@ class Proxy(AgentSide):
         await self._outbox.shown()
 
     def _is_asked(self) -> bool:
-        return any(id in self._serving for id in self._short)
+        """Whether an answer is due, and somebody there to read it."""
+        return not self._editor.is_lost and any(id in self._serving for id in self._short)
 
     # -- the editor's frames ---------------------------------------------------------------------
 

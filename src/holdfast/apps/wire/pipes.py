@@ -67,6 +67,11 @@ class Writer:
         else:
             self._stream.flush()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody reads it any more, as far as the system has told."""
+        return isinstance(self._stream, asyncio.StreamWriter) and self._stream.is_closing()
+
     def close(self) -> None:
         """The reader sees the end."""
         with contextlib.suppress(OSError, RuntimeError):
@@ -101,6 +106,11 @@ class Pipe:
     def has_ended(self) -> bool:
         """Whether all that the other side wrote has been read."""
         return self._ended
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the other side reads no more: what is still asked is asked by nobody."""
+        return self._writer.is_lost
 
     async def read(self) -> list[bytes | TooLong] | None:
         """The lines that came, all that are there at once; None at the end."""
