@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic_ai import (
     Agent,
     CallDeferred,
@@ -29,7 +31,8 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 import holdfast
-from holdfast.integrations._pydantic_messages import FORM, as_items
+from holdfast.integrations._pydantic_messages import FORM, Told, as_items, changes
+from holdfast.integrations._units import Unit
 from holdfast.integrations.pydantic_ai import HoldfastHistory
 
 PROMPT = ModelRequest(parts=[UserPromptPart("Delete x and look")])
@@ -320,3 +323,41 @@ async def test_a_history_that_is_shortened_in_a_run_is_recorded_so(hf):
     )
     result = await history.run(short, "q3")
     assert HoldfastHistory("trip", hf).messages() == result.all_messages()
+
+
+_MESSAGES = st.lists(
+    st.sampled_from(
+        as_items(
+            [
+                ModelRequest(parts=[UserPromptPart("a")]),
+                ModelRequest(parts=[UserPromptPart("a")], instructions="Be kind."),
+                ModelRequest(parts=[UserPromptPart("a"), UserPromptPart("b")]),
+                ModelRequest(parts=[UserPromptPart("b")]),
+                ModelResponse(parts=[TextPart("c")]),
+                ModelResponse(parts=[]),
+            ]
+        )
+    ),
+    max_size=6,
+)
+
+
+def _words(items):
+    return [word for item in items for word in FORM.tell(item)]
+
+
+@given(before=_MESSAGES, after=_MESSAGES, own=st.booleans())
+def test_what_is_recorded_makes_one_history_of_another(before, after, own):
+    """What stays and what is new say together what is to be said, and the rest is taken back."""
+    units = [Unit((n,), own=True, item=item) for n, item in enumerate(before)]
+    told = [Told(unit.item, unit.seqs if own else (0, 1), unit if own else None) for unit in units]
+    stay, words, new = changes(told, after)
+    assert _words([one.item for one in stay] + new) == _words(after)
+    kept = {seq for one in stay for seq in one.seqs}
+    gone = [seq for type, data in words if type == "retracted" for seq in data["seqs"]]
+    assert kept.isdisjoint(gone)
+    assert kept.union(gone) == {seq for one in told for seq in one.seqs}
+    said = [word for one in told if kept.issuperset(one.seqs) for word in FORM.tell(one.item)]
+    assert said == _words([one.item for one in stay])
+    if before == after:
+        assert words == new == []
