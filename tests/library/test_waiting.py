@@ -46,8 +46,8 @@ def held(where, id="a"):
     """A session that somebody else has; what is given lets it go."""
     store = open_store(where)
     lease = store.lease(f"sessions/{id}")
-    lease.acquire("somebody", LONG_MS)
     try:
+        lease.acquire("somebody", LONG_MS)
         yield lease.release
     finally:
         lease.release()
@@ -89,8 +89,8 @@ def test_one_that_is_about_to_be_made_is_waited_for_too(url):
     """On every store: two that begin the same session do so one after the other."""
     with holdfast.open(url) as hf, held(url, "new") as let_go, while_waiting(hf, let_go) as pauses:
         with hf.session("new", wait_ms=LONG_MS) as s:
-            with pytest.raises(Locked):
-                open_store(url).lease("sessions/new").acquire("me", 1000)
+            with pytest.raises(Locked), held(url, "new"):
+                pass
             s.user("first")
         assert pauses
         assert [row.session_id for row in hf.list()] == ["new"]
