@@ -72,7 +72,7 @@ def test_a_fork_of_a_fork_and_a_step_back(tmp_path):
         assert hf.info(c).total_tokens == 63
 
 
-@pytest.mark.parametrize("form", ["bundle", "json", "jsonl"])
+@pytest.mark.parametrize("form", ["bundle", "json"])
 def test_an_import_of_what_is_there_adds_nothing(tmp_path, form):
     """A session that comes back as itself is not counted again."""
     with holdfast.open(tmp_path / "store") as hf:
