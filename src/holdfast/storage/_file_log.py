@@ -49,6 +49,7 @@ class FileLog(Log):
         # The file that is written: its name below the root of the store, and its inode.
         self._place = ("", 0)
         self._size = 0
+        self._found = 0
         self._synced = 0
         self._entries_synced = False
         # After a failed sync the kernel may have dropped what the file should hold, so what was
@@ -152,7 +153,7 @@ class FileLog(Log):
             # What the file holds now is unknown; another opening will see.
             self._dead = SyncFailed(f"cutting {self._name()} failed", errno=error.errno)
             raise self._dead from error
-        self._size = self._synced = offset - self._inherited
+        self._size = self._synced = self._found = offset - self._inherited
         self._kept.clear()
 
     def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
@@ -208,13 +209,19 @@ class FileLog(Log):
                 let_go(self._disk, descriptor)
 
     def _is_safe(self) -> bool:
-        """Whether everything that was appended, and the way to it, is on the medium."""
-        return self._entries_synced and 0 < self._size == self._synced and self._dead is None
+        """Whether everything that was appended here, and the way to it, is on the medium.
+
+        What was found may end in a torn record, which nobody promised.
+        """
+        if self._dead is not None or not self._entries_synced:
+            return False
+        return self._found < self._size == self._synced
 
     def _note_settled(self) -> None:
         with contextlib.suppress(OSError), self._tree.opened(self._parts) as directory:
             found = None if directory is None else look(self._disk, directory)
-            if directory is not None and found is not None:
+            whole = self._disk.read_at(self._descriptor or 0, 1, self._size - 1) == b"\n"
+            if directory is not None and found is not None and whole:
                 size = self._inherited + self._size
                 note_settled(self._disk, directory, str(found.mark), size)
 
@@ -229,7 +236,7 @@ class FileLog(Log):
         Closed before, so that no append can ever go to a file that the log has left.
         """
         self.close()
-        self._size = self._synced = 0
+        self._size = self._synced = self._found = 0
         self._kept.clear()
         with translation(f"cutting {self._name()}"):
             self._forms.make_plain(offset)
@@ -308,7 +315,7 @@ class FileLog(Log):
         descriptor = self._disk.open_log(name, directory, create=True)
         try:
             node = self._disk.node(descriptor)
-            self._size = self._synced = node.size
+            self._size = self._synced = self._found = node.size
             self._place = ("/".join((*self._parts, name)), node.inode)
         except BaseException:
             let_go(self._disk, descriptor)
