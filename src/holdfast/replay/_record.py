@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-from holdfast.errors import HoldfastError, InvalidData
+from holdfast.errors import InvalidData
 from holdfast.replay._blocks import Block, is_soft, text_block
 from holdfast.replay._dialects import DIALECTS, Dialect, Message
 from holdfast.replay._dialects._answer import Answer, open_answer
@@ -119,8 +119,6 @@ def _call(method: Callable[..., Any], value: Any, options: dict[str, Any]) -> An
             return method(value, **options)
         except TypeError:
             return method(value)
-    except HoldfastError:
-        raise
     except Exception as error:
         name = type_name(value)
         raise InvalidData(f"a {name} could not be made plain data: {error!s:.200}") from error

@@ -6,10 +6,19 @@ import json
 
 import pytest
 
+from holdfast.library import Holdfast
 from holdfast.replay import validate
 
 anthropic_types = pytest.importorskip("anthropic.types")
 gemini_types = pytest.importorskip("google.genai.types")
+
+
+@pytest.fixture
+def hf(store_root):
+    """The sessions of a fresh file store; timers off, so that nothing happens by itself."""
+    library = Holdfast(store_root, timers=False)
+    yield library
+    library.close()
 
 
 def anthropic_message(*content, **members):
