@@ -47,7 +47,7 @@ def test_a_plain_log(run, log):
     assert outcome.code == 0
     messages = json.loads(outcome.out)
     assert validate(messages, "anthropic").valid
-    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 2 + ["user"]
     assert outcome.err.startswith("Session session-7 recovery: Sanitized 1 issue(s): [")
 
 

@@ -394,11 +394,11 @@ def test_times_out_of_this_world(library, store_root):
 
 
 def test_data_that_is_no_object(library, store_root):
-    """An event of a foreign log whose data is anything else is passed over, and kept in JSON."""
+    """An event of a foreign log whose data is anything else is told of, and kept in JSON."""
     folder = store_root / "sessions" / "odd"
     folder.mkdir(parents=True, mode=0o700)
     (folder / "events.jsonl").write_text('{"type":"user","timestamp":1,"data":[1]}\n')
-    assert "## 👤 User" in library.export("odd")
+    assert "the data of this user event is not valid: [1]" in library.export("odd")
     assert json.loads(library.export("odd", "json"))["events"][0]["data"] is None
 
 

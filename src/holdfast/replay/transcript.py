@@ -394,7 +394,7 @@ def _missing(first: int, after: Event) -> Entry:
 
 def _unreadable(event: Event) -> Entry:
     text = bytes(event.raw).decode("utf-8", "replace")
-    head = f"the data of this {event.type} is not valid"
+    head = f"the data of this {event.type} event is not valid"
     return Entry(event.seq, 0, event.timestamp, "note", (text,), head, run=event.run)
 
 

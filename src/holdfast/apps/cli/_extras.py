@@ -24,7 +24,7 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "langgraph": ("checkpoints of LangGraph", ("langgraph", "langgraph-checkpoint")),
     "adk": ("sessions of Google's ADK", ("google-adk",)),
     "strands": ("sessions of Strands Agents", ("strands-agents",)),
-    "claude-sdk": ("sessions of the Claude Agent SDK", ("claude-agent-sdk",)),
+    "claude-sdk": ("sessions of the Claude Agent SDK", ("anyio", "claude-agent-sdk")),
     "pydantic-ai": ("histories of Pydantic AI", ("pydantic-ai-slim",)),
 }
 
