@@ -570,3 +570,10 @@ def test_an_item_that_nobody_knows_is_dropped_from_a_list():
     told = sanitize([{"type": "telepathy"}, {"role": "user", "content": "x"}], "openai-responses")
     assert told.messages == [{"role": "user", "content": "x"}]
     assert any("telepathy" in issue.detail for issue in told.issues)
+
+
+def test_what_was_said_aloud_is_told_in_words():
+    """The transcript of OpenAI's audio, or its id where there is none."""
+    for audio, words in (({"id": "a1"}, "(audio a1)"), ({"id": "a1", "transcript": "hey"}, "hey")):
+        ((_, data),) = tell({"role": "assistant", "audio": audio})
+        assert data["content"] == words

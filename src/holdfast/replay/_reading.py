@@ -39,14 +39,12 @@ def recognise(message: Message) -> Dialect:
         return DIALECTS["openai"]
     content = message.get("content")
     parts = content if isinstance(content, list) else []
-    kinds = {one["type"] for one in parts if isinstance(one, dict) and _is_named(one)}
+    # Of the dict itself: an object that fights back is no block, and no reason to drop the rest.
+    found = [dict.get(one, "type") for one in parts if isinstance(one, dict)]
+    kinds = {kind for kind in found if isinstance(kind, str)}
     if kinds & _ITEM_PARTS:
         return DIALECTS["openai-responses"]
     return DIALECTS["openai" if kinds & _CHAT_PARTS else "neutral"]
-
-
-def _is_named(part: Block) -> bool:
-    return isinstance(part.get("type"), str)
 
 
 def admit(side: str, block: Block, note: Note) -> Pair | None:
