@@ -339,3 +339,30 @@ def test_a_recorded_message_takes_the_place_of_what_was_streamed(hf):
         s.record({"role": "assistant", "content": "Hello"})
         assert s.messages("openai")[1:] == [{"role": "assistant", "content": "Hello"}]
         assert not s.state.uncovered_delta
+
+
+def test_a_message_takes_the_place_of_what_was_streamed_of_it(hf):
+    """Pieces by ``delta``, then the whole by ``assistant``: the model gets the words once."""
+    with hf.session("streamed") as s:
+        s.user("how deep?")
+        for piece in ("About for", "ty metres,"):
+            s.delta(piece)
+        s.assistant("About forty metres, I think.")
+        assert [m["content"] for m in s.messages()] == ["how deep?", "About forty metres, I think."]
+
+
+def test_streamed_words_that_the_message_does_not_have_stay(hf):
+    """An answer that was cut off and begun again otherwise is not lost with the new one."""
+    with hf.session("cut") as s:
+        s.user("how deep?")
+        s.delta("Let me gue")
+        s.user("no guesses")
+        s.delta("Forty")
+        s.assistant("Forty metres.")
+        assert "Let me gue" in str(s.messages())
+        assert str(s.messages()).count("Forty") == 1
+    with hf.session("other") as s:
+        s.user("how deep?")
+        s.delta("Let me gue")
+        s.assistant("Forty metres.")
+        assert "Let me gue" in str(s.messages())

@@ -62,8 +62,24 @@ class Readable(Recorder):
             self._settle()
             return self._fold.state.copy()
 
-    def _streamed_from(self, run: str | None) -> int | None:
-        return self.live_state.streaming.get(run or "")
+    def _streamed_from(self, content: Any, run: str | None) -> int | None:
+        if not self._fold.state.streaming:  # nearly always
+            return None
+        with self._lock:
+            first = self.live_state.streaming.get(run or "")
+            newest = [] if first is None else list(self._newest(first))
+        pieces: list[tuple[int, str]] = []
+        for event in map(self._as_it_was, newest):
+            if event.run != run:
+                continue
+            if event.type != "delta":
+                break  # what was streamed before it is another message's
+            if event.data.get("kind") != "thinking":
+                pieces.append((event.seq, str(event.data.get("content") or "")))
+        streamed = "".join(text for _, text in reversed(pieces)).strip()
+        # Words that the message does not begin with are what somebody saw, and have to stay.
+        is_of_it = bool(streamed) and _text_of(content).strip().startswith(streamed)
+        return pieces[-1][0] if is_of_it else None
 
     @property
     def key(self) -> str:

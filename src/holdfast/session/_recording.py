@@ -75,16 +75,22 @@ class Recorder(ABC):
         from holdfast.replay import tell
 
         words = tell(message)
-        first = self._streamed_from(run)
         said = next((data for type, data in words if type == "assistant"), None)
-        if said is not None and first is not None:
-            said["covers_from"] = first
+        if said is not None:
+            self._cover(said, run)
         if run is None:
             return self.extend(words)
         return self.extend([Event.make(type, data, run=run) for type, data in words])
 
-    def _streamed_from(self, run: str | None) -> int | None:
-        """The first streamed piece of a run that no message covers yet, if that is known here."""
+    def _cover(self, said: dict[str, Any], run: str | None) -> None:
+        """Let a final message name the pieces that were streamed of it, unless it does already."""
+        if "covers_from" not in said:
+            first = self._streamed_from(said.get("content"), run)
+            if first is not None:
+                said["covers_from"] = first
+
+    def _streamed_from(self, content: Any, run: str | None) -> int | None:
+        """The first streamed piece of a run that is of this content, if that is known here."""
         return None
 
     def user(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
@@ -97,13 +103,15 @@ class Recorder(ABC):
     def assistant(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
         """What the agent said; ``usage``, ``model`` and ``agent`` are members worth giving.
 
-        With ``tool_calls`` and the like it is OpenAI's message, as ``record`` takes it.
+        It takes the place of what was streamed of it by ``delta``. With ``tool_calls`` and the like
+        it is OpenAI's message, as ``record`` takes it.
         """
         data = {"role": "assistant", "content": content}
         if extra and not _SAID_BESIDE.isdisjoint(extra):
             data = _assistant_message(data, extra)
         if extra:
             data.update(extra)
+        self._cover(data, run)
         return self._record("assistant", data, run)
 
     def system(self, content: Any, *, run: str | None = None, **extra: Any) -> Event:
