@@ -88,7 +88,7 @@ def _head(recorded: Recorded, options: ExportOptions) -> str:
         "Created": clock(row.created_at, options.zone),
         "Updated": clock(row.updated_at, options.zone),
         "Messages": f"{row.message_count:,}",
-        "Tokens": f"{row.total_tokens:,}",
+        "Tokens": f"{'about ' if row.tokens_estimated else ''}{row.total_tokens:,}",
         "Tags": _line(", ".join(row.tags)),
     }
     shown = "".join(f"<dt>{name}</dt><dd>{value}</dd>\n" for name, value in rows.items() if value)

@@ -37,7 +37,7 @@ def _head(recorded: Recorded, options: ExportOptions) -> str:
         "Created": clock(row.created_at, options.zone),
         "Updated": clock(row.updated_at, options.zone),
         "Messages": str(row.message_count),
-        "Total Tokens": str(row.total_tokens),
+        "Total Tokens": f"{'about ' if row.tokens_estimated else ''}{row.total_tokens}",
     }
     title = markdown_line(row.title) if row.title and row.title.strip() else _UNTITLED
     lines = [f"# {title}", *(f"**{name}:** {value}" for name, value in rows.items()), "---"]
