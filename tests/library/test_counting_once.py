@@ -72,14 +72,60 @@ def test_a_fork_of_a_fork_and_a_step_back(tmp_path):
         assert hf.info(c).total_tokens == 63
 
 
-@pytest.mark.parametrize("form", ["bundle", "json"])
-def test_an_import_of_what_is_there_adds_nothing(tmp_path, form):
-    """A session that comes back as itself is not counted again."""
+@pytest.mark.parametrize("way", ["bytes", "a file of its name", "a file of any name"])
+@pytest.mark.parametrize("form", ["bundle", "json", "jsonl"])
+def test_an_import_of_what_is_there_adds_nothing(tmp_path, form, way):
+    """A session that comes back is itself, however its file is called, and counts once."""
     with holdfast.open(tmp_path / "store") as hf:
         spend(hf, "a", 10)
+        hf.fork("a", new_id="b")
         data = hf.export("a", form)
+        given = data if isinstance(data, bytes) else data.encode()
+        if way != "bytes":
+            path = tmp_path / f"{'a' if way == 'a file of its name' else 'kept'}.{form}"
+            path.write_bytes(given)
+            given = path
         for _ in range(2):
-            hf.import_(data if isinstance(data, bytes) else data.encode())
+            assert hf.import_(given) == ["a"]
+        assert hf.stats(tz="UTC").tokens == 11
+        spend(hf, "a", 20)
+        assert hf.import_(given) == ["a"]
+        assert (hf.stats(tz="UTC").tokens, len(hf.list())) == (32, 2)
+
+
+@pytest.mark.parametrize("kind", ["file", "sqlite", "postgres"])
+def test_an_export_under_another_name_goes_on(request, tmp_path, kind):
+    """In another store too: a later export adds what is new to the session that came before."""
+    places = {"file": f"{tmp_path}/other", "sqlite": f"sqlite://{tmp_path}/other.db"}
+    url = places.get(kind) or request.getfixturevalue("postgres_url")
+    with holdfast.open("memory:") as hf, holdfast.open(url) as other:
+        spend(hf, "a", 10)
+        spend(hf, hf.fork("a", new_id="b"), 5)
+        first = other.import_(hf.export("a", "jsonl").encode())
+        spend(hf, "a", 20)
+        for form in ("jsonl", "json", "bundle"):
+            data = hf.export("a", form)
+            assert other.import_(data if isinstance(data, bytes) else data.encode()) == first
+        assert other.stats(tz="UTC").tokens == 32
+        branch = other.import_(hf.export("b", "jsonl").encode())
+        assert branch != first
+        assert other.stats(tz="UTC").tokens == 38
+
+
+def test_a_fork_is_not_what_it_was_forked_from(tmp_path):
+    """An export of one comes back as that one, though both logs begin with the same bytes."""
+    with holdfast.open(tmp_path / "store") as hf:
+        spend(hf, "a", 10)
+        hf.fork("a", new_id="b")
+        parent, branch = (hf.export(id, "jsonl").encode() for id in "ab")
+        hf.delete("b")
+        (tmp_path / "a.jsonl").write_bytes(branch)
+        [again] = hf.import_(tmp_path / "a.jsonl")
+        assert (hf.info(again).parent, hf.info("a").parent) == ("a", None)
+        hf.delete("a")
+        [back] = hf.import_(parent)
+        assert (hf.info(again).parent, hf.info(back).parent) == ("a", None)
+        assert len(hf.list()) == 2
         assert hf.stats(tz="UTC").tokens == 11
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from holdfast.catalog._catching_up import PREFIX, CatchUp, Lag, Progress, catch_up, lag, read_on
-from holdfast.catalog._filter import Filter, Page, read_cursor
+from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
 from holdfast.catalog._index import (
     NEVER_READ,
     Index,
@@ -37,6 +37,8 @@ __all__ = ["Catalog", "Health", "Reindexed"]
 T = TypeVar("T")
 _TRIES_MAX = 3
 _PAGE = 1000
+_TWINS_MAX = 100
+_OLDEST = Order("created", descending=False)
 # So long a catalogue whose file could not be used goes on with the one in memory.
 _PATIENCE_S = 10.0
 # So long one that may not be in the store's database is elsewhere.
@@ -128,6 +130,11 @@ class Catalog:
     def ids(self, prefix: str = "") -> list[str]:
         """The ids that begin with ``prefix``, case aside."""
         return self.answer(lambda index: index.ids(prefix))
+
+    def created_at(self, time: int) -> list[str]:
+        """The ids of sessions that began in this millisecond; a hundred at most."""
+        page = self.answer(lambda index: index.page(EVERYTHING, _TWINS_MAX, (time, ""), _OLDEST))
+        return [row.session_id for row in page if row.created_at == time]
 
     def count(self) -> int:
         """How many sessions there are."""

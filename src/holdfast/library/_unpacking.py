@@ -16,7 +16,7 @@ from holdfast.session import Snapshots, resolve_blobs, within
 from holdfast.storage import MemoryStore, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from holdfast.formats import Bounds, BundledSession, OwnSession
     from holdfast.library._holdfast import Holdfast
@@ -111,6 +111,7 @@ class _Checked:
             events = self._redact(events, redactor)
         self.payloads = referenced(events) if unseal is None else set()
         fold = self._check_snapshots(events)
+        self.created_at, self.log_id = fold.state.created_at, fold.state.log
         permissions = fold.state.permissions
         self.approves = bool(permissions.approvals or permissions.allowlist)
 
@@ -188,9 +189,8 @@ def _opener(library: Holdfast, session: BundledSession | OwnSession) -> Unseal |
 
 
 def _bring(library: Holdfast, session: _Checked, *, dry_run: bool) -> Unpacked:
-
     store = within(library.store)
-    id, begun = _place(store, session)
+    id, begun = _place(library, store, session)
     if begun == len(session.log) or begun < 0:
         return Unpacked(id, "unchanged", 0, tuple(session.problems))
     outcome: Outcome = "updated" if begun else "imported"
@@ -210,21 +210,39 @@ def _missing(store: Store, id: str, session: _Checked) -> list[str]:
     return [f"{count:,} large payloads of it are not in the source"] if count else []
 
 
-def _place(store: Store, session: _Checked) -> tuple[str, int]:
-    """The id for the session, and how many bytes of it are there; -1 for more than it has."""
+def _place(library: Holdfast, store: Store, session: _Checked) -> tuple[str, int]:
+    """The id for the session, and how many bytes of it are there; -1 for more than it has.
+
+    A session that is here under another id is that session: a file may have any name.
+    """
     digest = hashlib.sha256(session.log).hexdigest()[:_DIGEST_CHARS]
-    for id in (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}"):
+    own = (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}")
+    for id in (*own, *_created_with(library, session)):
         key = session_key(id)
-        if not is_id(id) or not store.exists(key):
-            if store.clash(key) is None:
-                return id, 0
+        if not is_id(id) or not store.exists(key) or not _is_same(library, key, session):
             continue
         there = b"".join(store.log(key).read())
         if there.startswith(session.log):
             return id, len(session.log) if there == session.log else -1
         if session.log.startswith(there):
             return id, len(there)
+    for id in own:
+        key = session_key(id)
+        if not store.exists(key) and store.clash(key) is None:
+            return id, 0
     raise InvalidData(f"session {session.id} is here already, in another form")
+
+
+def _is_same(library: Holdfast, key: str, session: _Checked) -> bool:
+    """Whether a log here may be the session's: a fork begins with the bytes of another one."""
+    state = library._state_of(key)  # noqa: SLF001 - a part of the same facade
+    return state is None or state.log in (None, session.log_id)
+
+
+def _created_with(library: Holdfast, session: _Checked) -> Iterator[str]:
+    """The sessions here that began in the same millisecond; the catalogue is asked last."""
+    if session.created_at > 0:
+        yield from library._catalog.created_at(session.created_at)  # noqa: SLF001 - the same facade
 
 
 def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
