@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model import Event
-from holdfast.replay import PROVIDERS, Conversation, recover, validate
+from holdfast.replay import PROVIDERS, Conversation, fold, recover, validate
 
 IDS = ("a", "b", "c")
 
@@ -116,3 +116,30 @@ def test_a_retracted_message_takes_its_call_along():
     found = recover(numbered(steps), "neutral")
     assert found.messages == [{"role": "user", "content": "go"}]
     assert [issue.type for issue in found.issues] == ["retracted", "orphaned_tool_result"]
+
+
+def test_what_was_done_otherwise_or_again_is_told():
+    """Other arguments than the model's, and a second attempt, are issues with what was done."""
+    use = {"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}
+    steps = [
+        ("user", {"content": "go"}),
+        ("assistant", {"content": [use]}),
+        ("tool_call", {"id": "a", "tool": "t", "params": {"n": 2}}),
+        ("tool_call", {"id": "a", "tool": "t", "params": {"n": 1}}),
+        ("tool_result", {"toolCallId": "a", "result": "done"}),
+    ]
+    found = recover(numbered(steps), "neutral")
+    assert [block["input"] for block in blocks(found.messages, "tool_use")] == [{"n": 1}]
+    told = {issue.type: issue.content["input"] for issue in found.issues}
+    assert told == {"other_arguments": {"n": 2}, "repeated_tool_call": {"n": 1}}
+
+
+def test_the_state_names_what_the_last_message_asks_for():
+    """Its calls are open until they have a result, or until the message is taken back."""
+    use = {"type": "tool_use", "id": "a", "name": "t", "input": {}}
+    asked = numbered([("user", {"content": "go"}), ("assistant", {"content": [use]})])
+    state = fold(asked)
+    assert (state.asked, state.pending_calls["a"].begun) == ({"": 1}, False)
+    assert fold([*asked, Event.make("assistant", {"content": "no"}, seq=2)]).asked == {}
+    gone = fold([*asked, Event.make("retracted", {"seqs": [1]}, seq=2)])
+    assert (gone.asked, gone.pending_calls) == ({}, {})
