@@ -387,3 +387,33 @@ def test_a_short_log_of_many_pieces_is_read_with_one_question(store, monkeypatch
         log.sync()
     counts = _rows_asked_for(log, lines, monkeypatch)
     assert len(counts) == 1
+
+
+def test_threads_that_begin_to_listen_at_once_share_one_connection(store, monkeypatch):
+    """However many wait, the store has one line for them, and closes whatever it opened."""
+    import asyncpg
+
+    made, asked, all_asked = [], [], threading.Event()
+    connect = asyncpg.connect
+
+    async def noted(*args, **options):
+        await asyncio.to_thread(all_asked.wait)
+        made.append(await connect(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr(asyncpg, "connect", noted)
+
+    def listen(name):
+        asked.append(name)
+        if len(asked) == 6:
+            all_asked.set()
+        store.link.listen(name)
+
+    threads = [threading.Thread(target=listen, args=(name,)) for name in "abcdef"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([one for one in made if one._listeners]) == 1
+    store.close()
+    assert [one for one in made if not one.is_closed()] == []

@@ -63,6 +63,8 @@ class Link:
         # Of each loop its own: one may begin while another one that was closed is still ending.
         self._idle: dict[asyncio.AbstractEventLoop, list[Connection]] = {}
         self._slots: asyncio.Semaphore | None = None
+        self._calling: asyncio.Lock | None = None
+        """Who has it opens the line on which the server speaks."""
         self._forks = forks.count
         self._migrated = False
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -176,6 +178,7 @@ class Link:
                 loop.close()
                 raise
             self._slots = asyncio.Semaphore(self._options.connections)
+            self._calling = asyncio.Lock()
             self._loop, self._thread = loop, thread
         return self._loop
 
@@ -194,7 +197,7 @@ class Link:
             self._forks = forks.count
             _abandoned.append((self._loop, self._idle, self._listener))
             self._lock = threading.Lock()
-            self._loop = self._thread = self._slots = self._listener = None
+            self._loop = self._thread = self._slots = self._calling = self._listener = None
             self._idle, self._changed, self._tasks, self._unsaid = {}, {}, set(), set()
 
     # -- on the thread -----------------------------------------------------------------------
@@ -279,15 +282,22 @@ class Link:
         self._idle.setdefault(asyncio.get_running_loop(), []).append(connection)
 
     async def _listen(self) -> None:
-        if self._listener is not None and not self._listener.is_closed():
-            return
-        try:
-            self._listener = await self._connect()
-            await self._listener.add_listener(_CHANNEL, self._hear)
-        except HoldfastError:
-            raise
-        except Exception as error:
-            raise _typed(error, unknown=False, again=True) from error
+        assert self._calling is not None
+        async with self._calling:
+            if self._listener is not None and not self._listener.is_closed():
+                return
+            try:
+                listener = await self._connect()
+                try:
+                    await listener.add_listener(_CHANNEL, self._hear)
+                except BaseException:
+                    listener.terminate()
+                    raise
+                self._listener = listener
+            except HoldfastError:
+                raise
+            except Exception as error:
+                raise _typed(error, unknown=False, again=True) from error
 
     async def _say(self) -> None:
         await asyncio.sleep(_SAY_AFTER_S)
