@@ -182,3 +182,22 @@ def test_a_session_that_is_open_elsewhere_is_waited_for(run, library, trip, stor
     assert run(*verb, *more, "--wait", "-1").code == 2
     assert run(*verb, *more, "--wait", "nan").code == 2
     store.close()
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["delete"], ["archive"], ["redact", "--find", "Sintra", "-y"], ["erase", "-y"], ["repair"]],
+    ids=lambda verb: verb[0],
+)
+def test_a_verb_that_cannot_wait_does_not_say_so(run, library, trip, store_root, verb):
+    """The remedy names no option that the verb does not take."""
+    store = open_store(store_root)
+    lease = store.lease(f"sessions/{trip}")
+    lease.acquire("somebody", 60_000)
+    name, *more = verb
+    refused = run(name, trip, *more)
+    lease.release()
+    store.close()
+    assert refused.code == 4
+    assert "wait" not in refused.err
+    assert "Close it there first" in refused.err

@@ -116,8 +116,8 @@ class Retention(Trash):
         made, self._made = self._made, False
         if not made or self._closed or not self._store.capabilities.archives:
             return
-        if self._may_exceed():
-            with contextlib.suppress(HoldfastError):
+        with contextlib.suppress(HoldfastError):
+            if self._may_exceed():
                 self._archive_excess(time.monotonic() + seconds)
 
     def _may_exceed(self) -> bool:

@@ -113,6 +113,7 @@ class App:
     def __init__(self, place: str | None = None, told: Asked | None = None) -> None:
         told = told or Asked()
         self.place = place
+        self.takes_wait = False
         self.wait_ms: int | None = None
         """How long to wait for a session that another process has; None for as settings say."""
         self.as_json = told.as_json
@@ -305,7 +306,7 @@ def _refuse_verb(name: str, ctx: click.Context) -> NoReturn:
 
 def fail(app: App, error: BaseException) -> int:
     """Tell a failure in a sentence; the exit code."""
-    failure = explain(error)
+    failure = explain(error, waits=app.takes_wait)
     if failure.message:
         # A screen of its own: that of the app may be in the middle of something.
         screen = standard_error(app.err.colour)

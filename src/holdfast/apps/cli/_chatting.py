@@ -136,7 +136,7 @@ class Chat:
                 self.say(text.removeprefix("/") if text.startswith("//") else text)
         except HoldfastError as error:
             self.has_failed = True
-            failure = explain(error)
+            failure = explain(error, waits=self.app.takes_wait)
             tell(self.app.err, Span("error: ", "bad"), failure.message, failure.remedy)
 
     def _permit(self, request: PermissionRequest) -> Any:

@@ -56,10 +56,10 @@ class Failure(NamedTuple):
     code: int
 
 
-def explain(error: BaseException) -> Failure:
-    """What to tell the user about an exception, whatever it is."""
+def explain(error: BaseException, *, waits: bool = False) -> Failure:
+    """What to tell the user of a verb, which may take ``--wait``, about an exception."""
     if isinstance(error, HoldfastError):
-        return Failure(*told(error), _code(error))
+        return Failure(*told(error, waits=waits), _code(error))
     if isinstance(error, click.exceptions.Exit):
         return Failure("", "", error.exit_code)
     if isinstance(error, click.ClickException):

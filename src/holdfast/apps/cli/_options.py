@@ -131,7 +131,10 @@ def _use_store(ctx: click.Context, _: click.Parameter, value: str | None) -> Non
 
 def _use_wait(ctx: click.Context, _: click.Parameter, value: float | None) -> None:
     app = ctx.find_object(App)
-    if value is None or app is None:
+    if app is None:
+        return
+    app.takes_wait = True
+    if value is None:
         return
     if not math.isfinite(value):
         raise click.BadParameter("this is no number of seconds")

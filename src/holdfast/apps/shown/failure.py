@@ -17,10 +17,10 @@ class Told(NamedTuple):
     remedy: str
 
 
-def told(error: BaseException) -> Told:
-    """What to say about an exception, whatever it is."""
+def told(error: BaseException, *, waits: bool = False) -> Told:
+    """What to say about an exception, whatever it is, to someone who can wait with ``--wait``."""
     if isinstance(error, HoldfastError):
-        return Told(error.message, _remedy(error))
+        return Told(error.message, _remedy(error, waits=waits))
     if isinstance(error, OSError):
         why = os.strerror(error.errno) if error.errno else str(error)
         return Told(f"the system refused: {why}", "Check the disk and your rights.")
@@ -30,8 +30,9 @@ def told(error: BaseException) -> Told:
     )
 
 
-def _remedy(error: HoldfastError) -> str:
+def _remedy(error: HoldfastError, *, waits: bool) -> str:
     """The error's own remedy; one that is about Python calls is said for people."""
     if isinstance(error, Locked) and error.remedy == Locked.remedy:
-        return "Close it there first, or wait with --wait. Reading it works all the time."
+        wait = ", or wait with --wait" if waits else ""
+        return f"Close it there first{wait}. Reading it works all the time."
     return error.remedy
