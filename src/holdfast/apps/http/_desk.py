@@ -160,6 +160,7 @@ class Desk:
                 except Locked:
                     if asyncio.get_running_loop().time() >= until:
                         raise
+                # Not by wait_ms: it would hold a thread, of which all requests together have few.
                 await asyncio.sleep(_LOCK_STEP_S)
             kept.release = stack.pop_all()
 
