@@ -7,7 +7,8 @@ import json
 import pytest
 
 from holdfast.library import Holdfast
-from holdfast.replay import validate
+from holdfast.model import Event
+from holdfast.replay import Conversation, validate
 
 anthropic_types = pytest.importorskip("anthropic.types")
 gemini_types = pytest.importorskip("google.genai.types")
@@ -265,3 +266,27 @@ def test_a_candidate_and_a_dict_in_either_spelling_are_understood(hf):
         )
         assert s.messages("gemini")[0] == {"role": "user", "parts": [{"text": "hi"}]}
         assert s.messages("gemini")[1] == told
+
+
+def asked(said):
+    """The conversation in which a user asked and an assistant said this."""
+    conversation = Conversation()
+    conversation.feed(Event.make("user", {"role": "user", "content": "go"}, seq=0))
+    conversation.feed(Event.make("assistant", said, seq=1))
+    return conversation
+
+
+def test_a_servers_tool_use_may_end_what_was_recorded_as_its_message():
+    """A paused message ends with its open call, for its provider and until somebody speaks."""
+    use = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    said = {"role": "assistant", "content": [use], "native": []}
+    paused = asked(said)
+    assert paused.messages("anthropic")[1]["content"] == [use]
+    for provider in ("openai", "gemini", "mistral", "pydantic-ai", "openai-responses"):
+        assert len(paused.messages(provider)) == 1
+    assert paused.issues == []
+    assert len(asked({"role": "assistant", "content": [use]}).messages()) == 1
+    orphan = asked(said | {"content": [found]})
+    assert len(orphan.messages()) == 1
+    assert [issue.type for issue in orphan.issues] == ["incomplete_block"]

@@ -366,3 +366,79 @@ def test_streamed_words_that_the_message_does_not_have_stay(hf):
         s.delta("Let me gue")
         s.assistant("Forty metres.")
         assert "Let me gue" in str(s.messages())
+
+
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+SO = {"type": "text", "text": "So it is."}
+
+
+def paused(s, *before):
+    """Record an answer of Anthropic that was paused while it searches."""
+    anthropic = pytest.importorskip("anthropic.types")
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    s.record({"role": "user", "content": "Look it up"})
+    s.record(
+        anthropic.Message.model_validate(
+            {
+                "id": "msg_1",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-sonnet-5",
+                "content": [*before, SEARCH],
+                "stop_reason": "pause_turn",
+                "stop_sequence": None,
+                "usage": usage,
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("before", [[], [SO]])
+def test_a_paused_answer_goes_back_as_it_is_and_goes_on(hf, before):
+    """Anthropic gets a paused answer back with its open search, and then as one with the rest."""
+    with hf.session("a") as s:
+        paused(s, *before)
+        assert s.messages("anthropic")[1] == {"role": "assistant", "content": [*before, SEARCH]}
+        assert s.messages("anthropic") == s.messages("anthropic")
+        s.record({"role": "assistant", "content": [FOUND, SO]})
+        whole = s.messages("anthropic")
+    assert whole[1:] == [{"role": "assistant", "content": [*before, SEARCH, FOUND, SO]}]
+    assert validate(whole).valid
+
+
+def test_a_paused_answer_goes_on_piece_by_piece(hf):
+    """A turn that is paused again and again stays one answer, whose searches keep their order."""
+    second = SEARCH | {"id": "srvtoolu_2"}
+    found = FOUND | {"tool_use_id": "srvtoolu_2"}
+    blocks = [SEARCH]
+    with hf.session("a") as s:
+        paused(s)
+        for part in ([FOUND], [second], [found, SO]):
+            s.record({"role": "assistant", "content": part})
+            blocks += part
+            assert s.messages("anthropic")[1:] == [{"role": "assistant", "content": blocks}]
+
+
+@pytest.mark.parametrize("provider", ["neutral", "anthropic", "openai", "gemini", "pydantic-ai"])
+@pytest.mark.parametrize("before", [[], [SO]])
+def test_a_paused_answer_leaves_every_provider_a_valid_list(hf, provider, before):
+    """Others are not told of an open search; nobody is once the user has spoken."""
+    with hf.session("a") as s:
+        s.thinking("hm")
+        paused(s, *before)
+        assert validate(s.messages(provider), provider).errors == []
+        assert ("srvtoolu_1" in str(s.messages(provider))) is (provider in "neutral anthropic")
+        s.user("Never mind")
+        assert validate(s.messages(provider), provider).errors == []
+        assert "srvtoolu_1" not in str(s.messages(provider))
+    assert "incomplete_block" in [issue.type for issue in hf.recover("a", provider).issues]
+
+
+def test_a_result_of_no_search_does_not_end_a_conversation(hf):
+    """Thinking and a server's result without its call are left out, as nothing can follow them."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    with hf.session("a") as s:
+        s.user("Look it up")
+        s.record({"role": "assistant", "content": [thought, FOUND]})
+        assert s.messages("anthropic") == [{"role": "user", "content": "Look it up"}]

@@ -321,7 +321,25 @@ def block_history(draw):
         answer[-1] = answer[-1] | mark
         mark = {}
         told.append({"role": "user", "content": answer})
+    if draw(st.booleans()):
+        return [*told, {"role": "assistant", "content": draw(blocks_paused(ids, thought))}]
     return told[: draw(st.integers(1, len(told)))] if "tool_use" not in str(told) else told
+
+
+@st.composite
+def blocks_paused(draw, ids, thought):
+    """An answer that the provider has paused: its own tools are last, some without a result."""
+    blocks = draw(st.lists(thought, max_size=1))
+    blocks += [{"type": "text", "text": text} for text in draw(st.lists(TEXTS, max_size=1))]
+    done = draw(st.integers(0, 2))
+    for number in range(done + draw(st.integers(0 if done else 1, 2))):
+        identity = ids()
+        use = {"type": "server_tool_use", "id": identity, "name": "web_search"}
+        blocks.append(use | {"input": {"query": draw(TEXTS)}})
+        if number < done:
+            found = {"type": "web_search_tool_result", "tool_use_id": identity, "content": []}
+            blocks.append(found)
+    return blocks
 
 
 # --- Gemini
@@ -440,7 +458,11 @@ def canonical(value):
 
 
 def without_end(told):
-    """A history without reasoning that nothing follows."""
+    """A history without reasoning that nothing follows.
+
+    OpenAI refuses a reasoning item without the item it led to, and items are recorded one by one:
+    it is handed out as soon as that item is there.
+    """
     while told and told[-1].get("type") == "reasoning":
         told = told[:-1]
     return told

@@ -23,7 +23,17 @@ from holdfast.replay._text import (
 )
 from holdfast.replay._values import blob_text, read_input, read_result
 
-__all__ = ["OWNERS", "Block", "Note", "is_soft", "read_block", "read_content", "text_block"]
+__all__ = [
+    "OWNERS",
+    "SERVER_CALLS",
+    "Block",
+    "Note",
+    "is_paused",
+    "is_soft",
+    "read_block",
+    "read_content",
+    "text_block",
+]
 
 Block = dict[str, Any]
 Note = Callable[[str, str, Any], None]
@@ -44,6 +54,8 @@ OWNERS: Mapping[str, str] = {
 }
 """Blocks that only one provider understands; they are kept for that one and left out for others."""
 
+SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+"""Calls that their provider runs itself; the result stands behind the call in the same message."""
 
 _TEXT = template(type="text", text="")
 
@@ -52,6 +64,11 @@ def is_soft(block: Block) -> bool:
     """Whether a block cannot stand alone: thinking and what belongs to one provider only."""
     kind = block["type"]
     return kind == "thinking" or kind in OWNERS
+
+
+def is_paused(blocks: list[Block]) -> bool:
+    """Whether a message ends with a call that its provider has yet to run: it was paused there."""
+    return bool(blocks) and blocks[-1]["type"] in SERVER_CALLS
 
 
 def text_block(text: str) -> Block:

@@ -123,7 +123,7 @@ def write_draft(dialect: Dialect, page: Page, index: int, at: int) -> tuple[list
 
     System messages from number ``at`` on stand where they were recorded; how many there were then.
     """
-    fragments = list(_fragments(dialect, page, index))
+    fragments = [one for one in _fragments(dialect, page, index) if one.messages]
     if dialect.join is not None and fragments:
         return dialect.join(fragments) if len(fragments) > 1 else fragments[0].messages, at
     written: list[Message] = []

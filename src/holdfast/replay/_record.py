@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from holdfast.errors import InvalidData
-from holdfast.replay._blocks import Block, is_soft, text_block
+from holdfast.replay._blocks import Block, is_paused, is_soft, text_block
 from holdfast.replay._dialects import DIALECTS, Dialect, Message
 from holdfast.replay._dialects._answer import Answer, open_answer
 from holdfast.replay._dialects.neutral import bare_text
@@ -245,8 +245,13 @@ class _Saying(NamedTuple):
 
 
 def _ordered(blocks: list[Block]) -> list[Block]:
-    """The blocks as all can take them: calls last, and no thought at the end."""
+    """The blocks as all can take them: calls last, and no thought at the end.
+
+    A paused message stays as it is: what comes next goes on from its end.
+    """
     ordered = sorted(blocks, key=lambda block: block["type"] == "tool_use")
+    if is_paused(ordered):
+        return ordered
     end = len(ordered)
     while end and is_soft(ordered[end - 1]):
         end -= 1
@@ -336,7 +341,7 @@ def _whole(dialect: Dialect, message: Message) -> _Saying:
 def _audible(dialect: Dialect, message: Message, blocks: list[Block]) -> list[Block]:
     """The blocks, and words for others if there are none though the provider takes the message."""
     silent = all(map(is_soft, blocks)) and message.get("type") != "reasoning"
-    if silent and not check_alone([message], dialect.name).errors:
+    if silent and not is_paused(blocks) and not check_alone([message], dialect.name).errors:
         return [*blocks, text_block(WORDLESS)]
     return blocks
 

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.replay._blocks import Block, is_soft, text_block
+from holdfast.replay._blocks import SERVER_CALLS, Block, is_soft, text_block
 from holdfast.replay._drafts import Drafts
 from holdfast.replay._ids import Names, fit_id, fit_name, is_named
 from holdfast.replay._issues import IssueList
@@ -380,6 +380,10 @@ class Thread:
             # More parallel calls may come: what stands after the group is only for now.
             self._dirty = self._group[0].index
             self._close()
+        elif self._soft and self._soft[-1][1] in drafts.told.natives:
+            # So are the last calls of a turn that its provider paused: their results may come.
+            self._dirty = len(spots) - 1
+            self._show(_ending(self._soft))
         return drafts
 
     def _render(self, piece: Piece, seq: int) -> None:
@@ -431,12 +435,15 @@ class Thread:
         """Add a block that can stand alone, after the soft ones that waited for it."""
         if self._soft:
             soft, self._soft = self._soft, []
-            for waiting, event in _matched(soft):
-                waiting.shown = True
-                self._put(waiting.role, waiting.block, event)
+            self._show(_matched(soft))
         self._put(piece.role, piece.block, seq)
         if type(piece) is Summary:
             self._drafts.mark_summary()
+
+    def _show(self, soft: list[tuple[Piece, int]]) -> None:
+        for piece, seq in soft:
+            piece.shown = True
+            self._put(piece.role, piece.block, seq)
 
     def _put(self, role: str, block: Block, seq: int) -> None:
         drafts = self._drafts
@@ -475,7 +482,7 @@ class Thread:
 def _matched(soft: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
     """Soft pieces that may be shown: a server's tool use and its result only as a pair."""
     blocks = [piece.block for piece, _ in soft]
-    calls = {one["id"] for one in blocks if one["type"] in {"server_tool_use", "mcp_tool_use"}}
+    calls = {one["id"] for one in blocks if one["type"] in SERVER_CALLS}
     results = {one["tool_use_id"] for one in blocks if "tool_use_id" in one}
     if calls == results:
         return soft
@@ -483,7 +490,16 @@ def _matched(soft: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
     return [one for one in soft if _partner(one[0].block) in {None, *pairs}]
 
 
+def _ending(soft: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
+    """Soft pieces that may end the conversation: pairs, and then calls without a result."""
+    end = len(soft)
+    while end and soft[end - 1][0].block["type"] in SERVER_CALLS:
+        end -= 1
+    shown = _matched(soft[:end]) + soft[end:]
+    return shown if shown and _partner(shown[-1][0].block) is not None else []
+
+
 def _partner(block: Block) -> Any:
-    if block["type"] in {"server_tool_use", "mcp_tool_use"}:
+    if block["type"] in SERVER_CALLS:
         return block["id"]
     return block.get("tool_use_id")

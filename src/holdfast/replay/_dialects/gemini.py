@@ -49,7 +49,7 @@ def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]
             media += [_media_part(b) for b in block["content"] if b["type"] != "text"]
     results = sum(1 for block in blocks if block["type"] == "tool_result")
     parts[results:results] = media
-    return [{"role": "user" if role == "user" else "model", "parts": parts}]
+    return [{"role": "user" if role == "user" else "model", "parts": parts}] if parts else []
 
 
 def _part(block: Block, names: dict[str, str]) -> Message | None:

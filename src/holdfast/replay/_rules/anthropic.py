@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.replay._blocks import SERVER_CALLS
 from holdfast.replay._rules._base import Rules, is_address, is_encoded, is_json, is_text
 
 __all__ = ["AnthropicRules", "NeutralRules"]
@@ -28,6 +29,7 @@ class AnthropicRules(Rules):
         super().__init__()
         self._role = "assistant"
         self._cache_marks = 0
+        self._paused = False
 
     def check(self, message: Any) -> None:
         if not isinstance(message, dict):
@@ -42,6 +44,8 @@ class AnthropicRules(Rules):
         if role == self._role and self.index != 0:
             self.fail(f"two {role} turns in a row")
         self._role = role
+        self.need(not self._paused, "something follows a server's tool call without a result")
+        self._paused = False
         if role == "assistant":
             self.expect_no_open("the assistant goes on")
         if isinstance(content, list):
@@ -66,23 +70,30 @@ class AnthropicRules(Rules):
     def _check_assistant(self, blocks: list[Any]) -> None:
         called = False
         waiting: set[Any] = set()
+        last: set[Any] = set()
         kind = None
         for block in blocks:
             kind = self._kind(block)
+            if kind not in SERVER_CALLS:
+                last.clear()
             if kind == "tool_use":
                 called = True
                 self._tool_use(block)
                 continue
             self.need(not called, "calls come after everything else")
-            if kind in _SERVER_CALLS:
-                waiting.add(self._server_block(block, "id"))
+            if kind in SERVER_CALLS:
+                identity = self._server_block(block, "id")
+                waiting.add(identity)
+                last.add(identity)
             elif kind is not None and kind.endswith("_tool_result"):
                 identity = self._server_block(block, "tool_use_id")
                 self.need(identity in waiting, "a server's tool result has no call")
                 waiting.discard(identity)
             else:
                 self._content_block(block, kind, _ASSISTANT_BLOCKS)
-        self.need(not waiting, "a server's tool call has no result")
+        # A turn that the provider paused ends with them: it goes on when it gets them back.
+        self.need(waiting <= last, "a server's tool call has no result")
+        self._paused = bool(waiting)
         self.need(kind not in _THINKING, "the last block is thinking")
 
     def _kind(self, block: Any) -> str | None:
@@ -264,7 +275,6 @@ class NeutralRules(AnthropicRules):
 
 _Checks = dict[str, Callable[[AnthropicRules, dict[str, Any]], None]]
 
-_SERVER_CALLS = {"server_tool_use", "mcp_tool_use"}
 _THINKING = {"thinking", "redacted_thinking", "reasoning"}
 _TEXTS: _Checks = {"text": AnthropicRules.check_text}
 _DOCUMENT_BLOCKS: _Checks = _TEXTS | {"image": AnthropicRules.check_image}
