@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from holdfast import Holdfast
 from holdfast.apps.acp._replaying import replay, replay_some
 from holdfast.apps.acp._replaying_log import read_some
-from holdfast.apps.acp._replaying_pieces import put_together
 from holdfast.model import Event, encode_line, line_body
 
 COUNT = 40
@@ -198,30 +197,6 @@ pieces = st.fixed_dictionaries(
         "agent": st.just("a"),
     },
 )
-
-
-@given(st.lists(pieces, min_size=1, max_size=6))
-@settings(max_examples=300)
-def test_pieces_are_put_together_only_if_they_are_of_one_message(given):
-    """Joined as bytes, they say what they say one by one; else nobody joins them."""
-    names = ("content", "kind", "messageId", "agent")
-    ordered = [{name: one[name] for name in names if name in one} for one in given]
-    raws = [bytes(Event.make("delta", piece).raw) for piece in ordered]
-    whole = put_together(raws)
-    kinds = {(one.get("kind"), one.get("messageId"), one.get("agent")) for one in given}
-    if len(kinds) > 1 or "agent" in given[0]:
-        assert whole is None
-    else:
-        assert whole is not None
-        assert whole.content == "".join(one["content"] for one in given)
-        assert (whole.kind, whole.messageId, None) in kinds
-
-
-def test_a_name_that_comes_twice_is_not_joined():
-    """A foreign log may say a thing twice; the last of it counts, and only there."""
-    assert put_together([b'{"content":"a"}', b'{"content":"b","content":"c"}']) is None
-    assert put_together([b"[1]"]) is None
-    assert put_together([b'{"kind":"text","content":"a"}', b'{"content":"b"}']) is None
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,8 @@ def some_log():
 
 def pop_whole_streams(self, event, data):
     """The fault that this was written for: a message hid all that was streamed before it."""
-    self._streams = {key: one for key, one in self._streams.items() if key.run != event.run}
+    opened = self._streams._open
+    self._streams._open = {key: one for key, one in opened.items() if key.run != event.run}
 
 
 FOLD = "holdfast.replay.transcript.Transcript."
@@ -350,7 +351,7 @@ FAULTS = {
     "tui": [("holdfast.apps.tui._entry_lines.body", NOTHING["body"])],
     "acp": [
         ("holdfast.apps.acp._replaying_output.Output.say", lambda *_: None),
-        ("holdfast.apps.acp._replaying_spoken.Spoken.rest", lambda *_: ""),
+        ("holdfast.apps.acp._replaying._Teller._untold", lambda *_: ""),
         ("holdfast.apps.acp._replaying_words._result_parts", lambda _: []),
     ],
 }

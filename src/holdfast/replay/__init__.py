@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from holdfast.replay._turns import TurnView
     from holdfast.replay._window import LeftOut, TokenCount
     from holdfast.replay.content import Media, as_json, as_pieces, as_text
-    from holdfast.replay.transcript import Entry, Transcript, grouped, read_transcript
+    from holdfast.replay.transcript import Entry, Streams, Transcript, grouped, read_transcript
 
 # Conversations are loaded when first asked for: a program that only records needs none.
 _LAZY = {
@@ -88,6 +88,7 @@ _LAZY = {
     "RunConversation": "_conversation",
     "Sanitized": "_sanitize",
     "Side": "_compare",
+    "Streams": "transcript",
     "TokenCount": "_window",
     "Transcript": "transcript",
     "Told": "_compare",
@@ -156,6 +157,7 @@ __all__ = [
     "Stage",
     "State",
     "Step",
+    "Streams",
     "TokenCount",
     "Tokens",
     "Told",

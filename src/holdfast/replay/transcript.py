@@ -5,15 +5,15 @@ by whom and when, calls and results, and notes on what happened in between. Entr
 order of the log, and each has an identity, ``(seq, part)``. Pure.
 
 Streamed text is shown once: as the final message has it, or, where no final message covers it, as
-it came. A final message covers the pieces of its run from ``covers_from`` on; the ones before were
-cut off. Until that is known later entries are held back, so that words stand where they were said.
+it came (``Streams``). Until that is known later entries are held back, so that words stand where
+they were said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -21,11 +21,10 @@ from holdfast.errors import HoldfastError
 from holdfast.model import Event
 from holdfast.replay.content import Piece, as_json, as_pieces, as_text, joined, without_references
 
-__all__ = ["Entry", "Transcript", "grouped", "read_transcript"]
+__all__ = ["Entry", "Streams", "Transcript", "grouped", "read_transcript"]
 
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _SAID = ("user", "assistant", "system", "thinking")
-_ENDS = ("turn_end", "agent_error", "agent_complete")
 _QUIET_ENDS = frozenset({"completed", "suspended", "interrupted", "imported", "merged"})
 
 Data = dict[str, Any]
@@ -126,6 +125,96 @@ class _Key(NamedTuple):
         return self.run == run and (None in (self.agent, agent) or self.agent == agent)
 
 
+class Streams:
+    """Streamed text that is open: which pieces a final message covers, and which were cut off.
+
+    A final message covers the pieces of its run, and of its agent if both are named, from
+    ``covers_from`` on. Those of its kind before were cut off, as is everything when its run ends.
+    """
+
+    ENDS: ClassVar = ("turn_end", "agent_error", "agent_complete", "interrupted")
+    """The types of events that end streams."""
+
+    def __init__(self) -> None:
+        self._open: dict[_Key, list[_Stream]] = {}
+        self._speaking: dict[str | None, _Key] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def first(self) -> int | None:
+        """The first event of all that is open; None if nothing is."""
+        return min((streams[0].pieces[0][0] for streams in self._open.values()), default=None)
+
+    def add(
+        self,
+        run: str | None,
+        agent: Any,
+        kind: Any,
+        pieces: list[tuple[int, str]],
+        timestamp: int = 0,
+    ) -> None:
+        """Take in pieces, each with its event, that follow one another."""
+        key = _Key(run, _named(agent), "thinking" if kind == "thinking" else "assistant")
+        streams = self._open.setdefault(key, [])
+        if streams and self._speaking.get(run) == key:
+            streams[-1].pieces.extend(pieces)
+        else:
+            streams.append(_Stream(timestamp, pieces))
+            self._speaking[run] = key
+
+    def pause(self, run: str | None) -> None:
+        """Something else was said or done in a run: what follows stands apart."""
+        self._speaking.pop(run, None)
+
+    def pause_all(self) -> None:
+        """Whatever follows stands apart."""
+        self._speaking.clear()
+
+    def cover(
+        self, run: str | None, agent: Any, kind: str, first: Any
+    ) -> tuple[list[Entry], dict[str, str]]:
+        """Take out what a final message contains, by its ``covers_from``.
+
+        Returns what was cut off before it, and the words that it covers, by their kind.
+        """
+        cut: list[Entry] = []
+        covered: dict[str, str] = {}
+        if not isinstance(first, int):
+            return cut, covered
+        name = _named(agent)
+        for key in [key for key in self._open if key.is_of(run, name)]:
+            if key.kind != kind == "thinking":
+                continue  # the words that belong to it may still come
+            streams = self._open.pop(key)
+            words = [text for stream in streams for seq, text in stream.pieces if seq >= first]
+            covered[key.kind] = covered.get(key.kind, "") + "".join(words)
+            left = [
+                stream._replace(pieces=pieces)
+                for stream in streams
+                if (pieces := [piece for piece in stream.pieces if piece[0] < first])
+            ]
+            if key.kind == kind:
+                cut += _said_in(key, left, "cut")
+            elif left:
+                self._open[key] = left
+        return cut, covered
+
+    def end(self, event: Event, data: Data) -> list[Entry]:
+        """A turn, an agent's work or everything is over: return what was cut off by it."""
+        is_all = event.type == "interrupted"
+        agent = None if event.type == "turn_end" else _agent(data)
+        ended = [key for key in self._open if is_all or key.is_of(event.run, agent)]
+        return [entry for key in ended for entry in _said_in(key, self._open.pop(key), "cut")]
+
+    def rest(self) -> list[Entry]:
+        """Return what is open; nothing is ended by it."""
+        return [
+            entry for key, streams in self._open.items() for entry in _said_in(key, streams, "open")
+        ]
+
+
 class _Call(NamedTuple):
     """A call without a result so far; its arguments as JSON."""
 
@@ -144,8 +233,7 @@ class Transcript:
         self._due = first
         self._made: list[Entry] = []
         self._part = 0
-        self._streams: dict[_Key, list[_Stream]] = {}
-        self._speaking: dict[str | None, _Key] = {}
+        self._streams = Streams()
         self._held: list[tuple[int, int, int, Entry]] = []
         self._count = 0
         self._calls: dict[tuple[str | None, str], _Call] = {}
@@ -170,7 +258,7 @@ class Transcript:
         self._part = 0
         if event.seq > self._due:
             made.append(_missing(self._due, event))
-            self._speaking.clear()
+            self._streams.pause_all()
         self._due = max(self._due, event.seq + 1)
         take = _TAKERS.get(event.type)
         if take is not None:
@@ -183,14 +271,12 @@ class Transcript:
         if event.type == "delta":
             return self._released(made) if made else made
         if made:
-            self._speaking.pop(event.run, None)
+            self._streams.pause(event.run)
         return self._released(made) if self._streams or self._held else made
 
     def rest(self) -> list[Entry]:
         """Return what is held back and what is being said, in order; nothing is ended by it."""
-        found = [held[-1] for held in self._held]
-        for key, streams in self._streams.items():
-            found += _said_in(key, streams, "open")
+        found = [held[-1] for held in self._held] + self._streams.rest()
         return sorted(found, key=lambda entry: (entry.seq, entry.part))
 
     def _released(self, made: list[Entry]) -> list[Entry]:
@@ -205,8 +291,8 @@ class Transcript:
         return found
 
     def _first_open(self) -> int:
-        firsts = [streams[0].pieces[0][0] for streams in self._streams.values()]
-        return min(firsts, default=self._due)
+        first = self._streams.first
+        return self._due if first is None else first
 
     def _add(self, event: Event, data: Data, kind: str, **more: Any) -> None:
         agent, part = _agent(data), self._part
@@ -222,39 +308,14 @@ class Transcript:
     # -- streams
 
     def _on_delta(self, event: Event, data: Data) -> None:
-        kind = "thinking" if data.get("kind") == "thinking" else "assistant"
-        key = _Key(event.run, _agent(data), kind)
-        streams = self._streams.setdefault(key, [])
-        piece = (event.seq, joined(as_pieces(data.get("content"))))
-        if streams and self._speaking.get(event.run) == key:
-            streams[-1].pieces.append(piece)
-        else:
-            streams.append(_Stream(event.timestamp, [piece]))
-            self._speaking[event.run] = key
+        pieces = [(event.seq, joined(as_pieces(data.get("content"))))]
+        agent, kind = data.get("agent"), data.get("kind")
+        self._streams.add(event.run, agent, kind, pieces, event.timestamp)
 
     def _cover(self, event: Event, data: Data) -> None:
-        """Take out what a final message contains; what came before it was cut off."""
         first = data.get("covers_from")
-        if not isinstance(first, int):
-            return
-        agent = _agent(data)
-        for key in [key for key in self._streams if key.is_of(event.run, agent)]:
-            is_its_own = key.kind == event.type
-            if not is_its_own and event.type == "thinking":
-                continue  # the words that belong to it may still come
-            left = [
-                stream._replace(pieces=pieces)
-                for stream in self._streams.pop(key)
-                if (pieces := [piece for piece in stream.pieces if piece[0] < first])
-            ]
-            if is_its_own:
-                self._made += _said_in(key, left, "cut")
-            elif left:
-                self._streams[key] = left
-
-    def _cut(self, is_ended: Callable[[_Key], bool]) -> None:
-        for key in [key for key in self._streams if is_ended(key)]:
-            self._made += _said_in(key, self._streams.pop(key), "cut")
+        cut, _ = self._streams.cover(event.run, data.get("agent"), event.type, first)
+        self._made += cut
 
     # -- what is said and done
 
@@ -327,8 +388,7 @@ class Transcript:
 
     def _on_end(self, event: Event, data: Data) -> None:
         """A turn or an agent's work is over: what it was saying was cut off here."""
-        agent = None if event.type == "turn_end" else _agent(data)
-        self._cut(lambda key: key.is_of(event.run, agent))
+        self._made += self._streams.end(event, data)
         self._waiting = {key: seq for key, seq in self._waiting.items() if key[0] != event.run}
         if event.type == "agent_error":
             self._failed.add(event.run)
@@ -341,7 +401,7 @@ class Transcript:
                 self._note(event, data, f"the turn ended: {reason}")
 
     def _on_interrupted(self, event: Event, data: Data) -> None:
-        self._cut(lambda _: True)
+        self._made += self._streams.end(event, data)
         self._waiting.clear()
         self._note(event, data, "interrupted", data.get("reason"))
 
@@ -404,7 +464,10 @@ def _type(block: Any) -> str:
 
 
 def _agent(data: Data) -> str | None:
-    agent = data.get("agent")
+    return _named(data.get("agent"))
+
+
+def _named(agent: Any) -> str | None:
     return agent if isinstance(agent, str) and agent not in ("", "default") else None
 
 
@@ -464,7 +527,7 @@ _BLOCKS: dict[str, Callable[[Transcript, Event, Data, Any], None]] = {
 }
 _TAKERS: dict[str, Callable[[Transcript, Event, Data], None]] = {
     **dict.fromkeys(_SAID, Transcript._on_said),  # noqa: SLF001 - as above
-    **dict.fromkeys(_ENDS, Transcript._on_end),  # noqa: SLF001 - as above
+    **dict.fromkeys(Streams.ENDS, Transcript._on_end),  # noqa: SLF001 - as above
     **dict.fromkeys(_NOTES, Transcript._on_note),  # noqa: SLF001 - as above
     "tool_call": Transcript._on_call,  # noqa: SLF001 - as above
     "tool_result": Transcript._on_result,  # noqa: SLF001 - as above

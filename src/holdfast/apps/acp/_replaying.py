@@ -6,9 +6,8 @@ an import) is put into the protocol's words. Pure: events in, lines out.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -17,19 +16,15 @@ from holdfast.apps.acp._replaying_calls import Calls
 from holdfast.apps.acp._replaying_lines import DeltaLine, FinalLine, Line, OtherLine
 from holdfast.apps.acp._replaying_log import Some, in_some
 from holdfast.apps.acp._replaying_output import PIECE_CHARS, Output, Update
-from holdfast.apps.acp._replaying_pieces import PIECES_AT_ONCE, put_together, said_since
 from holdfast.apps.acp._replaying_runs import Cast
 from holdfast.apps.acp._replaying_shapes import (
     CALLS,
-    FinalData,
     Finder,
     Told,
-    decode_delta,
-    decode_final,
+    decode_texts,
     plain,
 )
 from holdfast.apps.acp._replaying_sorting import Sorted, sort_out
-from holdfast.apps.acp._replaying_spoken import Since, Spoken
 from holdfast.apps.acp._replaying_standing import STANDING, Standing
 from holdfast.apps.acp._replaying_words import (
     call_update,
@@ -44,11 +39,13 @@ from holdfast.apps.acp._replaying_words import (
     undone_update,
 )
 from holdfast.model import Event
-from holdfast.replay import as_text
+from holdfast.replay import Streams, as_text
 
 __all__ = ["replay", "replay_some"]
 
 _QUESTION = b'"session/request_permission"'
+_PIECES_AT_ONCE = 256
+_CHUNKS = {"assistant": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(str).decode
 
@@ -92,7 +89,9 @@ class _Teller:
         self._find = Finder()
         self._seq = -1
         self._begin = 0
-        self._spoken = Spoken()
+        self._streams = Streams()
+        self._told: dict[str, str] = {}
+        self._whole = -1
         self._pieces: list[DeltaLine] = []
         self._calls = Calls()
         self._standing = Standing()
@@ -119,7 +118,7 @@ class _Teller:
                 told = before
             if isinstance(line, DeltaLine):
                 pieces.append(line)
-                if len(pieces) == PIECES_AT_ONCE:
+                if len(pieces) == _PIECES_AT_ONCE:
                     self._take_pieces(some)
             elif isinstance(line, FinalLine):
                 self._take_final(some, line)
@@ -137,7 +136,9 @@ class _Teller:
         if updates:
             self.out.flush()
             self.out.updates += updates
-            self._spoken.end("text", whole)
+            if whole > self._whole:
+                self._whole = whole
+                self._cover("assistant", None, None, whole)
 
     def _take_other(self, some: Some, line: Line) -> None:
         if self._pieces:
@@ -149,8 +150,6 @@ class _Teller:
         return None if some.lines is None else sort_out(some.lines, self._find, silent=silent)
 
     def _take_events(self, some: Some) -> None:
-        if self._pieces:
-            self._take_pieces(some)
         for event in some.events:
             self._take(event)
 
@@ -185,27 +184,27 @@ class _Teller:
 
     def _take_pieces(self, some: Some) -> None:
         """Pieces of messages, as many as belong together at once."""
-        pieces = self._pieces
-        whole = put_together([piece.data for piece in pieces])
-        if whole is not None and len(whole.content) <= PIECE_CHARS:
-            # Copies: the rest of what was read with them is not to be held.
-            since = partial(said_since, [(piece.seq, bytes(piece.data)) for piece in pieces])
-            first, last = pieces[0].seq, pieces[-1].seq
-            self._heard(whole.content, whole.kind, whole.messageId, first, last, since)
-        else:
-            for piece in pieces:
-                one = put_together([piece.data])
-                if one is None:
+        for message, group in groupby(self._pieces, key=lambda piece: piece.data.message):
+            pieces = list(group)
+            texts = [] if message is None else decode_texts([piece.data for piece in pieces])
+            if message is not None and texts:
+                seqs = [piece.seq for piece in pieces]
+                self._heard(list(zip(seqs, texts, strict=True)), *message)
+            else:
+                for piece in pieces:
                     self._take(some.event(piece.seq))
-                else:
-                    self._heard(one.content, one.kind, one.messageId, piece.seq, piece.seq)
-        pieces.clear()
+        self._pieces.clear()
 
     def _take_final(self, some: Some, line: FinalLine) -> None:
         """A whole message, which nearly always is what its pieces were."""
         if self._pieces:
             self._take_pieces(some)
-        if not self._is_told_by_its_pieces(line.data, line.seq):
+        final, first = line.data, line.data.covers_from
+        if first is not None and final.is_bare_text:
+            self._cover("assistant", None, None, first)
+            whole = _decode(final.content)
+            self._complete("assistant", whole, first, final.messageId, line.seq)
+        else:
             self._take(some.event(line.seq))
 
     # -- frames as they came ---------------------------------------------------------------------
@@ -240,30 +239,34 @@ class _Teller:
     # -- one method per type of event ------------------------------------------------------------
 
     def _on_delta(self, event: Event) -> None:
-        data = decode_delta(event)
-        if data.agent is not None and self._cast.is_child(data.agent):
+        data = plain(event)
+        agent, kind, message_id = data.get("agent"), data.get("kind"), data.get("messageId")
+        if self._cast.is_child(agent):
             return
-        seq = event.seq
-        if data.raw and self._tell_frame(self._find.decode(data.raw), seq):
-            kind = "thinking" if data.kind == "thinking" else "text"
-            self._spoken.add(data.content, kind, seq, seq)
+        content = data.get("content", "")
+        said = [(event.seq, content if isinstance(content, str) else as_text(content))]
+        if "raw" in data and self._told_raw(event):
+            self._streams.add(event.run, agent, kind, said)
         else:
-            self._heard(data.content, data.kind, data.messageId, seq, seq)
+            own_id = message_id if isinstance(message_id, str) else None
+            self._heard(said, kind, own_id, event.run, agent)
 
-    def _heard(  # noqa: PLR0917 - what a piece says, and where it stood
+    def _heard(
         self,
-        text: str,
-        kind: str | None,
+        pieces: list[tuple[int, str]],
+        kind: Any,
         message_id: str | None,
-        first: int,
-        last: int,
-        since: Since | None = None,
+        run: str | None = None,
+        agent: Any = None,
     ) -> None:
         """Words that came with some events."""
-        if text:
-            kind = "thinking" if kind == "thinking" else "text"
-            self.out.say(text, kind, message_id, last)
-            self._spoken.add(text, kind, first, last, since)
+        self._streams.add(run, agent, kind, pieces)
+        kind = "thinking" if kind == "thinking" else "assistant"
+        text = "".join([piece for _, piece in pieces])
+        few = pieces if len(text) > PIECE_CHARS else [(pieces[-1][0], text)]
+        for seq, said in few:
+            if said:
+                self.out.say(said, kind, message_id, seq)
 
     def _on_frame(self, event: Event) -> None:
         told = self._find.in_frame(event)
@@ -305,65 +308,65 @@ class _Teller:
             self._asked = said
             self._tell_updates(said, event.seq)
 
-    def _on_assistant(self, event: Event) -> None:
-        with contextlib.suppress(msgspec.DecodeError):
-            if self._is_told_by_its_pieces(decode_final(event.raw), event.seq):
-                return
-        data = plain(event)
-        self.out.flush()
-        if self._cast.is_child(data.get("agent")) or self._told_raw(event):
+    def _on_said(self, event: Event) -> None:
+        data, kind = plain(event), event.type
+        content, first, message_id = (data.get(n) for n in ("content", "covers_from", "messageId"))
+        own_id = message_id if isinstance(message_id, str) else None
+        if self._cast.is_child(data.get("agent")):
+            self.out.flush()
             return
-        updates = content_updates(data.get("content"), "agent_message_chunk")
-        if self._was_streamed(data, "text"):
-            updates = self._lacking(updates, "text", data["covers_from"])
-        message_id = data.get("messageId")
-        if isinstance(message_id, str):
-            for update in updates:
-                if update["sessionUpdate"] == "agent_message_chunk":
-                    update["messageId"] = message_id
+        self._cover(kind, event.run, data.get("agent"), first)
+        if isinstance(first, int) and isinstance(content, str) and "raw" not in data:
+            self._complete(kind, content, first, own_id, event.seq)
+            return
+        self.out.flush()
+        if self._told_raw(event):
+            return
+        updates = content_updates(content, _CHUNKS[kind])
+        if isinstance(first, int):
+            updates = self._lacking(self._lacking(updates, "assistant", first), "thinking", first)
+        for update in updates:
+            if own_id is not None and update["sessionUpdate"] == _CHUNKS["assistant"]:
+                update["messageId"] = own_id
         self._tell_updates(updates, event.seq)
+
+    def _on_end(self, event: Event) -> None:
+        self._streams.end(event, plain(event))
+
+    def _cover(self, kind: str, run: str | None, agent: Any, first: Any) -> None:
+        """Keep the words that a message covers, which were told piece by piece."""
+        self._told |= self._streams.cover(run, agent, kind, first)[1]
+
+    def _untold(self, kind: str, whole: str, first: int) -> str:
+        """What the pieces from an event on lack of their message.
+
+        A word that may be the beginning of a secret is recorded only when it is whole.
+        """
+        told = self._told.pop(kind, "")
+        if 0 <= first < self._begin or whole in told:
+            return ""
+        return whole.removeprefix(told)  # of another text all is told: rather twice than never
 
     def _lacking(
         self, updates: list[dict[str, Any]], kind: str, first: int
     ) -> list[dict[str, Any]]:
         """Those updates of a message, streamed from ``first`` on, that its pieces did not tell."""
-        chunk = "agent_thought_chunk" if kind == "thinking" else "agent_message_chunk"
-        whole = "".join([one["content"]["text"] for one in updates if is_text(one, chunk)])
-        rest = self._spoken.rest(whole, kind, first) if first >= self._begin else ""
-        told = content_updates(rest, chunk)
-        return [*told, *(one for one in updates if not is_text(one, chunk))]
-
-    def _is_told_by_its_pieces(self, final: FinalData, seq: int) -> bool:
-        """Text that was streamed before, as nearly all of it is."""
-        first = final.covers_from
-        if first is None or not self._spoken.reaches("text", first) or not final.is_bare_text:
-            return False
-        self._complete("text", _decode(final.content), first, final.messageId, seq)
-        return True
+        chunk = _CHUNKS[kind]
+        said = [one["content"]["text"] for one in updates if is_text(one, chunk)]
+        if not said:
+            return updates
+        rest = content_updates(self._untold(kind, "".join(said), first), chunk)
+        return [*rest, *(one for one in updates if not is_text(one, chunk))]
 
     def _complete(
         self, kind: str, whole: str, first: int, message_id: str | None, seq: int
     ) -> None:
         """The end of a message is said now if its pieces lack it."""
-        rest = self._spoken.rest(whole, kind, first)
-        if rest and first >= self._begin:
+        if not self._told.get(kind):
+            self.out.flush()
+        if rest := self._untold(kind, whole, first):
             self.out.say(rest, kind, message_id, seq)
-        if self.out.texts:
-            self.out.flush()
-
-    def _on_thinking(self, event: Event) -> None:
-        data = plain(event)
-        content, is_told = data.get("content"), self._was_streamed(data, "thinking")
-        if self._cast.is_child(data.get("agent")):
-            self.out.flush()
-        elif is_told and isinstance(content, str):
-            self._complete("thinking", content, data["covers_from"], None, event.seq)
-        else:
-            updates = content_updates(content, "agent_thought_chunk")
-            if is_told:
-                updates = self._lacking(updates, "thinking", data["covers_from"])
-            self.out.flush()
-            self._tell_updates(updates, event.seq)
+        self.out.flush()
 
     def _tell_updates(self, updates: list[dict[str, Any]], seq: int) -> None:
         for update in updates:
@@ -371,13 +374,6 @@ class _Teller:
             if isinstance(call, str):
                 self._calls.track(call, update.get("status"))
         self.out.tell_all(updates, seq)
-
-    def _was_streamed(self, data: dict[str, Any], kind: str) -> bool:
-        """Whether what a final event covers was told piece by piece, here or before the start."""
-        first = data.get("covers_from")
-        if not isinstance(first, int):
-            return False
-        return self._spoken.reaches(kind, first) or 0 <= first < self._begin
 
     def _told_raw(self, event: Event) -> bool:
         return self._tell_frame(self._find.in_raw(event), event.seq)
@@ -427,8 +423,8 @@ _TAKERS: dict[str, Callable[[_Teller, Event], None]] = {
     "delta": _Teller._on_delta,  # noqa: SLF001 - its own methods
     "frame": _Teller._on_frame,  # noqa: SLF001 - as above
     "user": _Teller._on_user,  # noqa: SLF001 - as above
-    "assistant": _Teller._on_assistant,  # noqa: SLF001 - as above
-    "thinking": _Teller._on_thinking,  # noqa: SLF001 - as above
+    **dict.fromkeys(_CHUNKS, _Teller._on_said),  # noqa: SLF001 - as above
+    **dict.fromkeys(Streams.ENDS, _Teller._on_end),  # noqa: SLF001 - as above
     "tool_call": _Teller._on_call,  # noqa: SLF001 - as above
     "tool_result": _Teller._on_result,  # noqa: SLF001 - as above
     "permission": _Teller._on_permission,  # noqa: SLF001 - as above

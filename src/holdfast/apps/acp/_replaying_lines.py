@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.acp._replaying_shapes import CallFrame, FinalData
+from holdfast.apps.acp._replaying_shapes import CallFrame, DeltaData, FinalData
 from holdfast.model import BODIES, Event
 
 __all__ = [
@@ -53,6 +53,12 @@ class FinalLine(Line, tag="assistant", gc=False, kw_only=True):
     data: FinalData
 
 
+class DeltaLine(Line, tag="delta", gc=False, kw_only=True):
+    """A piece of a message."""
+
+    data: DeltaData
+
+
 class OtherLine(Line, gc=False, kw_only=True):
     """Whatever else there is, by its name."""
 
@@ -65,10 +71,6 @@ class OtherLine(Line, gc=False, kw_only=True):
 
 class FrameLine(OtherLine, tag="frame", gc=False, kw_only=True):
     """A frame that is no conversation."""
-
-
-class DeltaLine(OtherLine, tag="delta", gc=False, kw_only=True):
-    """A piece of a message."""
 
 
 _LINES = (CallLine, ResultLine, FrameLine, DeltaLine, FinalLine)

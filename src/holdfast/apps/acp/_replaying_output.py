@@ -18,7 +18,6 @@ PIECE_CHARS = _CHUNK_BYTES_MAX // 4
 """A text of so many characters, whichever they are, is not longer than a chunk."""
 _TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
 _THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
-_TEXT_PIECE = b'{"content":"'
 _END = b"}}\n"
 _encode = msgspec.json.Encoder().encode
 
@@ -26,19 +25,20 @@ _encode = msgspec.json.Encoder().encode
 def whole_update(piece: DeltaLine, final: FinalLine) -> bytes:
     """The update for a message of text that one piece holds all of; nothing if it is not so.
 
-    The bytes are those of the log: nothing is decoded.
+    Nothing has to be decided about such a message: it covers that piece and no other. The bytes are
+    those of the log: nothing is decoded.
     """
-    about = final.data
-    content, message_id, first = about.content, about.messageId, about.covers_from
-    rest = b"}" if message_id is None else b',"messageId":%b}' % _encode(message_id)
-    data = bytes(piece.data)
-    if data != b'{"content":%b%b' % (content, rest) or not data.startswith(_TEXT_PIECE):
+    whole, part = final.data, piece.data
+    content = bytes(part.content)
+    if part.message != (None, whole.messageId) or not whole.is_bare_text:
         return b""
-    if first is None or first > piece.seq or about.agent is not None or about.raw:
+    if whole.covers_from != piece.seq or content != bytes(whole.content):
         return b""
     if not 2 < len(content) <= PIECE_CHARS:  # quotes with something in them
         return b""
-    return b"%b%b}%b" % (_TEXT_HEAD, content, rest)
+    if whole.messageId is None:
+        return b"%b%b}}" % (_TEXT_HEAD, content)
+    return b'%b%b},"messageId":%b}' % (_TEXT_HEAD, content, _encode(whole.messageId))
 
 
 class Output:

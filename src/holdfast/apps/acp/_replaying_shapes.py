@@ -20,8 +20,7 @@ __all__ = [
     "Finder",
     "Told",
     "decode_calls",
-    "decode_delta",
-    "decode_final",
+    "decode_texts",
     "plain",
 ]
 
@@ -36,11 +35,16 @@ _NOTHING = msgspec.Raw()
 class DeltaData(msgspec.Struct, gc=False):
     """A piece of streamed text."""
 
-    content: str = ""
+    content: msgspec.Raw = _NOTHING
     kind: str | None = None
     messageId: str | None = None  # noqa: N815 - the name on the wire
     agent: str | None = None
     raw: msgspec.Raw = _NOTHING
+
+    @property
+    def message(self) -> tuple[str | None, str | None] | None:
+        """What its text belongs to; None if there is more than text of the session's own agent."""
+        return None if self.raw or self.agent is not None else (self.kind, self.messageId)
 
 
 class FinalData(msgspec.Struct, gc=False):
@@ -104,8 +108,7 @@ class _RawData(msgspec.Struct):
     raw: msgspec.Raw = _NOTHING
 
 
-_decode_delta = msgspec.json.Decoder(DeltaData).decode
-decode_final = msgspec.json.Decoder(FinalData).decode
+_decode_texts = msgspec.json.Decoder(str).decode_lines
 _decode_frame = msgspec.json.Decoder(_FrameData).decode
 _decode_raw = msgspec.json.Decoder(_RawData).decode
 _decode_notification = msgspec.json.Decoder(CallFrame).decode
@@ -122,19 +125,13 @@ def plain(event: Event) -> dict[str, Any]:
     return event.data
 
 
-def decode_delta(event: Event) -> DeltaData:
-    """A piece of text; members of other types than usual count as missing."""
+def decode_texts(pieces: list[DeltaData]) -> list[str]:
+    """The words of some pieces; nothing if they are not all text."""
     try:
-        found = _decode_delta(event.raw)
-        if found.raw and _ESCAPED in bytes(found.raw):
-            found.raw = msgspec.Raw(_encode(plain(event).get("raw")))
-        return found
-    except msgspec.ValidationError:
-        data = plain(event)
-        texts = {key: each for key, each in data.items() if isinstance(each, str)}
-        return DeltaData(
-            texts.get("content", ""), texts.get("kind"), texts.get("messageId"), texts.get("agent")
-        )
+        texts = _decode_texts(b"\n".join([piece.content for piece in pieces]))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+    return texts if len(texts) == len(pieces) else []
 
 
 class Finder:
