@@ -24,20 +24,35 @@ SURFACES = ("show", "show-full", *EXPORTS, "mcp", "web", "tui", "acp")
 class Shelf:
     """Logs in a store, and what each surface makes of them."""
 
-    def __init__(self, root):
+    def __init__(self, root, **options):
+        root.mkdir(mode=0o700)
         self.root = root
-        self.hf = holdfast.open(root)
+        self.hf = holdfast.open(root, **options)
         self._numbers = count()
         self._visitor = self._server = None
 
-    def put(self, events):
-        """A session whose log holds these events; its id."""
+    def put(self, events, damaged=()):
+        """A session whose log holds these events, some of them damaged; its id."""
         id = f"s{next(self._numbers)}"
         folder = self.root / "sessions" / id
         folder.mkdir(parents=True, mode=0o700)
         folder.parent.chmod(0o700)
-        (folder / "events.jsonl").write_bytes(encode_log(events))
+        lines = encode_log(events).splitlines(keepends=True)
+        for seq in damaged:
+            lines[seq] = lines[seq].replace(b'"data"', b'"dada"')
+        (folder / "events.jsonl").write_bytes(b"".join(lines))
         (folder / "events.jsonl").chmod(0o600)
+        return id
+
+    def record(self, events):
+        """A session that was told all of this, event by event; its id."""
+        id, places = f"s{next(self._numbers)}", {}
+        with self.hf.session(id) as session:
+            for event in events[1:]:
+                data = event.data
+                if "covers_from" in data:
+                    data["covers_from"] = places[data["covers_from"]]
+                places[event.seq] = session.append(event.type, data, run=event.run).seq
         return id
 
     def read(self, surface, id):
@@ -57,7 +72,7 @@ class Shelf:
         """What the command prints."""
         settings = {"HOLDFAST_STORE": str(self.root), "COLUMNS": "100"}
         result = CliRunner(env=settings).invoke(cli, list(arguments))
-        assert result.exit_code == 0, result.output
+        assert result.exit_code == 0 or "is damaged; everything" in result.stderr, result.output
         return result.stdout
 
     def _show(self, id):
@@ -152,9 +167,17 @@ def _texts(value):
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory):
     """A store for all tests of a module: each puts its own sessions there."""
-    root = tmp_path_factory.mktemp("shelf") / "store"
-    root.mkdir(mode=0o700)
-    found = Shelf(root)
+    found = Shelf(tmp_path_factory.mktemp("shelf") / "store")
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def discreet(tmp_path_factory):
+    """A store that records marks in the place of secrets."""
+    found = Shelf(
+        tmp_path_factory.mktemp("discreet") / "store", config={"redaction": {"mode": "mark"}}
+    )
     yield found
     found.close()
 
@@ -163,3 +186,9 @@ def shelf(tmp_path_factory):
 def surface(request):
     """One of the places where people read a session."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def surfaces():
+    """All of them."""
+    return SURFACES

@@ -11,7 +11,7 @@ import re
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from holdfast import Event
@@ -20,9 +20,11 @@ from holdfast import Event
 class Draft:
     """A log in the making, and the words that are in it, by who said them."""
 
-    def __init__(self):
+    def __init__(self, *, has_secrets=False):
         self.events = []
         self.words = {}
+        self.secrets = {}
+        self.has_secrets = has_secrets
         self._count = count()
         self.add("session_start", {"format": 1, "log": "0" * 32})
 
@@ -37,6 +39,12 @@ class Draft:
         word = f"w{next(self._count):03d}q"
         self.words[word] = by
         return word
+
+    def secret(self, word):
+        """A secret that stands behind a word, and occurs nowhere else."""
+        number = next(self._count)
+        self.secrets[word] = secret = f"gh{'p'}_{number:03d}aB3dE5gHaB3dE5gHaB3dE5gHaB3dE5gHa"
+        return secret
 
 
 def test_an_answer_that_was_cut_off_is_on_every_surface(shelf, surface):
@@ -103,7 +111,9 @@ RUNS = st.sampled_from([None, None, "r-1"])
 @st.composite
 def texts(draw, log, by):
     """A text with a word of its own, wrapped into something that a surface may stumble over."""
-    return draw(st.sampled_from(HOSTILE)).format(log.word(by))
+    word = log.word(by)
+    said = f"{word} {log.secret(word)}" if log.has_secrets and draw(st.booleans()) else word
+    return draw(st.sampled_from(HOSTILE)).format(said)
 
 
 PICTURE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
@@ -255,9 +265,9 @@ def happenings(draw, log):
 
 
 @st.composite
-def logs(draw):
+def logs(draw, *, has_secrets=False):
     """A whole log with the words in it."""
-    log = Draft()
+    log = Draft(has_secrets=has_secrets)
     steps = [messages, streams, calls, delegates, happenings]
     for _ in range(draw(st.integers(1, 5))):
         draw(draw(st.sampled_from(steps))(log))
@@ -270,14 +280,23 @@ def missing_on(shelf, surface, log):
     An editor has no place for system prompts and notes; of delegates it is told where to read.
     """
     id = shelf.put(log.events)
-    found = shelf.read(surface, id)
-    left_out = {"system", "note", "delegate"} if surface == "acp" else set()
-    missing = [w for w, by in log.words.items() if by not in left_out and w not in found]
     if surface == "acp" and "delegate" in log.words.values():
-        assert f"holdfast show {id}" in found
+        assert f"holdfast show {id}" in shelf.read(surface, id)
+    return missing_in(shelf, surface, id, log.words)
+
+
+def missing_in(shelf, surface, id, words):
+    """Those of some words, by who said them, that a surface has to show and does not."""
+    found = shelf.read(surface, id)
+    missing = [word for word, by in words.items() if is_told(surface, by) and word not in found]
     if surface == "show" and "; all with --full" in found:
         missing = [word for word in missing if word not in shelf.read("show-full", id)]
     return missing
+
+
+def is_told(surface, by):
+    """Whether a surface has a place for what somebody says."""
+    return surface != "acp" or by not in ("system", "note", "delegate")
 
 
 @settings(max_examples=MANY, suppress_health_check=list(HealthCheck))
@@ -314,6 +333,101 @@ def test_a_long_session_is_read_part_by_part_without_a_gap(shelf, surface):
         if number % 7 == 0:
             log.add("interrupted", {})
     assert missing_on(shelf, surface, log) == []
+
+
+# -- logs that lack something --------------------------------------------------------------------
+
+FEW = max(MANY // 3, 1)
+
+
+@settings(max_examples=FEW, suppress_health_check=list(HealthCheck))
+@given(log=logs(has_secrets=True))
+def test_only_secrets_are_kept_from_the_surfaces(discreet, surfaces, log):
+    """Every word is on every surface; of a secret there is its mark, in its place."""
+    id = discreet.record(log.events)
+    for surface in surfaces:
+        assert missing_in(discreet, surface, id, log.words) == [], surface
+        found = discreet.read(surface, id).replace("\\", "")
+        for word, secret in log.secrets.items():
+            assert secret not in found, surface
+            assert secret[4:12] not in found, surface
+            if is_told(surface, log.words[word]):
+                assert re.search(word + r"\W+secret:github_pat:[0-9a-f]{4}\]", found), surface
+
+
+@settings(max_examples=FEW, suppress_health_check=list(HealthCheck))
+@given(log=logs(), data=st.data())
+def test_only_what_is_redacted_later_is_gone(discreet, surfaces, log, data):
+    """A word that is taken out of a log, wherever it was, is on no surface; all others are."""
+    assume(log.words)
+    gone = data.draw(st.sampled_from(sorted(log.words)))
+    id = discreet.put(log.events)
+    assert sum(discreet.hf.redact(id, find=[gone], relatives=False).sessions.values())
+    left = {word: by for word, by in log.words.items() if word != gone}
+    for surface in surfaces:
+        assert missing_in(discreet, surface, id, left) == [], surface
+        assert gone not in discreet.read(surface, id), surface
+
+
+@settings(max_examples=FEW, suppress_health_check=list(HealthCheck))
+@given(log=logs(), data=st.data())
+def test_only_what_cannot_be_read_is_missing(shelf, surfaces, log, data):
+    """Events in the midst of a log are lost: they are named, and the words of all others shown."""
+    assume(len(log.events) > 2)
+    first = data.draw(st.integers(1, len(log.events) - 2))
+    last = data.draw(st.integers(first, len(log.events) - 2))
+    id = shelf.put(log.events, range(first, last + 1))
+    rest = [str(one.data) for one in log.events if not first <= one.seq <= last]
+    left = {word: by for word, by in log.words.items() if any(word in one for one in rest)}
+    names = f"event {first}" if first == last else f"events {first} to {last}"
+    for surface in surfaces:
+        assert missing_in(shelf, surface, id, left) == [], surface
+        if surface not in ("acp", "json"):  # of which programs read the numbers
+            assert f"{names} cannot be read" in shelf.read(surface, id), surface
+
+
+@pytest.mark.parametrize("gap", [(5, 8), (3, 20), (7, 7), (6, 6)])
+def test_events_that_cannot_be_read_do_not_get_lost_between_two_parts(shelf, gap):
+    """A gap that lies where an agent's part ends, or is longer than one, is told as one."""
+    log = Draft()
+    for _ in range(25):
+        log.add("user", {"content": log.word("user")})
+    first, last = gap
+    id = shelf.put(log.events, range(first, last + 1))
+    names = f"event {first}" if first == last else f"events {first} to {last}"
+    assert shelf.read("mcp", id).count(f"{names} cannot be read") == 1
+
+
+BETWEEN = [
+    ("usage", {"input_tokens": 1}, None),
+    ("user", {"content": "meanwhile"}, "another"),
+    ("turn_end", {"reason": "completed"}, "another"),
+    ("delta", {"content": "meanwhile"}, "another"),
+]
+
+
+@pytest.mark.parametrize("way", ["recorded", "later"])
+@pytest.mark.parametrize("between", BETWEEN, ids=lambda one: f"{one[0]}-{one[2]}")
+def test_a_secret_is_found_across_whatever_comes_between_its_pieces(
+    discreet, surfaces, way, between
+):
+    """Surfaces join the pieces of a stream, and so does what looks for secrets in them."""
+    log = Draft()
+    secret = log.secret("before")
+    log.add("delta", {"content": f"before {secret[:12]}"})
+    log.add(*between)
+    log.add("delta", {"content": f"{secret[12:]} after", "kind": "text"})
+    if way == "recorded":
+        id = discreet.record(log.events)
+    else:
+        id = discreet.put(log.events)
+        discreet.hf.redact(id, relatives=False)
+    for surface in surfaces:
+        found = discreet.read(surface, id)
+        assert secret[4:12] not in found, surface
+        assert secret[12:] not in found, surface
+        assert "before" in found
+        assert "after" in found
 
 
 # -- the check itself ----------------------------------------------------------------------------

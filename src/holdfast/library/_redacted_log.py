@@ -22,6 +22,7 @@ from holdfast.model import (
     is_reference,
     line_body,
 )
+from holdfast.security import ends_stream
 
 if TYPE_CHECKING:
     from holdfast.security import Finding, Redactor, Sealer
@@ -44,7 +45,7 @@ class RedactedLog(msgspec.Struct):
     """Payloads that are new, by name."""
     found: Counter[str]
     """How many secrets each rule found."""
-    seqs: list[int]
+    seqs: set[int]
     """The events that are not as they were."""
     unscanned: int = 0
 
@@ -73,22 +74,28 @@ def without_secrets(
     """The events with marks in the place of secrets.
 
     ``whole`` are the same events with their big payloads in place. A secret that was streamed in
-    pieces is found across them.
+    pieces is found across them, and across what came between them.
     """
-    done = RedactedLog([], {}, Counter(), [])
-    streams: dict[_Stream, list[_Piece]] = {}
+    done = RedactedLog([], {}, Counter(), set())
+    streams: dict[_Stream, list[list[_Piece]]] = {}
     for event, full in zip(events, whole, strict=True):
         content = full.data.get("content") if event.type == "delta" else None
         if isinstance(content, str):
-            piece = len(done.events), full.data
-            streams.setdefault((event.run, str(full.data.get("kind"))), []).append(piece)
+            kind = "thinking" if full.data.get("kind") == "thinking" else "text"
+            parts = streams.setdefault((event.run, kind), [[]])
+            parts[-1].append((len(done.events), full.data))
             done.events.append(event)
             continue
-        _redact_streams(done, streams, redactor)
+        for stream, parts in list(streams.items()):
+            if ends_stream(stream[0], event.type, event.run):
+                _redact_stream(done, streams.pop(stream), redactor)
+            elif parts[-1]:
+                parts.append([])
         data, found, unscanned = redactor.data(event.type, full.data)
         done.unscanned += unscanned
         _put(done, event, None if data is full.data else data, found)
-    _redact_streams(done, streams, redactor)
+    for parts in streams.values():
+        _redact_stream(done, parts, redactor)
     return done
 
 
@@ -97,7 +104,7 @@ def _put(
 ) -> None:
     if data is not None:
         event = _with_data(done, event, data)
-        done.seqs.append(event.seq)
+        done.seqs.add(event.seq)
         done.found.update(one.rule for one in found)
     done.events.append(event)
 
@@ -110,26 +117,33 @@ def _with_data(done: RedactedLog, event: Event, data: dict[str, Any]) -> Event:
     return Event(event.type, event.seq, event.timestamp, raw, event.run, event.key, event.more)
 
 
-def _redact_streams(
-    done: RedactedLog, streams: dict[_Stream, list[_Piece]], redactor: Redactor
-) -> None:
-    """Look at the pieces of each stream as the one text that they are."""
-    for pieces in streams.values():
-        spans = redactor.spans("".join(piece["content"] for _, piece in pieces))
-        at = 0
-        for place, piece in pieces:
-            text = piece["content"]
-            said, found = _piece(redactor, text, at, spans)
-            rest = {name: item for name, item in piece.items() if name != "content"}
-            others = redactor.data("delta", rest)
-            found = [*found, *others.found]
-            if found or said != text:
-                event = _with_data(done, done.events[place], {**others.data, "content": said})
-                done.events[place] = event
-                done.seqs.append(event.seq)
-                done.found.update(one.rule for one in found)
-            at += len(text)
-    streams.clear()
+def _redact_stream(done: RedactedLog, parts: list[list[_Piece]], redactor: Redactor) -> None:
+    """Look at the pieces of a stream: at those in a row, and at all of them as one text."""
+    told = [piece for part in parts for piece in _redact_pieces(done, part, redactor)]
+    if len(parts) > 1:
+        _redact_pieces(done, told, redactor)
+
+
+def _redact_pieces(done: RedactedLog, pieces: list[_Piece], redactor: Redactor) -> list[_Piece]:
+    """The pieces of one text, as they are without its secrets."""
+    spans = redactor.spans("".join(piece["content"] for _, piece in pieces))
+    at, told = 0, []
+    for place, piece in pieces:
+        text = piece["content"]
+        said, found = _piece(redactor, text, at, spans)
+        rest = {name: item for name, item in piece.items() if name != "content"}
+        others = redactor.data("delta", rest)
+        found = [*found, *others.found]
+        data = piece
+        if found or said != text:
+            data = {**others.data, "content": said}
+            event = _with_data(done, done.events[place], data)
+            done.events[place] = event
+            done.seqs.add(event.seq)
+            done.found.update(one.rule for one in found)
+        told.append((place, data))
+        at += len(text)
+    return told
 
 
 def _piece(redactor: Redactor, text: str, at: int, spans: list[Span]) -> tuple[str, list[Finding]]:

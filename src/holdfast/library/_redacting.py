@@ -277,7 +277,7 @@ def _note(plan: RedactedLog) -> Event:
     data: dict[str, Any] = {
         "generation": _generation(plan.events) + 1,
         "found": dict(sorted(plan.found.items())),
-        "seqs": sorted(set(plan.seqs)),
+        "seqs": sorted(plan.seqs),
     }
     if plan.unscanned:
         data["unscanned"] = plan.unscanned

@@ -39,7 +39,13 @@ if TYPE_CHECKING:
     from holdfast.security._redact import Finding, Redactor, secret_values
     from holdfast.security._redact_rules import read_user_rules
     from holdfast.security._redact_scan import Scanner, has_mark
-    from holdfast.security._redact_stream import NOTHING_STREAMED, Streamed, feed, finish
+    from holdfast.security._redact_stream import (
+        NOTHING_STREAMED,
+        Streamed,
+        ends_stream,
+        feed,
+        finish,
+    )
     from holdfast.security._seal import (
         DataKey,
         Opener,
@@ -93,6 +99,7 @@ _LAZY = {
     "Redactor": "_redact",
     "Scanner": "_redact_scan",
     "Streamed": "_redact_stream",
+    "ends_stream": "_redact_stream",
     "feed": "_redact_stream",
     "finish": "_redact_stream",
     "has_mark": "_redact_scan",
@@ -121,6 +128,7 @@ __all__ = [
     "Streamed",
     "WrappingKey",
     "document_key",
+    "ends_stream",
     "escape_json",
     "feed",
     "find_passphrase",

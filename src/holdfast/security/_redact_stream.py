@@ -8,7 +8,13 @@ from typing import NamedTuple
 from holdfast.security._redact import Finding, Redactor
 from holdfast.security._redact_scan import Span
 
-__all__ = ["NOTHING_STREAMED", "Streamed", "feed", "finish"]
+__all__ = ["NOTHING_STREAMED", "Streamed", "ends_stream", "feed", "finish"]
+
+# Nothing more comes after these of what the same run streamed, or any run of the session.
+_ENDS_OF_RUN = frozenset(
+    ["user", "assistant", "turn_start", "turn_end", "agent_complete", "agent_error"]
+)
+_ENDS_OF_ALL = frozenset(["interrupted", "closed", "suspended"])
 
 _CONTEXT_CHARS = 400
 _HELD_CHARS_MAX = 16_384
@@ -36,6 +42,14 @@ class Streamed(NamedTuple):
 
 
 NOTHING_STREAMED = Streamed()
+
+
+def ends_stream(run: str | None, event: str, event_run: str | None) -> bool:
+    """Whether an event of this type and run ends what is streamed in ``run``.
+
+    What other runs do at the same time ends nothing: a secret may go on after it.
+    """
+    return event in _ENDS_OF_ALL or (run == event_run and event in _ENDS_OF_RUN)
 
 
 def feed(redactor: Redactor, before: Streamed, piece: str) -> tuple[Streamed, str, list[Finding]]:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.model import Event, Limits, Notice, encode_data
-from holdfast.security import NOTHING_STREAMED, Finding, Redactor, Streamed, feed, finish
+from holdfast.security import (
+    NOTHING_STREAMED,
+    Finding,
+    Redactor,
+    Streamed,
+    ends_stream,
+    feed,
+    finish,
+)
 from holdfast.session._writer import Draft
 
 if TYPE_CHECKING:
@@ -23,10 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "Redacting"]
 
 _Stream = tuple[str | None, str]
-# Before these, what was held back of a stream is recorded: nothing more of it will come.
-_ENDS = frozenset(
-    ["user", "assistant", "turn_start", "turn_end", "interrupted", "closed", "suspended"]
-)
 # What a piece says of the message that it is of.
 _OF_MESSAGE = frozenset(["kind", "messageId", "agent"])
 _SAME = "\ue000same\ue000"
@@ -163,7 +167,7 @@ class Redacting:
         """Streams that this event ends are recorded to their last word: someone may follow them."""
         covered = (draft.run, _KINDS.get(draft.type, "")) if "covers_from" in draft.data else None
         for stream in list(plan.streams):
-            if stream == covered or draft.type in _ENDS:
+            if stream == covered or ends_stream(stream[0], draft.type, draft.run):
                 before = len(plan.drafts)
                 self._plan_end(plan, stream)
                 added.update(range(before, len(plan.drafts)))

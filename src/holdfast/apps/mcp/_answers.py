@@ -133,14 +133,19 @@ def read_events(hf: Holdfast, id: str, *, start: int, limit: int) -> str:
 
 
 def _entries(events: Iterator[Event], first: int, stop: int) -> tuple[list[Entry], int]:
-    """The entries of the events to ``stop``, or to where what is streamed there ends."""
+    """The entries of the events to ``stop``, or to where what is streamed there ends.
+
+    Events that cannot be read are told of with the first one after them: in the next part, if that
+    is beyond, so that none lies between two parts.
+    """
     reader, found, reached = Transcript(first), list[Entry](), first
     for event in events:
-        if event.seq >= stop and (not reader.is_streaming or event.seq >= stop + _STREAM_MAX):
+        is_enough = not reader.is_streaming or event.seq >= stop + _STREAM_MAX
+        if event.seq >= stop and reached > first and is_enough:
             break
         found += reader.feed(event)
         reached = event.seq + 1
-    return [*found, *reader.rest()], max(reached, stop)
+    return [*found, *reader.rest()], reached
 
 
 def _fitting(entries: list[Entry], first: int, stop: int) -> tuple[list[str], int]:
