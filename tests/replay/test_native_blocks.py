@@ -290,3 +290,16 @@ def test_a_servers_tool_use_may_end_what_was_recorded_as_its_message():
     orphan = asked(said | {"content": [found]})
     assert len(orphan.messages()) == 1
     assert [issue.type for issue in orphan.issues] == ["incomplete_block"]
+
+
+def test_geminis_library_reads_the_bytes_in_plain_messages(hf):
+    """An image and a thought signature are the same bytes once Google's library has read them."""
+    data = b"\xff\xef\x00"
+    image = gemini_types.Part.from_bytes(data=data, mime_type="image/png")
+    signed = gemini_types.Part(text="so", thought_signature=data)
+    with hf.session("a") as s:
+        s.record(gemini_types.Content(role="user", parts=[image]))
+        s.record(gemini_types.Content(role="model", parts=[signed]))
+        told = [gemini_types.Content.model_validate(one) for one in s.messages("gemini")]
+    assert told[0].parts[0].inline_data.data == data
+    assert told[1].parts[0].thought_signature == data
