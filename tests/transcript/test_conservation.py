@@ -398,6 +398,21 @@ def test_events_that_cannot_be_read_do_not_get_lost_between_two_parts(shelf, gap
     assert shelf.read("mcp", id).count(f"{names} cannot be read") == 1
 
 
+@pytest.mark.parametrize("type", ["suspended", "interrupted"])
+def test_the_reason_of_a_pause_is_redacted(discreet, type):
+    """Why a session was suspended or interrupted are somebody's words, like all others."""
+    log = Draft()
+    secret = log.secret("before")
+    log.add("user", {"content": "hello"})
+    log.add(type, {"reason": f"gone away {secret}"})
+    later = discreet.put(log.events)
+    discreet.hf.redact(later, find=["gone away"], relatives=False)
+    assert "gone away" not in discreet.read("text", later)
+    assert all(
+        secret not in discreet.read("text", id) for id in (later, discreet.record(log.events))
+    )
+
+
 BETWEEN = [
     ("usage", {"input_tokens": 1}, None),
     ("user", {"content": "meanwhile"}, "another"),

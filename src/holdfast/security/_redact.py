@@ -33,7 +33,7 @@ _IDS = frozenset(
     id toolCallId tool_use_id tool_call_id call_id messageId sessionId session_id session run
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
-# What the session itself writes about itself.
+# What the session itself writes about itself; somebody else's words are in the reason only.
 _OWN_EVENTS = frozenset(
     """
     session_start opened closed forked interrupted repaired redacted suspended link turn_start
@@ -128,7 +128,7 @@ class Redactor:
         """
         given = dict(data) if not isinstance(data, dict) else data
         if type in _OWN_EVENTS:
-            return Redacted(given, [])
+            return self._reason(given)
         leaves = list(_leaves(given, ""))
         found = self._scanner.find(_joined(leaves))
         if not found.spans and not found.unscanned:
@@ -145,6 +145,11 @@ class Redactor:
         """With the mode "block": raise SecretFound if anything was found."""
         if self.mode == "block" and (findings or unscanned):
             raise _refusal(findings)
+
+    def _reason(self, given: dict[str, Any]) -> Redacted:
+        words = {"reason": given["reason"]} if "reason" in given else {}
+        data, found, unscanned = self.data("", words)
+        return Redacted(given if data is words else {**given, **data}, found, unscanned)
 
     def _changed(
         self, leaves: list[_Leaf], spans: list[Span]
