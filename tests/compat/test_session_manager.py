@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
 import holdfast
 from holdfast.compat import SessionManager
+from holdfast.model import Event
 
 
 @pytest.fixture
@@ -68,15 +70,21 @@ def test_loading_gives_the_session_or_none(manager, store_root, caplog):
     assert second.id in caplog.text
 
 
+def said(text, minutes):
+    """A user's words so many minutes from now: two in one millisecond would have no order."""
+    when = (time.time_ns() // 1_000_000) + minutes * 60_000
+    return Event.make("user", {"role": "user", "content": text}, timestamp=when)
+
+
 @pytest.mark.req("S2-29")
 def test_the_list_is_newest_first_and_can_be_cut(manager):
     """Sessions by the time of their last change, as many as are asked for."""
     ids = []
-    for title in "abc":
+    for number, title in enumerate("abc", 1):
         session = manager.create_session(title)
-        session.user(title)
+        session.append(said(title, number))
         ids.append(session.id)
-    manager.load_session(ids[0]).user("again")
+    manager.load_session(ids[0]).append(said("again", 4))
     assert [row.session_id for row in manager.list_sessions()] == [ids[0], ids[2], ids[1]]
     assert [row.session_id for row in manager.list_sessions(1)] == [ids[0]]
 

@@ -11,6 +11,8 @@ from holdfast.errors import TooNew
 from holdfast.model import BODIES, Event
 from holdfast.replay import Fold, State, fold
 
+STATUSES = ("idle", "running", "waiting", "interrupted", "failed", "suspended")
+
 TYPES = [*BODIES, "unknown", "x.vendor"]
 
 SCALARS = (
@@ -94,7 +96,7 @@ def test_stats_and_views_never_fail(drafts):
     """Whatever was recorded, every view of the state can be read, and stats agree."""
     state = fold(log(drafts))
     assert state.memory_stats().total_entries == len(state.memory)
-    assert state.status in ("idle", "running", "waiting", "interrupted")
+    assert state.status in STATUSES
     assert set(state.variables) == set(state.encoded)
     assert state.usage.requests == sum(part.requests for part in state.usage_by_model.values())
     for key, entry in state.memory.items():

@@ -37,11 +37,12 @@ def find_places(tool: str | None = None) -> list[Place]:
 
 
 def strangers_at(path: str) -> Place | None:
-    """The folder, if it holds sessions of some tool: the first of them that is found."""
+    """The folder, if it holds sessions of another tool: the first of them that is found."""
     from holdfast.library._import_run import tools_in
 
     try:
-        tool = next(tools_in(path, _LOOKED_AT), None)
+        # Our own may lie there as well: in spaces, or made by another process at this moment.
+        tool = next((tool for tool in tools_in(path, _LOOKED_AT) if tool != "holdfast"), None)
     except HoldfastError:  # too much, or not to be read: nothing is said about it
         return None
     return None if tool is None else Place(tool, path)
