@@ -162,9 +162,9 @@ def test_an_answered_permission_begins_the_call():
 
 def test_a_question_without_input_has_what_it_shows():
     """Gemini CLI tells the command as a title, and the folder as a text beside it."""
-    beside = {"type": "content", "content": {"type": "text", "text": "[in /work]"}}
+    beside = {"type": "content", "content": {"type": "text", "text": "[in /srv]"}}
     log = Log(question(title=COMMAND, kind="execute", content=[beside], locations=[]), YES)
-    about = {"title": COMMAND, "content": "[in /work]"}
+    about = {"title": COMMAND, "content": "[in /srv]"}
     assert log.calls == [("execute", about, STAND_INS[UNKNOWN])]
     log.take(more(status="completed", title=COMMAND, content=[], locations=[]))
     assert log.calls[0][:2] == ("execute", about)
@@ -358,19 +358,19 @@ def test_all_agree_on_a_call_however_it_is_told(frames):
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        ({"tool": "execute", "params": {"command": "ls -l"}}, "execute: ls -l in /work"),
-        ({"tool": "sh", "params": {"cmd": ["echo", "a b"]}}, "sh: echo 'a b' in /work"),
+        ({"tool": "execute", "params": {"command": "ls -l"}}, "execute: ls -l in /srv"),
+        ({"tool": "sh", "params": {"cmd": ["echo", "a b"]}}, "sh: echo 'a b' in /srv"),
         ({"tool": "sh", "params": {"command": "ls", "cwd": "/other"}}, "sh: ls in /other"),
-        ({"tool": "sh", "params": {"command": "ls", "workdir": "sub"}}, "sh: ls in /work/sub"),
-        ({"tool": "edit", "params": {"path": "a"}}, 'edit: {"path": "a"} in /work'),
-        ({"tool": "execute", "params": {"title": "ls"}, "title": "ls"}, "execute: ls in /work"),
-        ({"tool": "think", "params": {}}, "think in /work"),
-        ({"tool": "think", "params": [1]}, "think in /work"),
+        ({"tool": "sh", "params": {"command": "ls", "workdir": "sub"}}, "sh: ls in /srv/sub"),
+        ({"tool": "edit", "params": {"path": "a"}}, 'edit: {"path": "a"} in /srv'),
+        ({"tool": "execute", "params": {"title": "ls"}, "title": "ls"}, "execute: ls in /srv"),
+        ({"tool": "think", "params": {}}, "think in /srv"),
+        ({"tool": "think", "params": [1]}, "think in /srv"),
     ],
 )
 def test_a_call_is_named_by_its_command_and_folder(data, what):
     """Enough to look whether it took effect."""
-    assert undone(data, "begun", "/work").what == what
+    assert undone(data, "begun", "/srv").what == what
 
 
 def test_a_long_input_is_shortened():
