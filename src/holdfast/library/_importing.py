@@ -111,8 +111,12 @@ class Importing(Reading):
 
     def _warn_of_strangers(self) -> None:
         path = getattr(self._inner, "path", None)
-        # A look at the folder itself is enough for every store of ours.
-        if path is None or not os.path.isdir(path) or os.path.isdir(os.path.join(path, _SESSIONS)):
+        # A look at the folder itself is enough for every store of ours, and for an empty one:
+        # knowing the tools takes longer than everything else at an opening.
+        if path is None or not os.path.isdir(path):
+            return
+        names = os.listdir(path)
+        if not names or _SESSIONS in names:
             return
         place = self.strangers()
         if place is not None:
