@@ -55,3 +55,20 @@ def test_what_comes_out_passes_the_providers_own_rules(provider):
     result = sanitize(given, provider)
     assert result.messages
     assert validate(result.messages, provider).valid
+
+
+class Fighting(dict):
+    """A part that raises when it is looked at."""
+
+    def get(self, *_):
+        raise RuntimeError("leave me alone")
+
+    def __getitem__(self, _):
+        raise RuntimeError("leave me alone")
+
+
+def test_a_part_that_fights_back_is_left_out():
+    """Of a message with an unreadable part the other parts stay, and the loss is told."""
+    result = sanitize([user([Fighting(type="text"), {"type": "text", "text": "hi"}])])
+    assert result.messages == [user("hi")]
+    assert "invalid_block" in [issue.type for issue in result.issues]
