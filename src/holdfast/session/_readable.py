@@ -63,11 +63,11 @@ class Readable(Recorder):
             return self._fold.state.copy()
 
     def _streamed_from(self, content: Any, run: str | None) -> int | None:
-        if not self._fold.state.streaming:  # nearly always
-            return None
         with self._lock:
             first = self.live_state.streaming.get(run or "")
-            newest = [] if first is None else list(self._newest(first))
+            if first is None:  # nearly always
+                return None
+            newest = list(self._newest(first))
         pieces: list[tuple[int, str]] = []
         for event in map(self._as_it_was, newest):
             if event.run != run:
