@@ -16,11 +16,13 @@ _NAMESPACE = uuid.UUID("6c1f1f3e-2f0b-5f4b-9d0c-6f2b5d0c7a11")
 
 
 class Turn(NamedTuple):
-    """What one side said at once, in neutral blocks, and the time of each."""
+    """What one side said at once, in neutral blocks; of each its time, and its event's place."""
 
     role: str
     blocks: list[Block]
     times: list[int]
+    sources: list[int]
+    """Places in the log, counted from 0; -1 for what is not in it."""
 
 
 class Dialogue(NamedTuple):
@@ -44,13 +46,13 @@ def dialogue(recorded: Recorded) -> Dialogue:
     for index, message in enumerate(messages):
         blocks = _blocks(message["content"])
         own = sources[index] if len(sources) == len(messages) else []
+        own = [*own, *[-1] * len(blocks)][: len(blocks)]
         stamps = []
-        for number in range(len(blocks)):
-            at = own[number] if number < len(own) else -1
+        for at in own:
             # A tool sorts by time: what was put in, or came while a clock went back, stays behind.
             before = max(before, times[at]) if 0 <= at < len(times) else before
             stamps.append(before)
-        turns.append(Turn(message["role"], blocks, stamps))
+        turns.append(Turn(message["role"], blocks, stamps, own))
     return Dialogue(turns, conversation.system)
 
 

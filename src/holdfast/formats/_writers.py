@@ -55,6 +55,12 @@ _ALL = (
     Format("codex", "for Codex", ".jsonl", "codex:write_codex"),
     Format("gemini-cli", "for Gemini CLI", ".json", "gemini_cli:write_gemini_cli"),
     Format("opencode", "for opencode", ".json", "opencode:write_opencode"),
+    Format(
+        "openagent-terminal",
+        "for OpenAgent-Terminal",
+        ".json",
+        "openagent_terminal:write_openagent_terminal",
+    ),
     Format("neutral", "messages in neutral form", ".json", _MESSAGES),
     Format("anthropic", "messages for Anthropic", ".json", _MESSAGES),
     Format("openai", "messages for OpenAI's chat completions", ".json", _MESSAGES),

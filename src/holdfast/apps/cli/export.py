@@ -38,6 +38,7 @@ FORMATS = (
     "codex",
     "gemini-cli",
     "opencode",
+    "openagent-terminal",
     *PROVIDERS,
 )
 _SUFFIXES = {".md": "markdown", ".html": "html", ".htm": "html", ".txt": "text", ".json": "json"}

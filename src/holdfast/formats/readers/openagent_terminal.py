@@ -163,9 +163,8 @@ class _Conversation:
         spoken = message["role"] == "assistant"
         usage = {"output_tokens": tokens} if tokens and spoken else None
         extra = message.get("metadata") or None
-        drafts = speak(
-            message["role"], message.get("content"), when, message, usage=usage, metadata=extra
-        )
+        said = {"usage": usage, "metadata": extra, "token_count": tokens or None}
+        drafts = speak(message["role"], message.get("content"), when, message, **said)
         if tokens and not spoken:
             drafts.append(Draft("usage", {"input_tokens": tokens, "requests": 0}, when))
         return drafts + self._calls(message.get("tool_calls"), when)
