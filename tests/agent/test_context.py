@@ -32,7 +32,7 @@ async def use(hf, script, tools, *steps, id="s", **options):
 # -- memory ------------------------------------------------------------------------------------
 
 
-@pytest.mark.req("S0-36", "S0-40", "B-44")
+@pytest.mark.req("B-44")
 async def test_remember_and_recall(hf, script):
     """Session memory is the session's, persistent memory the agent's; recall finds both."""
     lasting = {"key": "name", "value": "Alice", "description": "the user", "scope": "persistent"}

@@ -73,7 +73,7 @@ def asides(hf):
     return [documents.get(name)[0] for name in documents.names("quarantine/")]
 
 
-@pytest.mark.req("S0-80")
+@pytest.mark.req("S0-64", "S0-80")
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 @pytest.mark.filterwarnings("ignore::holdfast.agent.RepairedWarning")
 def test_a_damaged_document_stops_no_agent(hf, script, store_root, caplog, case):

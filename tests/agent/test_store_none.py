@@ -98,7 +98,7 @@ def talk_with_a_runtime(hf):
     asyncio.run(talk())
 
 
-@pytest.mark.req("S3-75")
+@pytest.mark.req("S3-4", "S3-75")
 @pytest.mark.parametrize(
     "talk",
     [talk_on_a_session, talk_on_its_own_session, talk_with_a_runtime],
@@ -120,7 +120,7 @@ def test_the_model_is_sent_the_same_as_in_memory(talk, monkeypatch):
     assert "My name is Alice" in str(none[-1])
 
 
-@pytest.mark.req("S3-75")
+@pytest.mark.req("S3-4", "S3-75")
 def test_a_session_that_was_closed_never_was(monkeypatch):
     """While it is open it can be looked at like any other; then there is nothing, and no fork."""
     with holdfast.open("none:") as hf:

@@ -295,7 +295,7 @@ async def test_an_idempotent_tool_is_run_once_for_the_same_arguments(hf, script)
     assert ran == [5, 6]
 
 
-@pytest.mark.req("S0-81")
+@pytest.mark.req("S0-40", "S0-81")
 @pytest.mark.parametrize("url", ["memory:", "none:", "files"])
 async def test_an_idempotent_tool_is_run_once_in_all_runs_of_a_session(url, store_root, script):
     """Runs of one process share the result, whichever agent makes the call."""
@@ -342,6 +342,7 @@ async def test_the_result_of_a_repeated_call_is_used_again(hf, script):
     assert ran == ["Oslo"]
 
 
+@pytest.mark.req("S0-40")
 async def test_the_cache_expires_and_belongs_to_the_memory_feature(hf, script):
     """A result that is too old is not reused; without the memory feature none is."""
     from holdfast.agent import Features

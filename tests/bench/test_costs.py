@@ -1,4 +1,4 @@
-"""What an append, a flush and a message list cost, in counts; times are for ``make bench``."""
+"""What an append, a flush and a message list cost: in counts, and two in time with much room."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -189,3 +190,43 @@ def test_a_known_key_does_not_let_a_bad_one_pass():
         for bad in ({"a": 1, 1: 2}, {"a": {"b\0": 1}}, {"a": float("nan")}):
             with pytest.raises(InvalidData):
                 encode_data(bad, Limits())
+
+
+@pytest.fixture
+def long_session(store_root):
+    """A store with a session of 10,000 events."""
+    with holdfast.open(store_root) as hf, hf.session("a") as session:
+        _fill(session, 0, 10_000)
+    return store_root
+
+
+def _times_ms(do):
+    """Twenty attempts, of which one has to be quick enough: a busy machine slows some, not all."""
+    for _ in range(20):
+        begun = time.perf_counter()
+        do()
+        yield (time.perf_counter() - begun) * 1000
+
+
+@pytest.mark.req("S2-92")
+def test_a_save_takes_less_than_50_ms(long_session):
+    """An event more in a long session, on the medium, with a snapshot."""
+    with holdfast.open(long_session) as hf, hf.session("a") as session:
+
+        def save():
+            session.user("one more")
+            session.flush()
+            session.snapshot()
+
+        assert any(spent < 50 for spent in _times_ms(save))
+
+
+@pytest.mark.req("S2-93")
+def test_a_load_takes_less_than_100_ms(long_session):
+    """A long session is open, with its state, to go on with."""
+
+    def load():
+        with holdfast.open(long_session) as hf, hf.session("a") as session:
+            assert session.restored
+
+    assert any(spent < 100 for spent in _times_ms(load))

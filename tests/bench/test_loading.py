@@ -99,7 +99,7 @@ def test_the_users_store_is_where_each_system_keeps_such_things(
     from platformdirs import windows
     from platformdirs.macos import MacOS
 
-    from holdfast._config import _places
+    from holdfast._config import configuration
 
     # Elsewhere than on Windows there is no system to ask for the folder behind the variable.
     monkeypatch.setattr(windows, "get_win_folder", windows.get_win_folder_from_env_vars)
@@ -109,4 +109,4 @@ def test_the_users_store_is_where_each_system_keeps_such_things(
     monkeypatch.setattr(sys, "platform", system)
     kinds = {"darwin": MacOS, "win32": windows.Windows}
     monkeypatch.setattr(platformdirs, "PlatformDirs", kinds.get(system, platformdirs.PlatformDirs))
-    assert _places.user_folder() == place
+    assert configuration().get("store") == place

@@ -214,7 +214,6 @@ def test_pages_show_what_was_measured():
         assert "| **Holdfast** |" in made(kept)
 
 
-@pytest.mark.req("S2-92", "S2-93")
 @pytest.mark.parametrize(
     ("what", "most"), [("ms to save one of 10,000", 50), ("ms to load a session of 10,000", 100)]
 )

@@ -180,6 +180,7 @@ HARMS = [
 ]
 
 
+@pytest.mark.req("S2-22", "S2-75")
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 def test_a_harmed_catalogue_is_mended_by_itself(root, harm):
     """List equals a scan, in this process and the next; no log is touched."""

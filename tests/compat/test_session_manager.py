@@ -49,6 +49,25 @@ def test_saving_tells_whether_it_was_done(manager):
     assert manager.save_session(session) is True
 
 
+@pytest.mark.req("S2-74", "S2-83")
+def test_what_was_created_and_saved_is_loaded_by_the_next_program(store_root):
+    """Every message, in its order, with the title; and it goes on from there."""
+    with holdfast.open(store_root) as hf, SessionManager(hf) as manager:
+        session = manager.create_session("Trip")
+        session.user("My name is Alice")
+        session.assistant("Hello Alice")
+        assert manager.save_session() is True
+    with holdfast.open(store_root) as hf, SessionManager(hf) as manager:
+        again = manager.load_session(session.id)
+        assert manager.current is again
+        assert again.title == "Trip"
+        said = [(turn["role"], turn["content"]) for turn in again.history]
+        assert said == [("user", "My name is Alice"), ("assistant", "Hello Alice")]
+        again.user("Who am I?")
+        assert manager.list_sessions()[0].message_count == 3
+        assert hf.verify(session.id).ok
+
+
 @pytest.mark.req("S2-28")
 @pytest.mark.req("S2-36")
 @pytest.mark.req("S2-110")

@@ -18,7 +18,7 @@ SHOWN = re.findall(
 CARRIED = {
     "agent_state": ["S0-55", "S0-56", "S0-57", "S0-58", "S0-59", "S0-60"],
     "live_session": ["S1-46"],
-    "terminal_sessions": ["S2-104", "S2-105", "S2-106", "S2-107", "S2-108"],
+    "terminal_sessions": ["S2-104", "S2-106", "S2-107", "S2-108"],
     "recovery": ["S3-66"],
     "snapshots": ["S4-69"],
 }

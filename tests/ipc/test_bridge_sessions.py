@@ -22,7 +22,7 @@ def past(hf, id, *texts, title=None):
 
 
 @pytest.mark.req("S2-43")
-@pytest.mark.req("S2-26", "S2-74")
+@pytest.mark.req("S2-26")
 def test_a_session_is_created_and_found(hf, talk):
     """It has its title and is listed at once, before anything is said in it."""
     created, listed = talk(
@@ -66,7 +66,7 @@ async def test_a_loaded_session_is_saved_unless_it_is_gone(hf, connect):
 
 
 @pytest.mark.req("S2-45")
-@pytest.mark.req("S2-28", "S2-74")
+@pytest.mark.req("S2-28")
 def test_loading_counts_the_messages(hf, talk):
     """The answer has the id and the number of messages, and nobody is locked out by it."""
     past(hf, "trip", "go", "stay")

@@ -84,11 +84,16 @@ def test_where_the_store_is(project, user_file, monkeypatch, tmp_path):
 
 @pytest.mark.req("S2-21")
 def test_without_anything_the_data_directory_is_the_store(project, monkeypatch, tmp_path):
-    """The default is the user's data directory, and says so."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    """The default is the user's data directory, made with its parents; another can be named."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "far" / "data"))
     found = configuration()
-    assert found.get("store") == str(tmp_path / "data" / "holdfast")
+    assert found.get("store") == str(tmp_path / "far" / "data" / "holdfast")
     assert found.origin("store") == "default"
+    for place in ((), (tmp_path / "far" / "another",)):
+        with holdfast.open(*place) as hf, hf.session("a") as s:
+            s.user("hi")
+    for folder in ("data/holdfast", "another"):
+        assert (tmp_path / "far" / folder / "sessions" / "a" / "events.jsonl").is_file()
 
 
 def test_a_url_in_a_file_is_left_as_it_is(project):

@@ -175,6 +175,24 @@ def test_persistent_memory_belongs_to_the_agent(hf):
     assert next(hf.events("a", types=["memory_set"])).data["key"] == "here"
 
 
+@pytest.mark.req("S0-36")
+def test_an_agents_memory_is_a_file_behind_the_interface_of_memory(hf, store_root):
+    """Set, get, list and delete come from memory.json and go there; a person may edit it."""
+    file = store_root / "agents" / "bot" / "memory.json"
+    with hf.session("a", agent_id="bot") as s:
+        s.memory.set("name", "Alice", description="the user", scope="persistent")
+        s.memory.set("town", "Oslo", scope="persistent")
+        assert s.memory.delete("town")
+    text = file.read_text(encoding="utf-8")
+    assert "Alice" in text
+    assert "Oslo" not in text
+    file.write_text(text.replace("Alice", "Bob"), encoding="utf-8")
+    with hf.session("b", agent_id="bot") as s:
+        assert s.memory.get("name") == "Bob"
+        entries = s.memory.entries("persistent")
+        assert {key: entry.description for key, entry in entries.items()} == {"name": "the user"}
+
+
 @pytest.mark.req("S2-5")
 def test_sessions_without_an_agent_share_one_persistent_memory(hf, store_root):
     """It outlives each of them, and no agent with a name sees it."""

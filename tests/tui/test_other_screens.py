@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from holdfast.apps.tui._time_screen import TimeScreen
-from holdfast.apps.tui._tracking import Tracking
 from holdfast.apps.tui._tree_screen import family
 
 
@@ -116,29 +115,3 @@ async def test_light_and_dark(sit, trip):
         assert seat.app.current_theme.dark
         view = seat.app.screen.conversation
         await seat.until(lambda: all(block.look.dark for block in view._flat))
-
-
-@pytest.mark.req("S2-9")
-@pytest.mark.req("S2-37")
-def test_tracking_begins_with_nothing():
-    """Without a session: no id, not restored, no messages."""
-    tracking = Tracking()
-    assert (tracking.session_id, tracking.is_restored, tracking.message_count) == (None, False, 0)
-    assert tracking.known == {}
-
-
-@pytest.mark.req("S2-38")
-@pytest.mark.req("S2-39")
-@pytest.mark.req("S2-40")
-@pytest.mark.req("S2-41")
-def test_tracking_a_session():
-    """Started, restored, counted and cleared."""
-    tracking = Tracking()
-    tracking.restore_session("a", 7)
-    assert (tracking.session_id, tracking.is_restored, tracking.message_count) == ("a", True, 7)
-    tracking.increment_message_count()
-    assert tracking.message_count == 8
-    tracking.start_session("b")
-    assert (tracking.session_id, tracking.is_restored, tracking.message_count) == ("b", False, 0)
-    tracking.clear()
-    assert tracking.session_id is None

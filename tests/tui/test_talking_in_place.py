@@ -45,6 +45,35 @@ async def test_a_new_session(sit, hf, model):
     assert row.message_count == 2
 
 
+def tracked(seat):
+    """What the app knows of its current session."""
+    found = seat.app.tracking
+    return found.session_id, found.is_restored, found.message_count
+
+
+@pytest.mark.req("S2-9", "S2-37", "S2-38", "S2-39", "S2-40", "S2-41")
+async def test_the_app_tracks_its_session(sit, hf, trip, model):
+    """No session at first; a new one and a restored one, with what was said counted; then none."""
+    before = hf.info(trip).message_count
+    async with sit() as seat:
+        assert tracked(seat) == (None, False, 0)
+        await seat.sees("Trip to Lisbon")
+        assert seat.app.tracking.known[trip].title == "Trip to Lisbon"
+        await seat.press("n")
+        new, *rest = tracked(seat)
+        assert (new == trip, *rest) == (False, False, 0)
+        await say(seat, "first words")
+        await seat.sees("you said first words")
+        assert tracked(seat) == (new, False, 1)
+        await seat.press("escape", "escape")
+        await seat.until(lambda: tracked(seat) == (None, False, 0))
+        await seat.press("end", "c")
+        await seat.until(lambda: tracked(seat) == (trip, True, before))
+        await say(seat, "hello")
+        assert tracked(seat) == (trip, True, before + 1)
+        await seat.sees("you said hello")
+
+
 async def test_stop(sit, hf, trip, model):
     """Ctrl+X ends an answer; what was said is kept, and the next one can begin."""
     answers = iter([LONG, Say("calm")])

@@ -92,5 +92,5 @@ def _text(blocks: list[Block]) -> str:
 
 
 def _message(role: str, content: str, time: int, **more: Any) -> Message:
-    empty = {"token_count": None, "tool_calls": None, "metadata": {}}
+    empty: Message = {"token_count": None, "tool_calls": None, "metadata": {}}
     return {"role": role, "content": content, "timestamp": iso(time), **empty, **more}
