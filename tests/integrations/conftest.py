@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 import textwrap
+import time
 import traceback
 from importlib.util import find_spec
 from pathlib import Path
@@ -138,12 +139,30 @@ def own_tests(sdist, tmp_path):
     return run
 
 
+class Child:
+    """What a function in a process of its own can do: say something, and be killed."""
+
+    def __init__(self, pipe, *, is_killed):
+        self._pipe = pipe
+        self._is_killed = is_killed
+
+    def __call__(self, said):
+        """Tell the test."""
+        os.write(self._pipe, json.dumps(said).encode() + b"\n")
+
+    def wait(self):
+        """Be killed here; a process that is to come to its end goes on."""
+        if self._is_killed:
+            self("waiting")
+            time.sleep(600)
+
+
 class Processes:
-    """Runs functions of a test, each in a process of its own; they get ``say``."""
+    """Runs functions of a test, each in a process of its own; they get a :class:`Child`."""
 
     def killed(self, run):
-        """Until it says "waiting", then ended by kill -9; what it said before."""
-        pid, lines = self._start(run)
+        """Until it waits, then ended by kill -9; what it said before."""
+        pid, lines = self._start(run, is_killed=True)
         said = []
         with lines:
             while (line := json.loads(lines.readline() or "null")) != "waiting":
@@ -155,20 +174,20 @@ class Processes:
 
     def finished(self, run):
         """To its end, which is a good one; what it said."""
-        pid, lines = self._start(run)
+        pid, lines = self._start(run, is_killed=False)
         with lines:
             said = [json.loads(line) for line in lines]
         assert os.waitpid(pid, 0)[1] == 0
         return said
 
-    def _start(self, run):
+    def _start(self, run, *, is_killed):
         reading, writing = os.pipe()
         pid = os.fork()
         if not pid:
             code = 1
             try:
                 os.close(reading)
-                run(lambda said: os.write(writing, json.dumps(said).encode() + b"\n"))
+                run(Child(writing, is_killed=is_killed))
                 code = 0
             except BaseException:  # noqa: BLE001 - whatever it is, it is told and the child ends
                 traceback.print_exc()
@@ -182,6 +201,44 @@ class Processes:
 def processes():
     """Functions of the test in processes of their own, which begin at once."""
     return Processes()
+
+
+class Harbour:
+    """A store, and berths: a booking is a side effect that can be seen outside of the store."""
+
+    def __init__(self, store_root):
+        self.store = store_root
+        self._book = store_root.parent / "booked"
+
+    def book(self, port, child=None):
+        """Book a berth; who is to be killed in a tool is killed after that."""
+        with self._book.open("a") as file:
+            file.write(f"{port}\n")
+        if child is not None:
+            child.wait()
+        return f"berth in {port}"
+
+    @property
+    def booked(self):
+        """The ports, in their order."""
+        return self._book.read_text().splitlines()
+
+    def only_id(self):
+        """The id of the only session."""
+        with holdfast.open(self.store) as hf:
+            (row,) = hf.list()
+            return row.session_id
+
+    def repair(self, id):
+        """Open a session, which repairs what a crash left."""
+        with holdfast.open(self.store) as hf, hf.session(id, repair="auto"):
+            pass
+
+
+@pytest.fixture
+def harbour(store_root):
+    """A store, with a side effect to be seen beside it."""
+    return Harbour(store_root)
 
 
 class Readers:
@@ -200,6 +257,15 @@ class Readers:
         seen = self._of(id, words)
         del seen["show"]
         assert seen == {name: [] for name in seen}
+
+    def keep_apart(self, *branches):
+        """Assert of branches (an id, a word of its own, what else it has) that none is in another.
+
+        What each has is there for all of them.
+        """
+        for id, own, shared in branches:
+            self.all_have(id, *shared, own)
+            self.none_has(id, *(word for _, word, _ in branches if word != own))
 
     def _of(self, id, words):
         from holdfast.integrations.langchain import HoldfastChatMessageHistory

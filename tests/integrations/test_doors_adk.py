@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from google.adk.agents import LlmAgent
@@ -36,21 +35,16 @@ class _Scripted(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=said))
 
 
-def _runner(store_root, say=None, *, asks=False, hangs=False):
+def _runner(harbour, say=None, *, asks=False):
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
-        with (store_root / "../booked").open("a") as file:
-            file.write(f"{port}\n")
-        if hangs:
-            say("waiting")
-            time.sleep(600)
-        return f"berth in {port}"
+        return harbour.book(port, say)
 
     tools = [FunctionTool(book, require_confirmation=asks)]
     agent = LlmAgent(name="pilot", model=_Scripted(model="x"), tools=tools, instruction="Be kind.")
     resumable = ResumabilityConfig(is_resumable=True)
     app = App(name="app", root_agent=agent, resumability_config=resumable)
-    return Runner(app=app, session_service=HoldfastSessionService(store_root))
+    return Runner(app=app, session_service=HoldfastSessionService(harbour.store))
 
 
 def _run(runner, *parts, id="trip", **given):
@@ -73,87 +67,72 @@ def _said(events):
     return [part.text for part in parts if part.text]
 
 
-def _id(store_root):
-    with holdfast.open(store_root) as hf:
-        (about,) = hf.list()
-        return about.session_id
-
-
-def _booked(store_root):
-    return (store_root / "../booked").read_text().splitlines()
-
-
-def test_kill_in_a_tool(processes, readers, store_root):
+def test_kill_in_a_tool(processes, readers, harbour):
     """The call is on record; resuming the invocation runs the tool again: booked twice."""
     asked = types.Part(text=ASKED)
-    processes.killed(lambda say: _run(_runner(store_root, say, hangs=True), asked))
-    readers.all_have(_id(store_root), ASKED, "I book it.", "Marstal")
-    with holdfast.open(store_root) as hf:
+    processes.killed(lambda say: _run(_runner(harbour, say), asked))
+    readers.all_have(harbour.only_id(), ASKED, "I book it.", "Marstal")
+    with holdfast.open(harbour.store) as hf:
         service = HoldfastSessionService(hf)
         named = {"app_name": "app", "user_id": "u", "session_id": "trip"}
         session = asyncio.run(service.get_session(**named))
     invocation = session.events[-1].invocation_id
 
     def go_on(say):
-        say(_said(_run(_runner(store_root), invocation_id=invocation)))
+        say(_said(_run(_runner(harbour), invocation_id=invocation)))
 
     assert processes.finished(go_on) == [ALL[-1:]]
-    assert _booked(store_root) == ["Marstal"] * 2
-    readers.all_have(_id(store_root), *ALL)
+    assert harbour.booked == ["Marstal"] * 2
+    readers.all_have(harbour.only_id(), *ALL)
 
 
-def test_approval_in_another_process(processes, readers, store_root):
+def test_approval_in_another_process(processes, readers, harbour):
     """The question outlives a kill -9; the answer in another process runs the tool, once."""
 
     def ask(say):
-        events = _run(_runner(store_root, asks=True), types.Part(text=ASKED))
+        events = _run(_runner(harbour, asks=True), types.Part(text=ASKED))
         calls = [call for event in events for call in event.get_function_calls()]
         say([call.id for call in calls if call.name == _CONFIRM])
-        say("waiting")
-        time.sleep(600)
+        say.wait()
 
     ((id,),) = processes.killed(ask)
-    own = _id(store_root)
+    own = harbour.only_id()
     readers.all_have(own, ASKED, "Marstal")  # to read it spoils nothing
-    with holdfast.open(store_root) as hf, hf.session(own, repair="auto"):
-        pass  # nor to open it, which repairs what a crash left
+    harbour.repair(own)  # nor to open it, which repairs what a crash left
 
     def approve(say):
         answer = types.FunctionResponse(id=id, name=_CONFIRM, response={"confirmed": True})
-        runner = _runner(store_root, asks=True)
+        runner = _runner(harbour, asks=True)
         say(_said(_run(runner, types.Part(function_response=answer))))
 
     assert processes.finished(approve) == [ALL[-1:]]
-    assert _booked(store_root) == ["Marstal"]
+    assert harbour.booked == ["Marstal"]
     readers.all_have(own, *ALL)
 
 
-def test_fork(readers, store_root):
+def test_fork(readers, harbour):
     """A fork of the session is one of the same user and app: both go on with what they have."""
-    runner = _runner(store_root)
+    runner = _runner(harbour)
     _run(runner, types.Part(text=ASKED))
-    own = _id(store_root)
-    with holdfast.open(store_root) as hf:
+    own = harbour.only_id()
+    with holdfast.open(harbour.store) as hf:
         at = next(event.seq for event in hf.events(own, types={"tool_result"}))
         fork = hf.fork(own, at)
     _run(runner, types.Part(text="And a lighthouse"), id=fork)
     _run(runner, types.Part(text="And a harbour"))
-    readers.all_have(fork, *ALL[:3], "And a lighthouse")
-    readers.none_has(fork, "And a harbour")
-    readers.all_have(own, *ALL, "And a harbour")
-    readers.none_has(own, "And a lighthouse")
+    readers.keep_apart((fork, "And a lighthouse", ALL[:3]), (own, "And a harbour", ALL))
 
 
-def test_what_search_sees(readers, store_root):
+def test_what_search_sees(readers, harbour):
     """What was said, calls and results; not instructions, nor the state, which is variables."""
 
     async def change():
         named = {"app_name": "app", "user_id": "u", "session_id": "trip"}
         state = {"note": "in the state"}
-        await HoldfastSessionService(store_root).create_session(**named, state=state)
+        await HoldfastSessionService(harbour.store).create_session(**named, state=state)
 
     asyncio.run(change())
-    _run(_runner(store_root), types.Part(text=ASKED))
-    own = _id(store_root)
+    _run(_runner(harbour), types.Part(text=ASKED))
+    own = harbour.only_id()
     readers.all_have(own, *ALL, "Marstal")
     readers.none_has(own, "in the state", "Be kind.")

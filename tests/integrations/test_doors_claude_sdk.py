@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 
 import pytest
 from claude_agent_sdk import (
@@ -102,8 +101,11 @@ for line in sys.stdin:
 """
 
 
-def _key(store_root):
-    return {"project_key": project_key_for_directory(str(store_root.parent)), "session_id": SESSION}
+def _key(harbour):
+    return {
+        "project_key": project_key_for_directory(str(harbour.store.parent)),
+        "session_id": SESSION,
+    }
 
 
 class _Store(HoldfastSessionStore):
@@ -117,33 +119,29 @@ class _Store(HoldfastSessionStore):
             self._called.set()
 
 
-def _query(store_root, prompt, mode, say=None):
+def _query(harbour, prompt, mode, say=None):
     """One run of the SDK with the store; its result."""
-    command = store_root.parent / "claude"
+    command = harbour.store.parent / "claude"
     if not command.exists():
         command.write_text(_COMMAND.format(python=sys.executable))
         command.chmod(0o755)
     called = asyncio.Event()
-    store, key = _Store(store_root, called), _key(store_root)
+    store, key = _Store(harbour.store, called), _key(harbour)
 
     @tool("book", "Book a berth, which can be seen outside.", {"port": str})
     async def book(args):
-        with (store_root / "../booked").open("a") as file:
-            file.write(f"{args['port']}\n")
         if say is not None:
-            await called.wait()  # it is handed on in the background
-            say("waiting")
-            await asyncio.sleep(600)
-        return {"content": [{"type": "text", "text": f"berth in {args['port']}"}]}
+            await called.wait()  # the call is handed on in the background
+        return {"content": [{"type": "text", "text": harbour.book(args["port"], say)}]}
 
     async def run():
         options = ClaudeAgentOptions(
             cli_path=command,
-            cwd=store_root.parent,
+            cwd=harbour.store.parent,
             env={
                 "SESSION": SESSION,
                 "PROJECT": key["project_key"],
-                "CLAUDE_CONFIG_DIR": str(store_root.parent / "config"),
+                "CLAUDE_CONFIG_DIR": str(harbour.store.parent / "config"),
                 "MODE": mode,
             },
             mcp_servers={"port": create_sdk_mcp_server("port", tools=[book])},
@@ -157,43 +155,31 @@ def _query(store_root, prompt, mode, say=None):
     return asyncio.run(run())
 
 
-def _id(store_root):
-    with holdfast.open(store_root) as hf:
-        (about,) = hf.list()
-        return about.session_id
-
-
-def _booked(store_root):
-    return (store_root / "../booked").read_text().splitlines()
-
-
-def test_kill_in_a_tool(processes, readers, store_root):
+def test_kill_in_a_tool(processes, readers, harbour):
     """The call is on record; the command is given it without a result, and decides: booked once."""
-    processes.killed(lambda say: _query(store_root, ASKED, "run", say))
-    readers.all_have(_id(store_root), ASKED, "I book it.", "Marstal")
-    (given,) = processes.finished(lambda say: say(_query(store_root, "Go on", "run").result))
+    processes.killed(lambda say: _query(harbour, ASKED, "run", say))
+    readers.all_have(harbour.only_id(), ASKED, "I book it.", "Marstal")
+    (given,) = processes.finished(lambda say: say(_query(harbour, "Go on", "run").result))
     assert "call-1" in given
-    assert _booked(store_root) == ["Marstal"]
-    readers.all_have(_id(store_root), ASKED, "Go on", "Nobody knows whether you have it.")
+    assert harbour.booked == ["Marstal"]
+    readers.all_have(harbour.only_id(), ASKED, "Go on", "Nobody knows whether you have it.")
 
 
-def test_approval_in_another_process(processes, readers, store_root):
+def test_approval_in_another_process(processes, readers, harbour):
     """A call that a hook deferred outlives a kill -9, and is given to the command as it was."""
 
     def ask(say):
-        deferred = _query(store_root, ASKED, "deferred").deferred_tool_use
+        deferred = _query(harbour, ASKED, "deferred").deferred_tool_use
         say([deferred.id, deferred.name])
-        say("waiting")
-        time.sleep(600)
+        say.wait()
 
     assert processes.killed(ask) == [["call-1", "book"]]
-    own = _id(store_root)
+    own = harbour.only_id()
     readers.all_have(own, ASKED, "Marstal")  # to read it spoils nothing
-    with holdfast.open(store_root) as hf, hf.session(own, repair="auto"):
-        pass  # nor to open it, which repairs what a crash left
-    told = processes.finished(lambda say: say(_query(store_root, "yes", "approved").result))
+    harbour.repair(own)  # nor to open it, which repairs what a crash left
+    told = processes.finished(lambda say: say(_query(harbour, "yes", "approved").result))
     assert told == ALL[-1:]
-    assert _booked(store_root) == ["Marstal"]
+    assert harbour.booked == ["Marstal"]
     readers.all_have(own, *ALL)
 
 
@@ -203,15 +189,17 @@ def _said(text, number):
     return {"type": "user", "uuid": uuid, "sessionId": SESSION, "message": message}
 
 
-def test_fork(readers, store_root):
+def test_fork(readers, harbour):
     """A fork of the SDK, and one of the library, are sessions of their own."""
-    _query(store_root, ASKED, "run")
-    own = _id(store_root)
-    with holdfast.open(store_root) as hf:
-        store, key = HoldfastSessionStore(hf), _key(store_root)
+    _query(harbour, ASKED, "run")
+    own = harbour.only_id()
+    with holdfast.open(harbour.store) as hf:
+        store, key = HoldfastSessionStore(hf), _key(harbour)
 
         async def fork():
-            theirs = await fork_session_via_store(store, SESSION, directory=str(store_root.parent))
+            theirs = await fork_session_via_store(
+                store, SESSION, directory=str(harbour.store.parent)
+            )
             ours = hf.fork(own)
             for number, (id, word) in enumerate(
                 ((theirs.session_id, "lighthouse"), (ours, "mole"), (SESSION, "harbour"))
@@ -221,15 +209,13 @@ def test_fork(readers, store_root):
 
         ours = asyncio.run(fork())
         (theirs,) = {about.session_id for about in hf.list()} - {own, ours}
-    for id, word in ((own, "harbour"), (ours, "mole"), (theirs, "lighthouse")):
-        readers.all_have(id, *ALL, word)
-        readers.none_has(id, *({"harbour", "mole", "lighthouse"} - {word}))
+    readers.keep_apart((own, "harbour", ALL), (ours, "mole", ALL), (theirs, "lighthouse", ALL))
 
 
-def test_what_search_sees(readers, store_root):
+def test_what_search_sees(readers, harbour):
     """Messages, calls and results; not entries that are no messages."""
-    _query(store_root, ASKED, "run")
+    _query(harbour, ASKED, "run")
     title = {"type": "custom-title", "customTitle": "In a title", "sessionId": SESSION}
-    asyncio.run(HoldfastSessionStore(store_root).append(_key(store_root), [title]))
-    readers.all_have(_id(store_root), *ALL, "Marstal")
-    readers.none_has(_id(store_root), "In a title")
+    asyncio.run(HoldfastSessionStore(harbour.store).append(_key(harbour), [title]))
+    readers.all_have(harbour.only_id(), *ALL, "Marstal")
+    readers.none_has(harbour.only_id(), "In a title")

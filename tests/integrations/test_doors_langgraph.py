@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -28,17 +27,12 @@ def _say(state):
     return {"messages": [AIMessage("I book it.", tool_calls=[call])]}
 
 
-def _graph(store_root, say, *, asks=False, hangs=False):
+def _graph(harbour, say, *, asks=False):
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
         if asks:
             interrupt(f"book {port}?")
-        with (store_root / "../booked").open("a") as file:
-            file.write(f"{port}\n")
-        if hangs:
-            say("waiting")
-            time.sleep(600)
-        return f"berth in {port}"
+        return harbour.book(port, say)
 
     builder = StateGraph(MessagesState)
     builder.add_node("say", _say)
@@ -46,48 +40,46 @@ def _graph(store_root, say, *, asks=False, hangs=False):
     builder.add_edge(START, "say")
     builder.add_conditional_edges("say", tools_condition, {"tools": "tools", END: END})
     builder.add_edge("tools", "say")
-    return builder.compile(checkpointer=HoldfastSaver(store_root))
+    return builder.compile(checkpointer=HoldfastSaver(harbour.store))
 
 
 def _contents(state):
     return [message.content for message in state["messages"]]
 
 
-def test_kill_in_a_tool(processes, readers, store_root):
+def test_kill_in_a_tool(processes, readers, harbour):
     """The call is on record without a result; going on runs the tool again: booked twice."""
 
     def begin(say):
-        _graph(store_root, say, hangs=True).invoke(ASKED, THREAD, durability="sync")
+        _graph(harbour, say).invoke(ASKED, THREAD, durability="sync")
 
     def go_on(say):
-        say(_contents(_graph(store_root, say).invoke(None, THREAD, durability="sync")))
+        say(_contents(_graph(harbour, say).invoke(None, THREAD, durability="sync")))
 
     processes.killed(begin)
     readers.all_have("trip", "a berth, please", "I book it.", "Marstal")
     assert processes.finished(go_on) == [ALL]
-    assert (store_root / "../booked").read_text() == "Marstal\n" * 2
+    assert harbour.booked == ["Marstal"] * 2
     readers.all_have("trip", *ALL)
 
 
-def test_approval_in_another_process(processes, readers, store_root):
+def test_approval_in_another_process(processes, readers, harbour):
     """The question outlives a kill -9; the answer in another process runs the tool, once."""
 
     def ask(say):
-        state = _graph(store_root, say, asks=True).invoke(ASKED, THREAD, durability="sync")
+        state = _graph(harbour, say, asks=True).invoke(ASKED, THREAD, durability="sync")
         say(state["__interrupt__"][0].value)
-        say("waiting")
-        time.sleep(600)
+        say.wait()
 
     def approve(say):
-        graph = _graph(store_root, say, asks=True)
+        graph = _graph(harbour, say, asks=True)
         say(_contents(graph.invoke(Command(resume=True), THREAD)))
 
     assert processes.killed(ask) == ["book Marstal?"]
     readers.all_have("trip", "a berth, please", "Marstal")  # to read it spoils nothing
-    with holdfast.open(store_root) as hf, hf.session("trip", repair="auto"):
-        pass  # nor to open it, which repairs what a crash left
+    harbour.repair("trip")  # nor to open it, which repairs what a crash left
     assert processes.finished(approve) == [ALL]
-    assert (store_root / "../booked").read_text() == "Marstal\n"
+    assert harbour.booked == ["Marstal"]
     readers.all_have("trip", *ALL)
 
 
@@ -102,11 +94,11 @@ def _echoing(hf):
     return builder.compile(checkpointer=HoldfastSaver(hf))
 
 
-def test_fork(readers, store_root):
+def test_fork(readers, harbour):
     """Both branches keep what they have; others read the one that the thread is on."""
     points = []
     for word, point in (("begun", None), ("harbour", 0), ("lighthouse", 0), ("on", 1)):
-        with holdfast.open(store_root) as hf:
+        with holdfast.open(harbour.store) as hf:
             graph = _echoing(hf)
             config = THREAD if point is None else points[point]
             graph.invoke({"messages": [HumanMessage(word)]}, config)
@@ -116,7 +108,7 @@ def test_fork(readers, store_root):
             readers.none_has("trip", "harbour")
     readers.all_have("trip", "re: begun", "re: harbour", "re: on")
     readers.none_has("trip", "lighthouse")
-    with holdfast.open(store_root) as hf:
+    with holdfast.open(harbour.store) as hf:
         graph = _echoing(hf)
         states = [_contents(graph.get_state(point).values) for point in points]
     begun, harbour = ["begun", "re: begun"], ["harbour", "re: harbour"]
@@ -136,7 +128,7 @@ class _Channels(TypedDict):
     note: str
 
 
-def test_what_search_sees(readers, store_root):
+def test_what_search_sees(readers, harbour):
     """Messages of lists and delta channels, calls and results; not what other channels hold."""
 
     def say(state):
@@ -151,7 +143,7 @@ def test_what_search_sees(readers, store_root):
     builder = StateGraph(_Channels)
     builder.add_node("say", say)
     builder.add_edge(START, "say")
-    with holdfast.open(store_root) as hf:
+    with holdfast.open(harbour.store) as hf:
         graph = builder.compile(checkpointer=HoldfastSaver(hf))
         graph.invoke({"messages": [HumanMessage("look")], "changes": [], "note": ""}, THREAD)
     readers.all_have("trip", "in a list", "in a delta channel", "Troense", "a free berth")

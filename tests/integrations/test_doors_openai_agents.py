@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 from agents import Agent, Model, ModelResponse, Runner, RunState, Usage, function_tool
@@ -47,85 +46,69 @@ class _Scripted(Model):
         yield
 
 
-def _agent(store_root, say=None, *, asks=False, hangs=False):
+def _agent(harbour, say=None, *, asks=False):
     @function_tool(needs_approval=asks)
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
-        with (store_root / "../booked").open("a") as file:
-            file.write(f"{port}\n")
-        if hangs:
-            say("waiting")
-            time.sleep(600)
-        return f"berth in {port}"
+        return harbour.book(port, say)
 
     return Agent("pilot", model=_Scripted(), tools=[book], instructions="Be a pilot.")
 
 
-def _run(store_root, agent, given, *, id="trip"):
-    return asyncio.run(Runner.run(agent, given, session=HoldfastSession(id, store_root)))
+def _run(harbour, agent, given, *, id="trip"):
+    return asyncio.run(Runner.run(agent, given, session=HoldfastSession(id, harbour.store)))
 
 
-def _booked(store_root):
-    return (store_root / "../booked").read_text().splitlines()
-
-
-def test_kill_in_a_tool(processes, readers, store_root):
+def test_kill_in_a_tool(processes, readers, harbour):
     """The SDK had not yet given the call to its session; going on calls again: booked twice."""
-    processes.killed(lambda say: _run(store_root, _agent(store_root, say, hangs=True), ASKED))
+    processes.killed(lambda say: _run(harbour, _agent(harbour, say), ASKED))
     readers.all_have("trip", ASKED)
     readers.none_has("trip", "Marstal")
-    told = processes.finished(
-        lambda say: say(_run(store_root, _agent(store_root), "Go on").final_output)
-    )
+    told = processes.finished(lambda say: say(_run(harbour, _agent(harbour), "Go on").final_output))
     assert told == ALL[-1:]
-    assert _booked(store_root) == ["Marstal"] * 2
+    assert harbour.booked == ["Marstal"] * 2
     readers.all_have("trip", "Go on", *ALL)
 
 
-def test_approval_in_another_process(processes, readers, store_root):
+def test_approval_in_another_process(processes, readers, harbour):
     """The state of the run is kept by the program; the answer runs the tool, once."""
 
     def ask(say):
-        result = _run(store_root, _agent(store_root, asks=True), ASKED)
+        result = _run(harbour, _agent(harbour, asks=True), ASKED)
         say([one.name for one in result.interruptions])
         say(json.dumps(result.to_state().to_json()))
-        say("waiting")
-        time.sleep(600)
+        say.wait()
 
     names, kept = processes.killed(ask)
     assert names == ["book"]
     readers.all_have("trip", ASKED)  # to read it spoils nothing
-    with holdfast.open(store_root) as hf, hf.session("trip", repair="auto"):
-        pass  # nor to open it, which repairs what a crash left
+    harbour.repair("trip")  # nor to open it, which repairs what a crash left
 
     def approve(say):
-        agent = _agent(store_root, asks=True)
+        agent = _agent(harbour, asks=True)
         state = asyncio.run(RunState.from_json(agent, json.loads(kept)))
         state.approve(state.get_interruptions()[0])
-        say(_run(store_root, agent, state).final_output)
+        say(_run(harbour, agent, state).final_output)
 
     assert processes.finished(approve) == ALL[-1:]
-    assert _booked(store_root) == ["Marstal"]
+    assert harbour.booked == ["Marstal"]
     readers.all_have("trip", *ALL)
 
 
-def test_fork(readers, store_root):
+def test_fork(readers, harbour):
     """A fork of the session is one of its own id: both go on, and keep what they have."""
-    agent = _agent(store_root)
-    with holdfast.open(store_root) as hf:
-        _run(store_root, agent, ASKED)
+    agent = _agent(harbour)
+    with holdfast.open(harbour.store) as hf:
+        _run(harbour, agent, ASKED)
         at = next(event.seq for event in hf.events("trip", types={"tool_result"}))
         fork = hf.fork("trip", at)
-    _run(store_root, agent, "And a lighthouse", id=fork)
-    _run(store_root, agent, "And a harbour")
-    readers.all_have(fork, *ALL[:3], "And a lighthouse")
-    readers.none_has(fork, "And a harbour")
-    readers.all_have("trip", *ALL, "And a harbour")
-    readers.none_has("trip", "And a lighthouse")
+    _run(harbour, agent, "And a lighthouse", id=fork)
+    _run(harbour, agent, "And a harbour")
+    readers.keep_apart((fork, "And a lighthouse", ALL[:3]), ("trip", "And a harbour", ALL))
 
 
-def test_what_search_sees(readers, store_root):
+def test_what_search_sees(readers, harbour):
     """Messages, calls and results; not the instructions of the agent."""
-    _run(store_root, _agent(store_root), ASKED)
+    _run(harbour, _agent(harbour), ASKED)
     readers.all_have("trip", *ALL, "Marstal")
     readers.none_has("trip", "Be a pilot.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
@@ -26,84 +25,70 @@ def _answer(messages, info):
     return ModelResponse(parts=[ThinkingPart("A berth it is."), TextPart("I book it."), call])
 
 
-def _agent(store_root, say=None, *, asks=False, hangs=False):
+def _agent(harbour, say=None, *, asks=False):
     output = [str, DeferredToolRequests]
     agent = Agent(FunctionModel(_answer), output_type=output, instructions="Be a pilot.")
 
     @agent.tool_plain(requires_approval=asks)
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
-        with (store_root / "../booked").open("a") as file:
-            file.write(f"{port}\n")
-        if hangs:
-            say("waiting")
-            time.sleep(600)
-        return f"berth in {port}"
+        return harbour.book(port, say)
 
     return agent
 
 
-def _run(store_root, agent, prompt, *, id="trip", **options):
-    return asyncio.run(HoldfastHistory(id, store_root).run(agent, prompt, **options)).output
+def _run(harbour, agent, prompt, *, id="trip", **options):
+    return asyncio.run(HoldfastHistory(id, harbour.store).run(agent, prompt, **options)).output
 
 
-def _booked(store_root):
-    return (store_root / "../booked").read_text().splitlines()
-
-
-def test_kill_in_a_tool(processes, readers, store_root):
+def test_kill_in_a_tool(processes, readers, harbour):
     """The call is on record; going on tells the model, and runs nothing again: booked once."""
     processes.killed(
-        lambda say: _run(store_root, _agent(store_root, say, hangs=True), ASKED),
+        lambda say: _run(harbour, _agent(harbour, say), ASKED),
     )
     readers.all_have("trip", ASKED, "I book it.", "Marstal")
-    told = processes.finished(lambda say: say(_run(store_root, _agent(store_root), None)))
+    told = processes.finished(lambda say: say(_run(harbour, _agent(harbour), None)))
     assert told == [f"You have: {LOST}"]
-    assert _booked(store_root) == ["Marstal"]
+    assert harbour.booked == ["Marstal"]
     readers.all_have("trip", ASKED, "I book it.", LOST, *told)
 
 
-def test_approval_in_another_process(processes, readers, store_root):
+def test_approval_in_another_process(processes, readers, harbour):
     """The question outlives a kill -9; the answer in another process runs the tool, once."""
 
     def ask(say):
-        asked = _run(store_root, _agent(store_root, asks=True), ASKED)
+        asked = _run(harbour, _agent(harbour, asks=True), ASKED)
         say([call.tool_call_id for call in asked.approvals])
-        say("waiting")
-        time.sleep(600)
+        say.wait()
 
     (ids,) = processes.killed(ask)
     readers.all_have("trip", ASKED, "Marstal")  # to read it spoils nothing
-    with holdfast.open(store_root) as hf, hf.session("trip", repair="auto"):
-        pass  # nor to open it, which repairs what a crash left
+    harbour.repair("trip")  # nor to open it, which repairs what a crash left
 
     def approve(say):
         yes = DeferredToolResults(approvals=dict.fromkeys(ids, True))
-        agent = _agent(store_root, asks=True)
-        say(_run(store_root, agent, None, deferred_tool_results=yes))
+        agent = _agent(harbour, asks=True)
+        say(_run(harbour, agent, None, deferred_tool_results=yes))
 
     assert processes.finished(approve) == ALL[-1:]
-    assert _booked(store_root) == ["Marstal"]
+    assert harbour.booked == ["Marstal"]
     readers.all_have("trip", *ALL)
 
 
-def test_fork(readers, store_root):
+def test_fork(readers, harbour):
     """A fork of the session is one of its own id: both go on, and keep what they have."""
-    agent = _agent(store_root)
-    with holdfast.open(store_root) as hf:
-        _run(store_root, agent, ASKED)
+    agent = _agent(harbour)
+    with holdfast.open(harbour.store) as hf:
+        _run(harbour, agent, ASKED)
         at = next(event.seq for event in hf.events("trip", types={"tool_result"}))
         fork = hf.fork("trip", at)
-    _run(store_root, agent, "And a lighthouse", id=fork)
-    _run(store_root, agent, "And a harbour")
-    readers.all_have(fork, *ALL[:3], "And a lighthouse")
-    readers.none_has(fork, "And a harbour")
-    readers.all_have("trip", *ALL, "And a harbour")
-    readers.none_has("trip", "And a lighthouse")
+    _run(harbour, agent, "And a lighthouse", id=fork)
+    _run(harbour, agent, "And a harbour")
+    readers.keep_apart((fork, "And a lighthouse", ALL[:3]), ("trip", "And a harbour", ALL))
 
 
-def test_what_search_sees(readers, store_root):
+def test_what_search_sees(readers, harbour):
     """Prompts, answers, calls and results; not the instructions, which each run gives anew."""
-    _run(store_root, _agent(store_root), ASKED)
+    _run(harbour, _agent(harbour), ASKED)
     readers.all_have("trip", *ALL, "Marstal")
     readers.none_has("trip", "Be a pilot.")

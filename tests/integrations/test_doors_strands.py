@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from strands import Agent, tool
@@ -57,85 +56,71 @@ class _Ask(HookProvider):
             event.cancel_tool = "no"
 
 
-def _agent(store_root, say=None, *, id="trip", asks=False, hangs=False):
+def _agent(harbour, say=None, *, id="trip", asks=False):
     @tool
     def book(port: str) -> str:
         """Book a berth, which can be seen outside."""
-        with (store_root / "../booked").open("a") as file:
-            file.write(f"{port}\n")
-        if hangs:
-            say("waiting")
-            time.sleep(600)
-        return f"berth in {port}"
+        return harbour.book(port, say)
 
     return Agent(
         agent_id="main",
         model=_Scripted(),
         tools=[book],
         hooks=[_Ask()] if asks else [],
-        session_manager=RepositorySessionManager(id, HoldfastSessionRepository(store_root)),
+        session_manager=RepositorySessionManager(id, HoldfastSessionRepository(harbour.store)),
         callback_handler=None,
     )
 
 
-def _booked(store_root):
-    return (store_root / "../booked").read_text().splitlines()
-
-
-def test_kill_in_a_tool(processes, readers, store_root):
+def test_kill_in_a_tool(processes, readers, harbour):
     """The call is on record; going on tells the model, and runs nothing again: booked once."""
-    processes.killed(lambda say: _agent(store_root, say, hangs=True)(ASKED))
+    processes.killed(lambda say: _agent(harbour, say)(ASKED))
     readers.all_have("trip", ASKED, "I book it.", "Marstal")
-    told = processes.finished(lambda say: say(str(_agent(store_root)("Go on")).strip()))
+    told = processes.finished(lambda say: say(str(_agent(harbour)("Go on")).strip()))
     assert told == ["You have: Tool was interrupted."]
-    assert _booked(store_root) == ["Marstal"]
+    assert harbour.booked == ["Marstal"]
     readers.all_have("trip", ASKED, "Tool was interrupted.", "Go on", *told)
 
 
-def test_approval_in_another_process(processes, readers, store_root):
+def test_approval_in_another_process(processes, readers, harbour):
     """The question outlives a kill -9; the answer in another process runs the tool, once."""
 
     def ask(say):
-        result = _agent(store_root, asks=True)(ASKED)
+        result = _agent(harbour, asks=True)(ASKED)
         say([result.interrupts[0].id, result.interrupts[0].reason])
-        say("waiting")
-        time.sleep(600)
+        say.wait()
 
     ((id, reason),) = processes.killed(ask)
     assert reason == "book Marstal?"
     readers.all_have("trip", ASKED, "Marstal")  # to read it spoils nothing
-    with holdfast.open(store_root) as hf, hf.session("trip", repair="auto"):
-        pass  # nor to open it, which repairs what a crash left
+    harbour.repair("trip")  # nor to open it, which repairs what a crash left
 
     def approve(say):
         answer = {"interruptResponse": {"interruptId": id, "response": "yes"}}
-        agent = _agent(store_root, asks=True)
+        agent = _agent(harbour, asks=True)
         agent([answer])
         parts = [part for one in agent.messages for part in one["content"]]
         say([part["toolResult"]["status"] for part in parts if "toolResult" in part])
 
     assert processes.finished(approve) == [["success"]]
-    assert _booked(store_root) == ["Marstal"]
+    assert harbour.booked == ["Marstal"]
     readers.all_have("trip", *ALL, "You have: berth in Marstal")
 
 
-def test_fork(readers, store_root):
+def test_fork(readers, harbour):
     """A fork of the session is one of its own id: both go on, and keep what they have."""
-    with holdfast.open(store_root) as hf:
-        _agent(store_root)(ASKED)
+    with holdfast.open(harbour.store) as hf:
+        _agent(harbour)(ASKED)
         at = next(event.seq for event in hf.events("trip", types={"tool_result"}))
         fork = hf.fork("trip", at)
-    _agent(store_root, id=fork)("And a lighthouse")
-    _agent(store_root)("And a harbour")
-    readers.all_have(fork, *ALL, "And a lighthouse")
-    readers.none_has(fork, "And a harbour")
-    readers.all_have("trip", *ALL, "And a harbour")
-    readers.none_has("trip", "And a lighthouse")
+    _agent(harbour, id=fork)("And a lighthouse")
+    _agent(harbour)("And a harbour")
+    readers.keep_apart((fork, "And a lighthouse", ALL), ("trip", "And a harbour", ALL))
 
 
-def test_what_search_sees(readers, store_root):
+def test_what_search_sees(readers, harbour):
     """What was said, calls and results; not the state of an agent."""
-    agent = _agent(store_root)
+    agent = _agent(harbour)
     agent.state.set("note", "in the state")
     agent(ASKED)
     readers.all_have("trip", *ALL, "Marstal")
