@@ -157,6 +157,19 @@ def test_what_broke_off_is_in_the_view(library):
     ]
 
 
+def test_what_no_message_has_is_in_the_view(library):
+    """Words stay beside a message that is not of them, or has no words at all."""
+    call = {"type": "tool_use", "id": "c", "name": "Look", "input": {}}
+    with library.session("s") as s:
+        s.delta("seen")
+        s.assistant("other")
+        first = s.delta("shown")
+        s.assistant([call], covers_from=first.seq)
+    found = SnapshotStore(library).load("s")
+    texts = [one.content[0].get("text") for one in found.messages]
+    assert texts == ["seen", "other", "shown", None]
+
+
 @pytest.mark.req("S4-8")
 def test_blocks_stay_blocks(library):
     """A content of blocks is given as it is, large ones too."""

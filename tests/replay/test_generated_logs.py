@@ -126,7 +126,18 @@ def expected_words(maker, events):
 def covers(final, delta):
     first = final.data.get("covers_from")
     in_range = isinstance(first, int) and first <= delta.seq < final.seq
-    return final.type == "assistant" and final.run == delta.run and in_range
+    of = "thinking" if delta.data.get("kind") == "thinking" else "text"
+    is_of = final.type == "assistant" and final.run == delta.run
+    return is_of and in_range and of in said_in(final.data["content"])
+
+
+def said_in(content):
+    """The types of blocks with words in them."""
+    if isinstance(content, str):
+        return {"text"} if content else set()
+    texts = {"text" for one in content if isinstance(one, str) and one}
+    blocks = [one for one in content if isinstance(one, dict)]
+    return texts | {one["type"] for one in blocks if one.get(one.get("type"))}
 
 
 def test_only_results_are_moved(maker, rounds):

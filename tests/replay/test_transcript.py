@@ -212,16 +212,41 @@ def test_a_final_message_that_covers_nothing_hides_nothing():
     assert texts(("delta", {"content": "a"}), ("assistant", {"content": "b"})) == ["a", "b"]
 
 
-def test_thinking_covers_thinking_only():
-    """Thoughts that were completed leave the words alone; words contain the thoughts after them."""
+def test_a_message_covers_what_it_has_words_of():
+    """Complete thoughts leave the words alone, and an answer without thoughts leaves these."""
     thought = ("delta", {"content": "t", "kind": "thinking"})
     word = ("delta", {"content": "w"})
     final = ("thinking", {"content": "t!", "covers_from": 0})
     assert texts(thought, word, final) == ["w", "t!"]
-    assert texts(word, thought, ("assistant", {"content": "w!", "covers_from": 0})) == ["w!"]
+    assert texts(word, thought, ("assistant", {"content": "w!", "covers_from": 0})) == ["t", "w!"]
+    both = [{"type": "thinking", "thinking": "t!"}, {"type": "text", "text": "w!"}]
+    assert texts(word, thought, ("assistant", {"content": both, "covers_from": 0})) == ["t!", "w!"]
+    summed = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "t!"}]}]
+    assert texts(thought, ("assistant", {"content": summed, "covers_from": 0})) == ["t!"]
     late = [thought, word, ("assistant", {"content": "w!", "covers_from": 1})]
     assert texts(*late) == ["t", "w!"]
     assert texts(*late, final) == ["w!", "t!"]
+
+
+NOT_SAID = ["", [], None, 7, [{"type": "tool_use", "id": "c", "name": "Look", "input": {}}]]
+OPAQUE = [{"type": "reasoning", "encrypted_content": "x"}, {"type": "redacted_thinking"}]
+
+
+@pytest.mark.parametrize("content", [*NOT_SAID, OPAQUE], ids=repr)
+def test_a_message_without_words_covers_nothing(content):
+    """What was streamed stays, whatever such a message says of it: words and thoughts."""
+    streamed = [("delta", {"content": "word"}), ("delta", {"content": "idea", "kind": "thinking"})]
+    for type in ("assistant", "thinking"):
+        found = texts(*streamed, (type, {"content": content, "covers_from": 0}))
+        assert [one for one in found if one in ("word", "idea")] == ["word", "idea"]
+
+
+@pytest.mark.parametrize("said", ["kept", {"$blob": "0" * 64, "bytes": 9}])
+@pytest.mark.parametrize("kind", ["refusal", "text"])
+def test_a_message_in_blocks_covers_what_they_say(said, kind):
+    """Refusals and texts count, also where they are kept beside the log."""
+    final = ("assistant", {"content": [{"type": kind, kind: said}], "covers_from": 0})
+    assert "word" not in texts(("delta", {"content": "word"}), final)
 
 
 def test_streams_of_parallel_runs_and_agents_do_not_mix():

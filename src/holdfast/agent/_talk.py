@@ -120,6 +120,7 @@ class Talk(Recorder):
     def reply(self, reply: Reply, covers: dict[str, int]) -> None:
         """The model's words, all at once; ``covers`` names the first streamed piece of each kind.
 
+        Every part of a kind names that piece: what was streamed is in all of them together.
         Its calls are not recorded here: each is recorded when it is about to be made.
         """
         drafts = [self._speech(part, covers) for part in reply.speech]
@@ -136,7 +137,7 @@ class Talk(Recorder):
     def _speech(self, part: Any, covers: dict[str, int]) -> tuple[str, dict[str, Any]]:
         data: dict[str, Any] = {"content": part.text, "agent": self.agent}
         if part.kind in covers:
-            data["covers_from"] = covers.pop(part.kind)
+            data["covers_from"] = covers[part.kind]
         if part.redacted:
             data["content"] = [{"type": "redacted_thinking", "data": part.signature}]
             return "thinking", data

@@ -10,13 +10,14 @@ counts until there is another, a tag until it is taken away.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event, is_reference
+from holdfast.replay import kinds_said
 
 __all__ = ["ROLES", "TEXT_CHARS_MAX", "Heard", "Listener", "Said", "Stream", "said_in"]
 
@@ -111,7 +112,7 @@ class Listener(msgspec.Struct):
         """Someone said something, maybe all of what was streamed before."""
         first = data.get("covers_from")
         if isinstance(first, int):
-            self._cover(event, first, changes)
+            self._cover(event, first, kinds_said(event.type, data.get("content")), changes)
         self._take(event, data, changes)
 
     def on_call(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
@@ -179,10 +180,10 @@ class Listener(msgspec.Struct):
         if said is not None:
             changes.heard.append(Heard(event.seq, said, event.timestamp, self.offset))
 
-    def _cover(self, event: Event, first: int, changes: Changes) -> None:
-        """Streamed text from ``first`` on is in this event."""
+    def _cover(self, event: Event, first: int, kinds: Collection[str], changes: Changes) -> None:
+        """Streamed text of these kinds from ``first`` on is in this event."""
         for stream in list(self.streams):
-            if stream.run == event.run and (event.type != "thinking" or stream.role == "thinking"):
+            if stream.run == event.run and stream.role in kinds:
                 stream.pieces = [piece for piece in stream.pieces if piece[0] < first]
                 self.streams.remove(stream)
                 if stream.text.strip():

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from holdfast.replay._sanitize import Sanitized, sanitize
     from holdfast.replay._turns import TurnView
     from holdfast.replay._window import LeftOut, TokenCount
-    from holdfast.replay.content import Media, as_json, as_pieces, as_text
+    from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said
     from holdfast.replay.transcript import Entry, Streams, Transcript, grouped, read_transcript
 
 # Conversations are loaded when first asked for: a program that only records needs none.
@@ -99,6 +99,7 @@ _LAZY = {
     "as_json": "content",
     "as_pieces": "content",
     "as_text": "content",
+    "kinds_said": "content",
     "compare": "_compare",
     "describe": "_description",
     "format_issues": "_issues",
@@ -184,6 +185,7 @@ __all__ = [
     "grouped",
     "has_incomplete_tool_call",
     "is_complete",
+    "kinds_said",
     "last_tool_call",
     "needs_interruption",
     "plan_merge",

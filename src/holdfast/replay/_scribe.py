@@ -19,6 +19,7 @@ from holdfast.replay._text import is_base64, is_blank, plain_text, type_name
 from holdfast.replay._thread import NONE, Thread
 from holdfast.replay._values import read_input, read_result
 from holdfast.replay._views import View
+from holdfast.replay.content import kinds_said
 
 __all__ = ["Scribe", "explain_orphans"]
 
@@ -106,7 +107,7 @@ class Scribe:
 
     def on_assistant(self, data: dict[str, Any]) -> None:
         """What the assistant said, in place of what was streamed."""
-        self._cover(data, None)
+        self._cover(data, "assistant")
         self._say("assistant", read_content(data.get("content"), self._note))
         usage = data.get("usage")
         if isinstance(usage, dict):
@@ -138,10 +139,10 @@ class Scribe:
             else:
                 self.thread.say(self._seq, *pair)
 
-    def _cover(self, data: dict[str, Any], kind: str | None) -> None:
+    def _cover(self, data: dict[str, Any], type: str) -> None:
         first = data.get("covers_from")
         if isinstance(first, int):
-            self.thread.cover(first, kind)
+            self.thread.cover(first, kinds_said(type, data.get("content")))
 
     def on_tool_call(self, data: dict[str, Any]) -> None:
         """What the assistant wants done."""
@@ -174,7 +175,7 @@ class Scribe:
     def on_delta(self, data: dict[str, Any]) -> None:
         """A part of what is being said."""
         text = plain_text(data.get("content"))
-        kind = "thinking" if data.get("kind") == "thinking" else "text"
+        kind = "thinking" if data.get("kind") == "thinking" else "assistant"
         if text:
             self.thread.stream(self._seq, kind, text)
 

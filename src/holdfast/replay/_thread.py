@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from holdfast.replay._blocks import SERVER_CALLS, Block, is_soft, text_block
@@ -268,12 +268,12 @@ class Thread:
         self._append(seq, piece)
         self._streams.append(piece)
 
-    def cover(self, seq: int, kind: str | None) -> None:
-        """Take out streamed text from ``seq`` on, of one kind or of all, now that it is final."""
+    def cover(self, seq: int, kinds: Collection[str]) -> None:
+        """Take out streamed text of some kinds from ``seq`` on, now that it is final."""
         kept: list[Stream] = []
         while self._streams and self._streams[-1].last_seq >= seq:
             stream = self._streams.pop()
-            if kind in {None, stream.kind}:
+            if stream.kind in kinds:
                 stream.cut(seq)
                 self._spoil(stream.index)
             if not stream.gone:

@@ -16,10 +16,12 @@ __all__ = [
     "as_pieces",
     "as_text",
     "joined",
+    "kinds_said",
     "without_references",
 ]
 
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
+_WORDS = _TEXTS | {"refusal"}
 _MEDIA = {
     "image": "image",
     "image_url": "image",
@@ -94,6 +96,28 @@ def as_pieces(value: Any) -> tuple[Piece, ...]:
         if _is_block(value):
             return _block_pieces(value)
     return (as_json(without_references(value)),)
+
+
+def kinds_said(type: str, content: Any) -> frozenset[str]:
+    """Return of which kinds a final message has words: "assistant", "thinking", both or neither.
+
+    It takes the place of streamed text of these kinds only. Blocks that are neither text nor
+    thoughts do not count: text is rather there twice than never.
+    """
+    blocks = content if isinstance(content, list) else [content]
+    return frozenset(kind for block in blocks if (kind := _kind_said(type, block)))
+
+
+def _kind_said(type: str, block: Any) -> str:
+    if isinstance(block, str) or is_reference(block):
+        return type if block else ""
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind == "thinking":
+        return kind if block.get("thinking") else ""
+    if kind == "reasoning":
+        return "thinking" if block.get("summary") or block.get("content") else ""
+    said = block.get("refusal" if kind == "refusal" else "text") if kind in _WORDS else None
+    return type if said else ""
 
 
 def _kept(reference: dict[str, Any]) -> Media:

@@ -11,7 +11,7 @@ they were said.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,7 +19,15 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
-from holdfast.replay.content import Piece, as_json, as_pieces, as_text, joined, without_references
+from holdfast.replay.content import (
+    Piece,
+    as_json,
+    as_pieces,
+    as_text,
+    joined,
+    kinds_said,
+    without_references,
+)
 
 __all__ = ["Entry", "Streams", "Transcript", "grouped", "read_transcript"]
 
@@ -129,7 +137,8 @@ class Streams:
     """Streamed text that is open: which pieces a final message covers, and which were cut off.
 
     A final message covers the pieces of its run, and of its agent if both are named, from
-    ``covers_from`` on. Those of its kind before were cut off, as is everything when its run ends.
+    ``covers_from`` on, if they are of a kind that it has words of. Those of such a kind before were
+    cut off, as is everything when its run ends.
     """
 
     ENDS: ClassVar = ("turn_end", "agent_error", "agent_complete", "interrupted")
@@ -173,9 +182,9 @@ class Streams:
         self._speaking.clear()
 
     def cover(
-        self, run: str | None, agent: Any, kind: str, first: Any
+        self, run: str | None, agent: Any, kinds: Collection[str], first: Any
     ) -> tuple[list[Entry], dict[str, str]]:
-        """Take out what a final message contains, by its ``covers_from``.
+        """Take out what a final message with words of these kinds has, by its ``covers_from``.
 
         Returns what was cut off before it, and the words that it covers, by their kind.
         """
@@ -184,9 +193,7 @@ class Streams:
         if not isinstance(first, int):
             return cut, covered
         name = _named(agent)
-        for key in [key for key in self._open if key.is_of(run, name)]:
-            if key.kind != kind == "thinking":
-                continue  # the words that belong to it may still come
+        for key in [key for key in self._open if key.is_of(run, name) and key.kind in kinds]:
             streams = self._open.pop(key)
             words = [text for stream in streams for seq, text in stream.pieces if seq >= first]
             covered[key.kind] = covered.get(key.kind, "") + "".join(words)
@@ -195,10 +202,7 @@ class Streams:
                 for stream in streams
                 if (pieces := [piece for piece in stream.pieces if piece[0] < first])
             ]
-            if key.kind == kind:
-                cut += _said_in(key, left, "cut")
-            elif left:
-                self._open[key] = left
+            cut += _said_in(key, left, "cut")
         return cut, covered
 
     def end(self, event: Event, data: Data) -> list[Entry]:
@@ -313,8 +317,8 @@ class Transcript:
         self._streams.add(event.run, agent, kind, pieces, event.timestamp)
 
     def _cover(self, event: Event, data: Data) -> None:
-        first = data.get("covers_from")
-        cut, _ = self._streams.cover(event.run, data.get("agent"), event.type, first)
+        first, kinds = data.get("covers_from"), kinds_said(event.type, data.get("content"))
+        cut, _ = self._streams.cover(event.run, data.get("agent"), kinds, first)
         self._made += cut
 
     # -- what is said and done

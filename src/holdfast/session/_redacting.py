@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.model import Event, Limits, Notice, encode_data
+from holdfast.replay import kinds_said
 from holdfast.security import (
     NOTHING_STREAMED,
     Finding,
@@ -34,7 +35,6 @@ _Stream = tuple[str | None, str]
 # What a piece says of the message that it is of.
 _OF_MESSAGE = frozenset(["kind", "messageId", "agent"])
 _SAME = "\ue000same\ue000"
-_KINDS = {"assistant": "text", "thinking": "thinking"}
 
 
 class _Flow(NamedTuple):
@@ -165,9 +165,12 @@ class Redacting:
 
     def _end_streams(self, plan: Plan, draft: Draft, added: set[int]) -> None:
         """Streams that this event ends are recorded to their last word: someone may follow them."""
-        covered = (draft.run, _KINDS.get(draft.type, "")) if "covers_from" in draft.data else None
+        said = draft.data.get("content") if "covers_from" in draft.data else None
+        kinds = kinds_said(draft.type, said)
         for stream in list(plan.streams):
-            if stream == covered or ends_stream(stream[0], draft.type, draft.run):
+            run, kind = stream
+            is_said = ("thinking" if kind == "thinking" else "assistant") in kinds
+            if (is_said and run == draft.run) or ends_stream(run, draft.type, draft.run):
                 before = len(plan.drafts)
                 self._plan_end(plan, stream)
                 added.update(range(before, len(plan.drafts)))

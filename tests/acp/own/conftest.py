@@ -24,7 +24,7 @@ class Script:
 
     A step is a text, a list of calls ``(name, args)`` or ``(name, args, id)``, an exception, an
     ``asyncio.Event`` to wait for before the next step of the same answer, or a dict with
-    ``thinking`` and ``text``. The last step is repeated.
+    ``thinking`` (one thought or several) and ``text``. The last step is repeated.
     """
 
     def __init__(self, *steps, name="claude-script"):
@@ -44,7 +44,9 @@ class Script:
         if isinstance(step, Exception):
             raise step
         if isinstance(step, dict):
-            yield {0: DeltaThinkingPart(content=step["thinking"])}
+            thoughts = step["thinking"]
+            for place, thought in enumerate([thoughts] if isinstance(thoughts, str) else thoughts):
+                yield {place: DeltaThinkingPart(content=thought)}
             step = step["text"]
         if isinstance(step, str):
             for word in step.split(" "):

@@ -69,6 +69,18 @@ async def test_thoughts_are_shown_as_thoughts(serve, tmp_path):
     assert editor.text() == "Four. "
 
 
+async def test_several_thoughts_of_one_answer_are_shown_once(serve, tmp_path):
+    """Each was streamed, and none is told again: not when it is whole, and not in a replay."""
+    editor = await serve({"thinking": ["First. ", "Second. "], "text": "Four."})
+    id = await editor.new(tmp_path)
+    await editor.prompt(id, "2+2?")
+    assert editor.text("agent_thought_chunk") == "First. Second. "
+    editor.updates.clear()
+    await editor.call("session/load", sessionId=id, cwd=str(tmp_path), mcpServers=[])
+    assert editor.text("agent_thought_chunk") == "First. Second. "
+    assert editor.text() == "Four. "
+
+
 async def test_a_title_and_the_context_are_told(serve, tmp_path):
     """The first words become the title; how full the context is comes before the end."""
     editor = await serve("Fine.")

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.errors import Damaged, DataError, TooNew
 from holdfast.model import Event
-from holdfast.replay import State
+from holdfast.replay import State, kinds_said
 
 __all__ = [
     "SNAPSHOT_VERSION",
@@ -135,7 +135,9 @@ def _messages(session_id: str, events: Iterable[Event]) -> list[SnapshotMessage]
             pieces.append(event)
         elif event.type == "assistant":
             start = event.data.get("covers_from")
-            pieces = [p for p in pieces if isinstance(start, int) and p.seq < start]
+            kinds = kinds_said(event.type, event.data.get("content"))
+            if isinstance(start, int) and "assistant" in kinds:
+                pieces = [piece for piece in pieces if piece.seq < start]
             found += _joined(pieces)
             pieces = []
             found.append(_said(event))

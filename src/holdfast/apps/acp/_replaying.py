@@ -6,7 +6,7 @@ an import) is put into the protocol's words. Pure: events in, lines out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -39,12 +39,13 @@ from holdfast.apps.acp._replaying_words import (
     undone_update,
 )
 from holdfast.model import Event
-from holdfast.replay import Streams, as_text
+from holdfast.replay import Streams, as_text, kinds_said
 
 __all__ = ["replay", "replay_some"]
 
 _QUESTION = b'"session/request_permission"'
 _PIECES_AT_ONCE = 256
+_ANSWER = ("assistant",)
 _CHUNKS = {"assistant": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(str).decode
@@ -138,7 +139,7 @@ class _Teller:
             self.out.updates += updates
             if whole > self._whole:
                 self._whole = whole
-                self._cover("assistant", None, None, whole)
+                self._cover(_ANSWER, None, None, whole)
 
     def _take_other(self, some: Some, line: Line) -> None:
         if self._pieces:
@@ -201,8 +202,8 @@ class _Teller:
             self._take_pieces(some)
         final, first = line.data, line.data.covers_from
         if first is not None and final.is_bare_text:
-            self._cover("assistant", None, None, first)
             whole = _decode(final.content)
+            self._cover(_ANSWER if whole else (), None, None, first)
             self._complete("assistant", whole, first, final.messageId, line.seq)
         else:
             self._take(some.event(line.seq))
@@ -315,7 +316,7 @@ class _Teller:
         if self._cast.is_child(data.get("agent")):
             self.out.flush()
             return
-        self._cover(kind, event.run, data.get("agent"), first)
+        self._cover(kinds_said(kind, content), event.run, data.get("agent"), first)
         if isinstance(first, int) and isinstance(content, str) and "raw" not in data:
             self._complete(kind, content, first, own_id, event.seq)
             return
@@ -332,10 +333,11 @@ class _Teller:
 
     def _on_end(self, event: Event) -> None:
         self._streams.end(event, plain(event))
+        self._told.clear()
 
-    def _cover(self, kind: str, run: str | None, agent: Any, first: Any) -> None:
+    def _cover(self, kinds: Collection[str], run: str | None, agent: Any, first: Any) -> None:
         """Keep the words that a message covers, which were told piece by piece."""
-        self._told |= self._streams.cover(run, agent, kind, first)[1]
+        self._told |= self._streams.cover(run, agent, kinds, first)[1]
 
     def _untold(self, kind: str, whole: str, first: int) -> str:
         """What the pieces from an event on lack of their message.
@@ -343,7 +345,10 @@ class _Teller:
         A word that may be the beginning of a secret is recorded only when it is whole.
         """
         told = self._told.pop(kind, "")
-        if 0 <= first < self._begin or whole in told:
+        if not whole or 0 <= first < self._begin:
+            return ""
+        if whole in told:  # what comes after it may be the next part of the same answer
+            self._told[kind] = told.partition(whole)[2]
             return ""
         return whole.removeprefix(told)  # of another text all is told: rather twice than never
 
