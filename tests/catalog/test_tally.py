@@ -58,6 +58,18 @@ bodies = st.one_of(
         st.just("tool_result"),
         st.fixed_dictionaries({"toolCallId": ids, "result": texts, "is_error": st.booleans()}),
     ),
+    st.tuples(
+        st.just("assistant"),
+        st.builds(
+            lambda own, tool: {"content": [{"type": "tool_use", "id": own, "name": tool}]},
+            ids,
+            texts,
+        ),
+    ),
+    st.tuples(
+        st.just("user"),
+        st.builds(lambda own: {"content": [{"type": "tool_result", "tool_use_id": own}]}, ids),
+    ),
     st.tuples(st.sampled_from(["turn_start", "turn_end", "closed"]), st.just({})),
     st.tuples(st.just("usage"), figures),
     st.tuples(st.just("title"), st.fixed_dictionaries({"title": texts})),
@@ -185,7 +197,8 @@ def test_calls_that_never_end_are_forgotten():
     """So many calls may wait; the oldest go first."""
     events = [Event.make("tool_call", {"id": f"{n}", "tool": "T"}) for n in range(1000)]
     tally = Tally().feed(events)
-    assert list(tally.pending) == [f"{n}" for n in range(744, 1000)]
+    late = [Event.make("tool_result", {"toolCallId": f"{n}", "result": ""}) for n in range(1000)]
+    assert Tally.from_bytes(tally.to_bytes()).feed(late).tools()["T"].finished == 256
     assert tally.tools()["T"].calls == 1000
 
 
@@ -272,3 +285,60 @@ def test_a_title_speaks_like_the_user():
     """Words of a title that a person gave count; those of an automatic one were said already."""
     events = said(("title", {"title": "docker"}), ("title", {"title": "pytest", "auto": True}))
     assert Tally().feed(events).asked == {"docker": 1}
+
+
+def as_recorded(id, how, *, failed):
+    """One call of a tool, its result in a message or alone, as a loop may record it."""
+    tool, params = f"tool-{id}", {"path": f"{id}.py", "note": "docker"}
+    use = {"type": "tool_use", "id": id, "name": tool, "input": params}
+    result = {"type": "tool_result", "tool_use_id": id, "content": "gone", "is_error": failed}
+    said = ("assistant", {"content": [use]})
+    begun = ("tool_call", {"id": id, "tool": tool, "params": params})
+    ended = ("tool_result", {"toolCallId": id, "result": "gone", "is_error": failed})
+    return {
+        "announced": [said, ended],
+        "all in messages": [said, ("user", {"content": [result]})],
+        "begun": [begun, ended],
+        "both": [said, begun, ended],
+        "begun again": [said, begun, begun, ended],
+        "told afterwards": [begun, ended, said],
+    }[how]
+
+
+ways = st.sampled_from(
+    ["announced", "all in messages", "begun", "both", "begun again", "told afterwards"]
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["x", "y", None]), ways, st.booleans()), max_size=8))
+def test_a_call_counts_once_however_it_was_recorded(history):
+    """Calls, ends, failures, files, words and tokens are those of the same log with plain calls."""
+
+    def figures(plain):
+        tally = Tally()
+        for number, (run, how, failed) in enumerate(history):
+            steps = as_recorded(f"c{number}", "begun" if plain else how, failed=failed)
+            tally.feed(Event.make(*step, run=run, timestamp=START) for step in steps)
+        tools = {
+            name: (use.calls, use.finished, use.failures) for name, use in tally.tools().items()
+        }
+        return tools, tally.files, tally.told, tally.estimate
+
+    assert figures(plain=False) == figures(plain=True)
+    assert figures(plain=False)[0] == {
+        f"tool-c{number}": (1, 1, int(failed)) for number, (_, _, failed) in enumerate(history)
+    }
+
+
+def test_a_call_takes_time_from_its_beginning():
+    """The time that a call waited in its message before it was begun is not the tool's."""
+    steps = as_recorded("a", "both", failed=False)
+    use = Tally().feed(said(*steps)).tools()["tool-a"]
+    assert (use.timed, use.total_ms) == (1, 1000)
+
+
+def test_results_in_a_message_are_not_what_the_user_asks():
+    """A message that brings only results begins no turn."""
+    asked = ("user", {"content": "x"})
+    steps = [asked, *as_recorded("a", "all in messages", failed=False)]
+    assert Tally().feed(said(*steps)).turns == 1

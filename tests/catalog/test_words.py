@@ -47,7 +47,7 @@ def test_who_said_what():
 
 def test_strings_are_not_escaped():
     """Parameters are searched as they are meant, not as JSON writes them."""
-    said = said_in("tool_call", {"tool": "Bash", "params": {"command": 'echo "a"\nls'}})
+    [said] = said_in("tool_call", {"tool": "Bash", "params": {"command": 'echo "a"\nls'}})
     assert said.text == 'Bash\ncommand: echo "a"\nls'
 
 
@@ -55,9 +55,10 @@ def test_bytes_and_proofs_are_not_words():
     """Images, signatures and long base64 are passed over; what is beside them is not."""
     image = {"type": "image", "source": {"data": "aGVsbG8=", "media_type": "image/png"}}
     blocks = [image, {"type": "thinking", "thinking": "so", "signature": "xyz"}]
-    assert said_in("assistant", {"content": blocks}).text == "so"
-    assert said_in("tool_result", {"result": "QUJD" * 400}) is None
-    assert said_in("tool_result", {"result": {"note": "a", "data": "QUJD" * 400}}).text == "note: a"
+    assert [said.text for said in said_in("assistant", {"content": blocks})] == ["so"]
+    assert said_in("tool_result", {"result": "QUJD" * 400}) == []
+    [note] = said_in("tool_result", {"result": {"note": "a", "data": "QUJD" * 400}})
+    assert note.text == "note: a"
 
 
 def test_values_of_any_shape():
@@ -65,22 +66,24 @@ def test_values_of_any_shape():
     deep = {"a": "end"}
     for _ in range(50):
         deep = {"a": deep}
-    assert said_in("tool_result", {"result": [1, True, None, {"k": 2.5}]}).text == "1\nk: 2.5"
-    assert said_in("tool_result", {"result": deep}) is None
-    assert said_in("title", {"title": None}) is None
-    assert said_in("tag", {"tag": 5}) is None
+    [numbers] = said_in("tool_result", {"result": [1, True, None, {"k": 2.5}]})
+    assert numbers.text == "1\nk: 2.5"
+    assert said_in("tool_result", {"result": deep}) == []
+    assert said_in("title", {"title": None}) == []
+    assert said_in("tag", {"tag": 5}) == []
 
 
 @pytest.mark.parametrize("kind", [["list"], {"a": 1}, 7, None])
 def test_a_block_whose_type_is_no_text(kind):
     """Whatever a tool gave back, its words are heard and nothing is raised."""
-    said = said_in("tool_result", {"toolCallId": "1", "result": {"type": kind, "of": "words"}})
+    [said] = said_in("tool_result", {"toolCallId": "1", "result": {"type": kind, "of": "words"}})
     assert "words" in said.text
 
 
 def test_a_text_is_heard_up_to_a_bound():
     """Of a very long text the beginning counts."""
-    assert len(said_in("user", {"content": "a " * TEXT_CHARS_MAX}).text) == TEXT_CHARS_MAX
+    [said] = said_in("user", {"content": "a " * TEXT_CHARS_MAX})
+    assert len(said.text) == TEXT_CHARS_MAX
 
 
 def test_covered_deltas_count_once():
@@ -163,8 +166,9 @@ def test_open_calls_are_bounded():
     """A log full of calls without results does not grow the listener without end."""
     listener = Listener()
     listener.hear(log(*[("tool_call", {"id": f"c{n}", "tool": "T"}) for n in range(300)]))
-    assert len(listener.calls) == 200
-    assert "c299" in listener.calls
+    results = [("tool_result", {"toolCallId": f"c{n}", "result": "ok"}) for n in range(300)]
+    named = [row.said.name for row in listener.hear(log(*results)).heard]
+    assert named == [None] * 44 + ["T"] * 256
 
 
 @pytest.mark.parametrize("members", [{}, {"run": "r"}, {"key": "kü"}, {"more": True}])
@@ -175,3 +179,41 @@ def test_the_place_of_the_next_line_is_known(members):
 
     event = Event("user", 12, 345, b'{"content":"x"}', **members)
     assert _line_bytes(event) == len(encode_line(12, line_body(event), 0)[0])
+
+
+def test_calls_and_results_in_messages():
+    """What a message asks of tools is heard as calls, what it brings as results, by tool."""
+    asked = [
+        {"type": "text", "text": "let me look"},
+        {"type": "tool_use", "id": "1", "name": "Read", "input": {"path": "a.py"}},
+        {"type": "tool_use", "id": "2", "name": "Read", "input": {"path": "b.py"}},
+        {"type": "tool_use", "id": "3", "name": "Bash", "input": {"command": "ls"}},
+    ]
+    brought = [
+        {"type": "tool_result", "tool_use_id": "1", "content": "text of a"},
+        {"type": "tool_result", "tool_use_id": "2", "content": "text of b"},
+        {"type": "text", "text": "go on"},
+    ]
+    assert heard(
+        ("assistant", {"content": asked}),
+        ("user", {"content": brought}),
+        ("tool_result", {"toolCallId": "3", "result": "a.py b.py"}),
+    ) == [
+        (0, "assistant", None, "let me look"),
+        (0, "tool_call", "Read", "Read\npath: a.py\nRead\npath: b.py"),
+        (0, "tool_call", "Bash", "Bash\ncommand: ls"),
+        (1, "user", None, "go on"),
+        (1, "tool_result", "Read", "text of a\ntext of b"),
+        (2, "tool_result", "Bash", "a.py b.py"),
+    ]
+
+
+def test_both_halves_of_a_call_are_heard_once():
+    """What a message asked for and an event began is one thing said; other arguments are more."""
+    use = {"type": "tool_use", "id": "1", "name": "Read", "input": {"path": "a.py"}}
+    said = ("assistant", {"content": [use]})
+    call = ("tool_call", {"id": "1", "tool": "Read", "params": {"path": "a.py"}})
+    other = ("tool_call", {"id": "1", "tool": "Read", "params": {"path": "b.py"}})
+    assert [row[0] for row in heard(said, call)] == [0]
+    assert [row[0] for row in heard(call, said)] == [0]
+    assert [row[0] for row in heard(said, other)] == [0, 1]

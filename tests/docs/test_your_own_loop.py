@@ -96,6 +96,9 @@ def test_a_program_books_once_and_goes_on(loop):
         told = hf.recover("trip", loop.provider)
         assert told.issues == []
         assert hf.state("trip").usage.output_tokens > 0
+        assert [(use.name, use.calls) for use in hf.stats().tools] == [("book_flight", 1)]
+        hits = hf.search("Rome", tool="book_flight")
+        assert sorted(hit.role for hit in hits) == ["tool_call", "tool_result"]
     assert len(model.requests) == 3
     assert model.requests[-1].messages == told.messages[: len(model.requests[-1].messages)]
 

@@ -264,3 +264,49 @@ def test_many_threads_ask_at_once(hf):
         thread.join()
     expected = (["trip", "tools", "old"], {("old", "user"), ("trip", "user")}, 3)
     assert answers == [expected] * 6
+
+
+def test_calls_that_came_in_messages_count(url):
+    """Calls and results that were recorded as a provider's messages are counted and found."""
+    call = {"name": "Book", "arguments": '{"to": "Rome"}'}
+    use = {"type": "tool_use", "id": "c1", "name": "Book", "input": {"to": "Rome"}}
+    no = {"type": "tool_result", "tool_use_id": "c1", "content": "no zebra", "is_error": True}
+    histories = {
+        "openai": [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c1", "type": "function", "function": call}],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "a zebra"},
+        ],
+        "anthropic": [
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [no]},
+        ],
+        "gemini": [
+            {
+                "role": "model",
+                "parts": [{"functionCall": {"name": "Book", "args": {"to": "Rome"}}}],
+            },
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"name": "Book", "response": {"result": "zebra"}}}],
+            },
+        ],
+    }
+    with holdfast.open(url) as hf:
+        for id, history in histories.items():
+            with hf.session(id, **QUICK) as s, s.turn():
+                s.user("book")
+                for message in history:
+                    s.record(message)
+        (use,) = hf.stats().tools
+        assert (use.name, use.calls, use.failures) == ("Book", 3, 1)
+        everywhere = {*histories}
+        assert hits(hf, "Rome", tool="Book") == {(id, "tool_call") for id in everywhere}
+        assert hits(hf, "zebra", tool="Book") == {(id, "tool_result") for id in everywhere}
+        assert hits(hf, "Rome", role="assistant") == set()
+        for id in histories:
+            (turn,) = hf.timeline(id).turns
+            assert turn.tools == {"Book": 1}

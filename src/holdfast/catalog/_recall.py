@@ -42,6 +42,7 @@ _KEPT_CHARS_MAX = 1 << 13
 _TIME_GRAIN_NS = 2_000_000_000
 _decode = msgspec.json.Decoder(Event).decode
 _Line = tuple[bytes, bytes]
+_Place = tuple[str, int, int | None, str, str | None]
 
 
 class Recalled(NamedTuple):
@@ -56,15 +57,15 @@ class Memory:
     """What was read of logs lately, by key and event."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, int, int | None], tuple[Stamp, Recalled]] = {}
+        self._kept: dict[_Place, tuple[Stamp, Recalled]] = {}
 
     def has(self, key: str, found: Found) -> bool:
         """Whether the event was read, however its log is by now."""
-        return (key, found.seq, found.last) in self._kept
+        return _place(key, found) in self._kept
 
     def get(self, key: str, found: Found, stamp: Stamp) -> Recalled | None:
         """What an event said when its log had this stamp."""
-        kept = self._kept.get((key, found.seq, found.last))
+        kept = self._kept.get(_place(key, found))
         return kept[1] if kept is not None and kept[0] == stamp else None
 
     def put(self, key: str, found: Found, stamp: Stamp, recalled: Recalled) -> None:
@@ -72,7 +73,11 @@ class Memory:
         if len(recalled.folded) <= _KEPT_CHARS_MAX:
             if len(self._kept) >= _KEPT_MAX:
                 self._kept.clear()
-            self._kept[key, found.seq, found.last] = (stamp, recalled)
+            self._kept[_place(key, found)] = (stamp, recalled)
+
+
+def _place(key: str, found: Found) -> _Place:
+    return key, found.seq, found.last, found.role, found.name
 
 
 class _Part(NamedTuple):
@@ -177,7 +182,7 @@ class Recaller:
                 return None
             if _BLOB_MARK in bytes(event.raw):
                 event = next(resolve_blobs([event], self._store.documents(key)))
-            said = said_in(event.type, event.data)
+            said = _meant(said_in(event.type, event.data), found)
         except HoldfastError:
             return None
         return None if said is None else Recalled(said, event.timestamp, fold(said.text))
@@ -227,6 +232,13 @@ class Recaller:
             if line is not None or not _begins(data, needle):
                 return line
         return None
+
+
+def _meant(said: list[Said], found: Found) -> Said | None:
+    """Which of the things that an event says the index means."""
+    alike = [one for one in said if one.role == found.role]
+    named = [one for one in alike if one.name == found.name]
+    return next(iter(named or alike or said), None)
 
 
 def _is_old(stamp: Stamp) -> bool:

@@ -10,7 +10,7 @@ __all__ = ["create_schema", "drop_schema", "has_schema"]
 
 # Raise it with every change of a table or of what a row holds: an index of another version is made
 # anew.
-_VERSION = 6
+_VERSION = 7
 _APPLICATION = 0x486F6C64  # "Hold"
 
 _TABLES = (

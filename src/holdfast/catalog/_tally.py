@@ -28,16 +28,15 @@ from holdfast.catalog._hours import (
 from holdfast.catalog._terms import Hearing, count_terms, keep_heaviest, words_of
 from holdfast.errors import InvalidData
 from holdfast.model import Event
-from holdfast.replay import BYTES_PER_TOKEN, estimate_tokens
+from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, print_of
 
 __all__ = ["SHAPE", "Tally", "checked"]
 
-SHAPE = 2
+SHAPE = 3
 """Changes with the members of a tally and with the vocabulary: bytes of another one do not load."""
 
 _PAUSE_MS = 300_000  # a longer silence is no work
 _CHECK_BYTES = 4
-_PENDING_MAX = 256
 _FILES_MAX = 96
 _TERMS_MAX = 128
 _TERM_WORDS = 100
@@ -97,6 +96,7 @@ _decode_result = msgspec.json.Decoder(_Result).decode
 _decode_outcome = msgspec.json.Decoder(_Outcome).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 _decode_any = msgspec.json.Decoder().decode
+_encode_json = msgspec.json.Encoder().encode
 
 
 class Words(NamedTuple):
@@ -104,14 +104,6 @@ class Words(NamedTuple):
 
     asked: Hearing
     told: Hearing
-
-
-class Pending(msgspec.Struct, array_like=True, gc=False):
-    """A call without a result; ``since`` is 0 once nobody can say how long it really takes."""
-
-    tool: str
-    since: int
-    run: str
 
 
 class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape", tag=SHAPE):
@@ -135,7 +127,8 @@ class Tally(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="shape",
     """What was taken over from others by forking and merging: it counts where it happened."""
     copying: str = ""
     """The run under which a merge is bringing in copies of another session's events."""
-    pending: dict[str, Pending] = {}
+    calls: Calls = msgspec.field(default_factory=Calls)
+    """Calls of which something may still come: a half, or the result."""
     files: dict[str, int] = {}
     asked: dict[str, int] = {}
     """Words of the vocabulary that the user said, and how often."""
@@ -311,13 +304,31 @@ def checked(data: bytes) -> bytes:
 def _user(tally: Tally, event: Event, words: Words) -> None:
     hour = tally.hour_at(event)
     hour.messages += 1
-    hour.asked += 1
     told = _decode_said(event.raw)
+    results = 0
+    for kind, block in blocks_of(told.content):
+        if kind == "tool_result":
+            results += 1
+            _take_result(tally, event, words, block, told.token_count)
+        else:
+            tally.calls.speak(event.run)
+    hour.asked += not results or results < len(told.content)
     hour.estimated += _length(told.token_count, told.content)
     said = words_of(_text_of(told.content, _USER_CHARS))
     words.asked.words(said)
     count_terms(tally.terms, said[:_TERM_WORDS])
     tally.terms = keep_heaviest(tally.terms, _TERMS_MAX)
+
+
+def _take_result(
+    tally: Tally, event: Event, words: Words, block: dict[str, Any], told: Any
+) -> None:
+    """Count the result of a call that a message brings."""
+    raw = _encode_json(block.get("content"))
+    if told_tokens(told) is None:
+        tally.hour_at(event).estimated += _size(None, raw)
+    _end(tally, event, block.get("tool_use_id"), failed=block.get("is_error") is True)
+    words.told.text(_plain(raw[:_RESULT_BYTES]))
 
 
 def _assistant(tally: Tally, event: Event, words: Words) -> None:
@@ -328,6 +339,11 @@ def _assistant(tally: Tally, event: Event, words: Words) -> None:
     if said.usage is not None or said.metadata is not None or said.model is not None:
         tally.spend(event, said.usage, said.model, said.metadata)
     words.told.text(_text_of(said.content, _ASSISTANT_CHARS))
+    for kind, block in blocks_of(said.content):
+        id, tool = block.get("id"), block.get("name")
+        if kind == "tool_use" and isinstance(id, str) and isinstance(tool, str):
+            size = 0 if told_tokens(said.token_count) is not None else None
+            _take(tally, event, words, (id, tool, _encode_json(block.get("input")), size))
 
 
 def _length(told: Any, content: Any) -> int:
@@ -368,16 +384,29 @@ def _tool_call(tally: Tally, event: Event, words: Words) -> None:
     call = _decode_call(event.raw)
     if call.usage is not None or call.metadata is not None:
         tally.spend(event, call.usage, call.model, call.metadata)
-    name = call.tool[:NAME_CHARS_MAX]
-    if call.amends is not True:  # else it was counted with what was said of it first
+    said = (call.id, call.tool, bytes(call.params), told_tokens(call.token_count))
+    _take(tally, event, words, said, begun=True, amends=call.amends is True)
+
+
+def _take(
+    tally: Tally,
+    event: Event,
+    words: Words,
+    said: tuple[str, str, bytes, int | None],
+    *,
+    begun: bool = False,
+    amends: bool = False,
+) -> None:
+    """Count a call, unless it is one that is known already, and what is new in it."""
+    id, tool, params, size = said
+    name = tool[:NAME_CHARS_MAX]
+    half = (event.run, id, name, print_of(name, params), event.timestamp)
+    news = tally.calls.amend(*half) if amends else tally.calls.take(*half, begun=begun)
+    if news == "nothing":
+        return
+    if news == "call":
         tally.tool_at(event, name).calls += 1
-    id = call.id[:NAME_CHARS_MAX]
-    tally.pending.pop(id, None)
-    tally.pending[id] = Pending(name, event.timestamp, event.run or "")
-    if len(tally.pending) > _PENDING_MAX:
-        del tally.pending[next(iter(tally.pending))]
-    params = bytes(call.params)
-    tally.hour_at(event).estimated += _size(call.token_count, params)
+        tally.hour_at(event).estimated += _size(size, params)
     text = _plain(params[:_CALL_BYTES])
     words.told.text(text)
     for path in _paths(params, text):
@@ -414,15 +443,18 @@ def _tool_result(tally: Tally, event: Event, words: Words) -> None:
     hour.messages += 1
     found = _decode_result(event.raw)
     hour.estimated += _size(found.token_count, bytes(found.result))
-    call = None
-    if isinstance(found.toolCallId, str):
-        call = tally.pending.pop(found.toolCallId[:NAME_CHARS_MAX], None)
     raw = bytes(found.result)
     failed = found.is_error is True or (raw[:1] == b"{" and _decode_outcome(raw).error is True)
+    _end(tally, event, found.toolCallId, failed=failed)
+    words.told.text(_plain(raw[:_RESULT_BYTES]))
+
+
+def _end(tally: Tally, event: Event, id: Any, *, failed: bool) -> None:
+    """Count the result of a call."""
+    call = tally.calls.answer(event.run, id if isinstance(id, str) else None)
     if call is not None:
         took = event.timestamp - call.since if call.since > 0 else -1
         tally.tool_at(event, call.tool).finish(took if took >= 0 else None, failed=failed)
-    words.told.text(_plain(raw[:_RESULT_BYTES]))
 
 
 def _turn_start(tally: Tally, event: Event, _words: Words) -> None:
@@ -431,14 +463,11 @@ def _turn_start(tally: Tally, event: Event, _words: Words) -> None:
 
 def _turn_end(tally: Tally, event: Event, _words: Words) -> None:
     """Calls that a turn leaves open wait for someone: that is not how long the tool takes."""
-    for id, call in tally.pending.items():
-        if call.run == (event.run or ""):
-            tally.pending[id] = Pending(call.tool, 0, call.run)
+    tally.calls.stop_clocks(event.run)
 
 
 def _stop(tally: Tally, _event: Event, _words: Words) -> None:
-    for id, call in tally.pending.items():
-        tally.pending[id] = Pending(call.tool, 0, call.run)
+    tally.calls.stop_clocks(all_runs=True)
 
 
 def _usage(tally: Tally, event: Event, _words: Words) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event, is_reference
-from holdfast.replay import kinds_said
+from holdfast.replay import Calls, blocks_of, kinds_said, print_of
 
 __all__ = ["ROLES", "TEXT_CHARS_MAX", "Heard", "Listener", "Said", "Stream", "said_in"]
 
@@ -34,7 +34,6 @@ ROLES = (
     "tag",
 )
 
-_OPEN_CALLS_MAX = 200
 _DEPTH_MAX = 20
 _ENCODED_CHARS_MIN = 1024
 _is_encoded = re.compile(r"[A-Za-z0-9+/_-]{1024}").match
@@ -87,7 +86,7 @@ class Listener(msgspec.Struct):
     offset: int = 0
     """Where in the log the next event should begin, if all lines were written by us."""
     streams: list[Stream] = []
-    calls: dict[str, str] = {}
+    calls: Calls = msgspec.field(default_factory=Calls)
 
     def hear(self, events: Iterable[Event]) -> Changes:
         """What these events change in the index."""
@@ -113,23 +112,46 @@ class Listener(msgspec.Struct):
         first = data.get("covers_from")
         if isinstance(first, int):
             self._cover(event, first, kinds_said(event.type, data.get("content")), changes)
-        self._take(event, data, changes)
+        tools: set[str | None] = set()
+        known: dict[str, bool] = {}
+        for kind, block in blocks_of(data.get("content")):
+            name = block.get("name")
+            if kind == "tool_result":
+                tools.add(self._tool_of(event, block.get("tool_use_id")))
+            elif kind == "tool_use" and isinstance(name, str):
+                is_known = self._is_known(event, block.get("id"), name, block.get("input"))
+                known[name] = is_known and known.get(name, True)
+            elif event.type == "user":
+                self.calls.speak(event.run)
+        tool = tools.pop() if len(tools) == 1 else None
+        self._take(event, data, changes, tool, {name for name in known if known[name]})
 
     def on_call(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
-        """A tool was called; its result names it by the id only."""
-        if isinstance(data.get("id"), str) and isinstance(data.get("tool"), str):
-            while len(self.calls) >= _OPEN_CALLS_MAX:
-                del self.calls[next(iter(self.calls))]
-            self.calls[data["id"]] = data["tool"]
-        self._take(event, data, changes)
+        """A tool was called; where a message has said just this, it was heard there."""
+        tool = data.get("tool")
+        is_known = isinstance(tool, str) and self._is_known(
+            event, data.get("id"), tool, data.get("params"), begun=True
+        )
+        if not is_known:
+            self._take(event, data, changes)
+
+    def _is_known(
+        self, event: Event, id: Any, tool: str, params: Any, *, begun: bool = False
+    ) -> bool:
+        """Whether just this was said of the call before."""
+        key = id if isinstance(id, str) else None
+        said = _call_text(tool, params).encode("utf-8", "surrogatepass")
+        print = print_of(tool, said)
+        return self.calls.take(event.run, key, tool, print, 0, begun=begun) == "nothing"
 
     def on_result(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
         """A tool gave something."""
-        said = said_in(event.type, data)
-        if said is not None:
-            tool = self.calls.pop(str(data.get("toolCallId")), None)
-            said = msgspec.structs.replace(said, name=tool)
-            changes.heard.append(Heard(event.seq, said, event.timestamp, self.offset))
+        self._take(event, data, changes, self._tool_of(event, data.get("toolCallId")))
+
+    def _tool_of(self, event: Event, id: Any) -> str | None:
+        """The tool whose result this is: it is named by the call only."""
+        call = self.calls.answer(event.run, id if isinstance(id, str) else None)
+        return None if call is None else call.tool
 
     def on_delta(self, event: Event, data: dict[str, Any], _: Changes) -> None:
         """A piece of what is being said."""
@@ -175,10 +197,20 @@ class Listener(msgspec.Struct):
             changes.drop_tag(tag)
             self._take(event, data, changes)
 
-    def _take(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
-        said = said_in(event.type, data)
-        if said is not None:
-            changes.heard.append(Heard(event.seq, said, event.timestamp, self.offset))
+    def _take(
+        self,
+        event: Event,
+        data: dict[str, Any],
+        changes: Changes,
+        tool: str | None = None,
+        known: Collection[str] = (),
+    ) -> None:
+        """What the event says; its results are of the tool, calls of known ones were heard."""
+        for said in said_in(event.type, data):
+            if said.role == "tool_call" and said.name in known:
+                continue
+            named = msgspec.structs.replace(said, name=tool) if said.role == "tool_result" else said
+            changes.heard.append(Heard(event.seq, named, event.timestamp, self.offset))
 
     def _cover(self, event: Event, first: int, kinds: Collection[str], changes: Changes) -> None:
         """Streamed text of these kinds from ``first`` on is in this event."""
@@ -214,45 +246,76 @@ class Changes(msgspec.Struct):
         self.heard = [row for row in self.heard if (row.said.role, row.said.name) != ("tag", tag)]
 
 
-def said_in(type: str, data: dict[str, Any]) -> Said | None:
-    """What an event of this type and data says by itself; None if nothing."""
+def said_in(type: str, data: dict[str, Any]) -> list[Said]:
+    """What an event of this type and data says by itself.
+
+    A message says words, calls of tools and results: each tool's calls are one saying, and so are
+    all results.
+    """
     make = _MAKERS.get(type)
-    said = make(data) if make is not None else None
-    return said if said is not None and said.text.strip() else None
+    return [said for said in make(data) if said.text.strip()] if make is not None else []
 
 
-def _spoken(role: str) -> Callable[[dict[str, Any]], Said]:
-    return lambda data: Said(role, _text(data.get("content")))
+def _spoken(role: str) -> Callable[[dict[str, Any]], list[Said]]:
+    def spoken(data: dict[str, Any]) -> list[Said]:
+        content = data.get("content")
+        if not isinstance(content, list):
+            return [Said(role, _text(content))]
+        words: list[Any] = []
+        results: list[Any] = []
+        calls: dict[str, list[str]] = {}
+        for block in content:
+            kind = block.get("type") if isinstance(block, dict) else None
+            if kind == "tool_use" and isinstance(block.get("name"), str):
+                text = _call_text(block["name"], block.get("input"))
+                calls.setdefault(block["name"], []).append(text)
+            else:
+                (results if kind == "tool_result" else words).append(block)
+        said = [Said(role, _text(words)), Said("tool_result", _text(results))]
+        return said + [
+            Said("tool_call", "\n".join(texts)[:TEXT_CHARS_MAX], name)
+            for name, texts in calls.items()
+        ]
+
+    return spoken
 
 
-def _called(data: dict[str, Any]) -> Said:
+def _called(data: dict[str, Any]) -> list[Said]:
     tool = data.get("tool")
     name = tool if isinstance(tool, str) else None
-    return Said("tool_call", f"{name or ''}\n{_text(data.get('params'))}"[:TEXT_CHARS_MAX], name)
+    return [Said("tool_call", _call_text(name or "", data.get("params")), name)]
 
 
-def _tagged(data: dict[str, Any]) -> Said | None:
+def _call_text(tool: str, params: Any) -> str:
+    return f"{tool}\n{_text(params)}"[:TEXT_CHARS_MAX]
+
+
+def _told(role: str, member: str) -> Callable[[dict[str, Any]], list[Said]]:
+    return lambda data: [Said(role, _text(data.get(member)))]
+
+
+def _tagged(data: dict[str, Any]) -> list[Said]:
     tag = data.get("tag")
-    return Said("tag", tag[:TEXT_CHARS_MAX], tag) if isinstance(tag, str) else None
+    return [Said("tag", tag[:TEXT_CHARS_MAX], tag)] if isinstance(tag, str) else []
 
 
-def _replaced(data: dict[str, Any]) -> Said:
+def _replaced(data: dict[str, Any]) -> list[Said]:
     replacement = data.get("replacement")
     role = replacement.get("role") if isinstance(replacement, dict) else None
     content = replacement.get("content") if isinstance(replacement, dict) else replacement
-    return Said(role if role in ROLES else "assistant", _text(content))
+    return [Said(role if role in ROLES else "assistant", _text(content))]
 
 
-_MAKERS: dict[str, Callable[[dict[str, Any]], Said | None]] = {
+_MAKERS: dict[str, Callable[[dict[str, Any]], list[Said]]] = {
     "user": _spoken("user"),
     "assistant": _spoken("assistant"),
     "system": _spoken("system"),
     "thinking": _spoken("thinking"),
     "tool_call": _called,
-    "tool_result": lambda data: Said("tool_result", _text(data.get("result"))),
-    "compaction": lambda data: Said("summary", _text(data.get("summary"))),
+    "tool_result": _told("tool_result", "result"),
+    "compaction": _told("summary", "summary"),
     "retracted": _replaced,
-    "title": lambda data: Said("title", _text(data.get("title"))),
+    "title": _told("title", "title"),
     "tag": _tagged,
 }
 _TAKERS: dict[str, Callable[[Listener, Event, dict[str, Any], Changes], None]] = {

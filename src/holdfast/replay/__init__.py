@@ -33,6 +33,7 @@ from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast
 from holdfast.replay._usage import BYTES_PER_TOKEN, add_usage, estimate_tokens
 
 if TYPE_CHECKING:
+    from holdfast.replay._calls import Calls, blocks_of, print_of
     from holdfast.replay._compare import (
         Ancestor,
         Change,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 # Conversations are loaded when first asked for: a program that only records needs none.
 _LAZY = {
     "Ancestor": "_compare",
+    "Calls": "_calls",
     "Change": "_compare",
     "Clash": "_merge",
     "Comparison": "_compare",
@@ -99,7 +101,7 @@ _LAZY = {
     "as_json": "content",
     "as_pieces": "content",
     "as_text": "content",
-    "kinds_said": "content",
+    "blocks_of": "_calls",
     "compare": "_compare",
     "describe": "_description",
     "format_issues": "_issues",
@@ -107,8 +109,10 @@ _LAZY = {
     "grouped": "transcript",
     "has_incomplete_tool_call": "_inspect",
     "is_complete": "_inspect",
+    "kinds_said": "content",
     "last_tool_call": "_inspect",
     "plan_merge": "_merge",
+    "print_of": "_calls",
     "read_history": "_history",
     "read_transcript": "transcript",
     "recognise": "_reading",
@@ -130,6 +134,7 @@ __all__ = [
     "TODO_TOOLS",
     "Ancestor",
     "Approval",
+    "Calls",
     "Change",
     "Clash",
     "Comparison",
@@ -174,6 +179,7 @@ __all__ = [
     "as_json",
     "as_pieces",
     "as_text",
+    "blocks_of",
     "check_format",
     "compare",
     "describe",
@@ -189,6 +195,7 @@ __all__ = [
     "last_tool_call",
     "needs_interruption",
     "plan_merge",
+    "print_of",
     "read_history",
     "read_todos",
     "read_transcript",

@@ -17,11 +17,10 @@ from holdfast.replay._three_way import Difference, differences, value_of
 from holdfast.replay._turns import (
     Turn,
     TurnView,
-    data_of,
     files_in,
-    is_call,
     split_turns,
     tokens_of,
+    tool_acts,
 )
 
 __all__ = [
@@ -223,15 +222,11 @@ def _tools(a: list[Event], b: list[Event]) -> list[ToolUse]:
 def _count_calls(events: Iterable[Event]) -> tuple[Counter[str], Counter[str]]:
     calls: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    tools: dict[str, str] = {}
-    for event in events:
-        data = data_of(event)
-        if is_call(event):
-            tool = str(data.get("tool"))
-            calls[tool] += 1
-            tools[str(data.get("id"))] = tool
-        elif event.type == "tool_result" and data.get("is_error") is True:
-            failed[tools.get(str(data.get("toolCallId")), "")] += 1
+    for act in tool_acts(events):
+        if act.what == "call":
+            calls[act.tool] += 1
+        elif act.failed:
+            failed[act.tool] += 1
     return calls, failed
 
 
@@ -246,11 +241,9 @@ def _files(a: list[Event], b: list[Event]) -> list[FileUse]:
 def _count_files(events: Iterable[Event]) -> dict[str, list[str]]:
     """The tools used on each file, each once, in order."""
     found: dict[str, dict[str, None]] = {}
-    for event in events:
-        if event.type == "tool_call":
-            data = data_of(event)
-            for path in files_in(data.get("params")):
-                found.setdefault(path, {})[str(data.get("tool"))] = None
+    for act in tool_acts(events):
+        for path in files_in(act.params):
+            found.setdefault(path, {})[act.tool] = None
     return {path: list(tools) for path, tools in found.items()}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
+from holdfast.replay._calls import Calls, blocks_of, print_of
+from holdfast.replay._ids import call_key
 from holdfast.replay._state import Tokens
 from holdfast.replay._usage import add_usage
 
@@ -17,10 +19,10 @@ __all__ = [
     "TurnView",
     "data_of",
     "files_in",
-    "is_call",
     "split_turns",
     "text_of",
     "tokens_of",
+    "tool_acts",
 ]
 
 NOT_IN_TURNS = frozenset(
@@ -91,7 +93,7 @@ class Turn:
             timestamp=self.events[0].timestamp,
             user=next(self.texts("user"), "")[:_SHOWN_CHARS_MAX],
             answer=([*self.texts("assistant")] or [""])[-1][:_SHOWN_CHARS_MAX],
-            tools=[str(data_of(event).get("tool")) for event in self.events if is_call(event)],
+            tools=[act.tool for act in tool_acts(self.events) if act.what == "call"],
             tokens=sum(tokens.total_tokens for tokens in tokens_of(self.events).values()),
         )
 
@@ -138,9 +140,61 @@ def data_of(event: Event) -> dict[str, Any]:
         return {}
 
 
-def is_call(event: Event) -> bool:
-    """Whether the event is a call, and not more of one that was recorded before."""
-    return event.type == "tool_call" and data_of(event).get("amends") is not True
+class ToolAct(NamedTuple):
+    """A call, more about a call, or what came of one."""
+
+    what: Literal["call", "arguments", "result"]
+    tool: str
+    params: Any = None
+    failed: bool = False
+
+
+def tool_acts(events: Iterable[Event]) -> Iterator[ToolAct]:
+    """What was done with tools: each call once, however it was recorded, and each result."""
+    calls = Calls()
+    for event in events:
+        data = data_of(event)
+        if event.type == "tool_call":
+            given = (data.get("id"), data.get("tool"), data.get("params"))
+            amends = data.get("amends") is True
+            yield from _called(calls, event.run, *given, begun=True, amends=amends)
+        elif event.type == "tool_result":
+            yield _answered(calls, event.run, data.get("toolCallId"), data)
+        elif event.type in ("user", "assistant"):
+            for kind, block in blocks_of(data.get("content")):
+                if kind == "tool_use":
+                    given = (block.get("id"), block.get("name"), block.get("input"))
+                    yield from _called(calls, event.run, *given)
+                elif kind == "tool_result":
+                    yield _answered(calls, event.run, block.get("tool_use_id"), block)
+                elif event.type == "user":
+                    calls.speak(event.run)
+
+
+def _called(
+    calls: Calls,
+    run: str | None,
+    id: Any,
+    tool: Any,
+    params: Any,
+    *,
+    begun: bool = False,
+    amends: bool = False,
+) -> Iterator[ToolAct]:
+    name = str(tool)
+    key, print = call_key(id), print_of(name, msgspec.json.encode(params))
+    if amends:
+        news = calls.amend(run, key, name, print, 0)
+    else:
+        news = calls.take(run, key, name, print, 0, begun=begun)
+    if news != "nothing":
+        yield ToolAct(news, name, params)
+
+
+def _answered(calls: Calls, run: str | None, id: Any, data: dict[str, Any]) -> ToolAct:
+    call = calls.answer(run, call_key(id))
+    tool = "" if call is None else call.tool
+    return ToolAct("result", tool, failed=data.get("is_error") is True)
 
 
 def text_of(content: Any) -> str:

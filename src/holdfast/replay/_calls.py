@@ -1,0 +1,163 @@
+"""Which events speak of one and the same tool call, as a resumable fold of bounded size.
+
+A call may be announced in a message, begun by an event of its own, or both, in either order. One id
+in one run is one call, by the rules of a conversation's thread: ids may come again once a call is
+over, since some models number their calls anew in each turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+from zlib import crc32
+
+import msgspec
+
+__all__ = ["CallRecord", "Calls", "News", "blocks_of", "print_of"]
+
+_KEPT_MAX = 256
+_SAME_ID_MAX = 16
+_ID_CHARS_MAX = 120
+_ID_CHARS_CUT = 100
+
+News = Literal["call", "arguments", "nothing"]
+"""What a half of a call adds: the call, other arguments than those known, or nothing."""
+
+
+class CallRecord(msgspec.Struct, array_like=True, gc=False):
+    """A call that waits for its result, or for its other half."""
+
+    tool: str
+    since: int
+    """When it was last begun, or announced; 0 once nobody can say how long it really takes."""
+    print: int
+    announced: bool = False
+    begun: bool = False
+    stale: bool = False
+    """Whether the user has spoken since."""
+
+
+class Calls(msgspec.Struct, array_like=True):
+    """The calls that something may still be said of; the oldest are forgotten first."""
+
+    waiting: dict[str, list[CallRecord]] = {}
+    answered: dict[str, CallRecord] = {}
+    """Of each id the call that was answered last and lacks a half, until the user speaks."""
+
+    def take(
+        self, run: str | None, id: str | None, tool: str, print: int, at: int, *, begun: bool
+    ) -> News:
+        """Take in one half of a call: begun by an event, or announced in a message.
+
+        Of a call without an id nothing more can be said.
+        """
+        if id is None:
+            return "call"
+        key = _key(run, id)
+        known = self._same(key, print, begun=begun)
+        if known is None:
+            calls = self.waiting.setdefault(key, [])
+            calls.append(CallRecord(tool, at, print, announced=not begun, begun=begun))
+            del calls[:-_SAME_ID_MAX]
+            _forget_oldest(self.waiting)
+            return "call"
+        if begun:
+            known.begun = True
+            known.since = at
+        else:
+            known.announced = True
+        return "nothing" if known.print == print else "arguments"
+
+    def amend(self, run: str | None, id: str | None, tool: str, print: int, at: int) -> News:
+        """Take in more about a call that was begun before; the call itself, if it is not known."""
+        calls = () if id is None else _of_this_turn(self.waiting.get(_key(run, id), ()))
+        if not calls:
+            return self.take(run, id, tool, print, at, begun=True)
+        calls[-1].print = print
+        return "arguments"
+
+    def answer(self, run: str | None, id: str | None) -> CallRecord | None:
+        """Take in a result; the call that it ends, wherever that is. None if none waits for it."""
+        if id is None or not self.waiting:
+            return None
+        key: str | None = _key(run, id)
+        if key not in self.waiting:
+            ending = _key("", id)
+            key = next((one for one in reversed(self.waiting) if one.endswith(ending)), None)
+        if key is None:
+            return None
+        calls = self.waiting[key]
+        call = _of_this_turn(calls)[0]
+        calls.remove(call)
+        if not calls:
+            del self.waiting[key]
+        if not (call.announced and call.begun):
+            self.answered.pop(key, None)
+            self.answered[key] = call
+            _forget_oldest(self.answered)
+        return call
+
+    def speak(self, run: str | None) -> None:
+        """Take in that the user said something: what is over then is over."""
+        beginning = _key(run, "")
+        for key in [key for key in self.answered if key.startswith(beginning)]:
+            del self.answered[key]
+        for key, calls in self.waiting.items():
+            if key.startswith(beginning):
+                for call in calls:
+                    call.stale = True
+
+    def stop_clocks(self, run: str | None = None, *, all_runs: bool = False) -> None:
+        """Take in that the work ended here: what is open now waits for someone."""
+        beginning = "" if all_runs else _key(run, "")
+        for key, calls in self.waiting.items():
+            if key.startswith(beginning):
+                for call in calls:
+                    call.since = 0
+
+    def _same(self, key: str, print: int, *, begun: bool) -> CallRecord | None:
+        """The call that this is the other half of, or another attempt at; None if it is new."""
+        calls = _of_this_turn(self.waiting.get(key, ()))
+        for call in calls:
+            if not (call.begun if begun else call.announced):
+                return call
+        if begun:
+            for call in calls:
+                if call.print == print:
+                    return call
+        answered = self.answered.get(key)
+        if answered is None or (answered.begun if begun else answered.announced):
+            return None
+        return answered
+
+
+def blocks_of(content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The blocks of a message with their types; words, however they are written, are "text"."""
+    if isinstance(content, list):
+        for block in content:
+            is_block = isinstance(block, dict)
+            yield (str(block.get("type")), block) if is_block else ("text", {"text": block})
+    elif content:
+        yield "text", {"text": content}
+
+
+def print_of(tool: str, params: bytes) -> int:
+    """A number for the tool and its arguments, as they are recorded, by which calls compare."""
+    return crc32(params, crc32(tool.encode("utf-8", "surrogatepass")))
+
+
+def _key(run: str | None, id: str) -> str:
+    if len(id) > _ID_CHARS_MAX:
+        rest = crc32(id[_ID_CHARS_CUT:].encode("utf-8", "surrogatepass"))
+        return f"{run or ''}\0{id[:_ID_CHARS_CUT]}{rest:08x}"
+    return f"{run or ''}\0{id}"
+
+
+def _of_this_turn(calls: Sequence[CallRecord]) -> Sequence[CallRecord]:
+    """The calls since the user last spoke; all, if they are all older."""
+    return [call for call in calls if not call.stale] or calls
+
+
+def _forget_oldest(kept: dict[str, Any]) -> None:
+    if len(kept) > _KEPT_MAX:
+        del kept[next(iter(kept))]
