@@ -28,7 +28,7 @@ from holdfast.catalog._hours import (
 from holdfast.catalog._terms import Hearing, count_terms, keep_heaviest, words_of
 from holdfast.errors import InvalidData
 from holdfast.model import Event
-from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, print_of
+from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, mark_of
 
 __all__ = ["SHAPE", "Tally", "checked"]
 
@@ -400,7 +400,7 @@ def _take(
     """Count a call, unless it is one that is known already, and what is new in it."""
     id, tool, params, size = said
     name = tool[:NAME_CHARS_MAX]
-    half = (event.run, id, name, print_of(name, params), event.timestamp)
+    half = (event.run, id, name, mark_of(name, params), event.timestamp)
     news = tally.calls.amend(*half) if amends else tally.calls.take(*half, begun=begun)
     if news == "nothing":
         return

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event, is_reference
-from holdfast.replay import Calls, blocks_of, kinds_said, print_of
+from holdfast.replay import Calls, blocks_of, kinds_said, mark_of
 
 __all__ = ["ROLES", "TEXT_CHARS_MAX", "Heard", "Listener", "Said", "Stream", "said_in"]
 
@@ -141,8 +141,8 @@ class Listener(msgspec.Struct):
         """Whether just this was said of the call before."""
         key = id if isinstance(id, str) else None
         said = _call_text(tool, params).encode("utf-8", "surrogatepass")
-        print = print_of(tool, said)
-        return self.calls.take(event.run, key, tool, print, 0, begun=begun) == "nothing"
+        mark = mark_of(tool, said)
+        return self.calls.take(event.run, key, tool, mark, 0, begun=begun) == "nothing"
 
     def on_result(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
         """A tool gave something."""

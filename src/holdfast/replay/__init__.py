@@ -33,7 +33,7 @@ from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast
 from holdfast.replay._usage import BYTES_PER_TOKEN, add_usage, estimate_tokens
 
 if TYPE_CHECKING:
-    from holdfast.replay._calls import Calls, blocks_of, print_of
+    from holdfast.replay._calls import Calls, blocks_of, mark_of
     from holdfast.replay._compare import (
         Ancestor,
         Change,
@@ -112,7 +112,7 @@ _LAZY = {
     "kinds_said": "content",
     "last_tool_call": "_inspect",
     "plan_merge": "_merge",
-    "print_of": "_calls",
+    "mark_of": "_calls",
     "read_history": "_history",
     "read_transcript": "transcript",
     "recognise": "_reading",
@@ -193,9 +193,9 @@ __all__ = [
     "is_complete",
     "kinds_said",
     "last_tool_call",
+    "mark_of",
     "needs_interruption",
     "plan_merge",
-    "print_of",
     "read_history",
     "read_todos",
     "read_transcript",

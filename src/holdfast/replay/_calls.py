@@ -13,7 +13,7 @@ from zlib import crc32
 
 import msgspec
 
-__all__ = ["CallRecord", "Calls", "News", "blocks_of", "print_of"]
+__all__ = ["CallRecord", "Calls", "News", "blocks_of", "mark_of"]
 
 _KEPT_MAX = 256
 _SAME_ID_MAX = 16
@@ -30,7 +30,7 @@ class CallRecord(msgspec.Struct, array_like=True, gc=False):
     tool: str
     since: int
     """When it was last begun, or announced; 0 once nobody can say how long it really takes."""
-    print: int
+    mark: int
     announced: bool = False
     begun: bool = False
     stale: bool = False
@@ -45,7 +45,7 @@ class Calls(msgspec.Struct, array_like=True):
     """Of each id the call that was answered last and lacks a half, until the user speaks."""
 
     def take(
-        self, run: str | None, id: str | None, tool: str, print: int, at: int, *, begun: bool
+        self, run: str | None, id: str | None, tool: str, mark: int, at: int, *, begun: bool
     ) -> News:
         """Take in one half of a call: begun by an event, or announced in a message.
 
@@ -54,10 +54,10 @@ class Calls(msgspec.Struct, array_like=True):
         if id is None:
             return "call"
         key = _key(run, id)
-        known = self._same(key, print, begun=begun)
+        known = self._same(key, mark, begun=begun)
         if known is None:
             calls = self.waiting.setdefault(key, [])
-            calls.append(CallRecord(tool, at, print, announced=not begun, begun=begun))
+            calls.append(CallRecord(tool, at, mark, announced=not begun, begun=begun))
             del calls[:-_SAME_ID_MAX]
             _forget_oldest(self.waiting)
             return "call"
@@ -66,14 +66,14 @@ class Calls(msgspec.Struct, array_like=True):
             known.since = at
         else:
             known.announced = True
-        return "nothing" if known.print == print else "arguments"
+        return "nothing" if known.mark == mark else "arguments"
 
-    def amend(self, run: str | None, id: str | None, tool: str, print: int, at: int) -> News:
+    def amend(self, run: str | None, id: str | None, tool: str, mark: int, at: int) -> News:
         """Take in more about a call that was begun before; the call itself, if it is not known."""
         calls = () if id is None else _of_this_turn(self.waiting.get(_key(run, id), ()))
         if not calls:
-            return self.take(run, id, tool, print, at, begun=True)
-        calls[-1].print = print
+            return self.take(run, id, tool, mark, at, begun=True)
+        calls[-1].mark = mark
         return "arguments"
 
     def answer(self, run: str | None, id: str | None) -> CallRecord | None:
@@ -115,7 +115,7 @@ class Calls(msgspec.Struct, array_like=True):
                 for call in calls:
                     call.since = 0
 
-    def _same(self, key: str, print: int, *, begun: bool) -> CallRecord | None:
+    def _same(self, key: str, mark: int, *, begun: bool) -> CallRecord | None:
         """The call that this is the other half of, or another attempt at; None if it is new."""
         calls = _of_this_turn(self.waiting.get(key, ()))
         for call in calls:
@@ -123,7 +123,7 @@ class Calls(msgspec.Struct, array_like=True):
                 return call
         if begun:
             for call in calls:
-                if call.print == print:
+                if call.mark == mark:
                     return call
         answered = self.answered.get(key)
         if answered is None or (answered.begun if begun else answered.announced):
@@ -141,7 +141,7 @@ def blocks_of(content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "text", {"text": content}
 
 
-def print_of(tool: str, params: bytes) -> int:
+def mark_of(tool: str, params: bytes) -> int:
     """A number for the tool and its arguments, as they are recorded, by which calls compare."""
     return crc32(params, crc32(tool.encode("utf-8", "surrogatepass")))
 

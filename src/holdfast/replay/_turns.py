@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
-from holdfast.replay._calls import Calls, blocks_of, print_of
+from holdfast.replay._calls import Calls, blocks_of, mark_of
 from holdfast.replay._ids import call_key
 from holdfast.replay._state import Tokens
 from holdfast.replay._usage import add_usage
@@ -182,11 +182,11 @@ def _called(
     amends: bool = False,
 ) -> Iterator[ToolAct]:
     name = str(tool)
-    key, print = call_key(id), print_of(name, msgspec.json.encode(params))
+    key, mark = call_key(id), mark_of(name, msgspec.json.encode(params))
     if amends:
-        news = calls.amend(run, key, name, print, 0)
+        news = calls.amend(run, key, name, mark, 0)
     else:
-        news = calls.take(run, key, name, print, 0, begun=begun)
+        news = calls.take(run, key, name, mark, 0, begun=begun)
     if news != "nothing":
         yield ToolAct(news, name, params)
 
