@@ -23,6 +23,19 @@ def test_importing_loads_nothing_yet(run_python):
     assert own == set()
 
 
+def test_opening_a_store_of_spaces_knows_no_other_tools(run_python, tmp_path):
+    """A store whose sessions are all in spaces is ours: it is not searched for those of others."""
+    code = """
+import sys, holdfast
+with holdfast.open(sys.argv[1], space="a") as hf, hf.session("s") as session:
+    session.user("hi")
+with holdfast.open(sys.argv[1]) as hf:
+    pass
+"""
+    loaded = _loaded(run_python, code, str(tmp_path / "store"))
+    assert [name for name in loaded if name.startswith("holdfast.formats")] == []
+
+
 def test_recording_loads_no_more_than_it_needs(run_python, tmp_path):
     """A program that only records pays neither for conversations nor for heavy libraries."""
     code = """

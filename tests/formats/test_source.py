@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -15,6 +16,8 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
+import holdfast
+from holdfast import storage
 from holdfast.errors import InvalidData, NotFound, TooLarge
 from holdfast.formats import Bounds, MemoryFile, Source, open_archive
 from holdfast.formats._bounds import check_name, decode_document
@@ -404,3 +407,17 @@ def test_archives_may_be_larger_than_documents():
     with pytest.raises(TooLarge):
         open_archive(Source.of_bytes("x.zip", data, Bounds(archive_bytes_max=1_000)))
     assert Source.of_bytes("x", b"abc").tail("x", 2) == b"bc"
+
+
+def test_a_database_is_opened_once_however_many_readers_look_at_it(tmp_path, monkeypatch):
+    """Also where each level of folders is looked at: what its tables are does not change."""
+    place = tmp_path / "theirs" / "deep"
+    place.mkdir(parents=True)
+    with contextlib.closing(sqlite3.connect(place / "unknown.db")) as database:
+        database.execute("CREATE TABLE things (id)")
+    copied = []
+    really = storage.copy_database
+    monkeypatch.setattr(storage, "copy_database", lambda *given: copied.append(1) or really(*given))
+    with holdfast.open(tmp_path / "store") as hf:
+        assert hf.import_all([tmp_path / "theirs"]).ids == []
+    assert len(copied) == 1

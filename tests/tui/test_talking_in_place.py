@@ -70,8 +70,8 @@ async def test_the_app_tracks_its_session(sit, hf, trip, model):
         await seat.press("end", "c")
         await seat.until(lambda: tracked(seat) == (trip, True, before))
         await say(seat, "hello")
-        assert tracked(seat) == (trip, True, before + 1)
         await seat.sees("you said hello")
+        assert tracked(seat) == (trip, True, before + 1)
 
 
 async def test_stop(sit, hf, trip, model):

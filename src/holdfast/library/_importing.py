@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Importing", "Place"]
 
-_SESSIONS = "sessions"
+_OURS = {"sessions", "spaces"}
 Given = str | os.PathLike[str] | bytes | BinaryIO
 
 
@@ -116,7 +116,7 @@ class Importing(Reading):
         if path is None or not os.path.isdir(path):
             return
         names = os.listdir(path)
-        if not names or _SESSIONS in names:
+        if not names or not _OURS.isdisjoint(names):
             return
         place = self.strangers()
         if place is not None:

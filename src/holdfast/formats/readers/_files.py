@@ -87,6 +87,10 @@ def records(
 
 def tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
     """The tables of a SQLite file with their columns; none if it is no such file."""
+    return source.remember("tables", name, lambda: _tables_of(source, name))
+
+
+def _tables_of(source: Source, name: str) -> dict[str, tuple[str, ...]]:
     if not source.head(name, len(_MAGIC)).startswith(_MAGIC):
         return {}
     from holdfast.storage import copy_database
