@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.replay._fold import Fold, fold
-from holdfast.replay._stage import Stage, stage_after
+from holdfast.replay._stage import WHY_NOT_RUN, Stage, stage_after
 from holdfast.replay._state import (
     Approval,
     LoadBlob,
@@ -132,6 +132,7 @@ __all__ = [
     "PROVIDERS",
     "STEPS",
     "TODO_TOOLS",
+    "WHY_NOT_RUN",
     "Ancestor",
     "Approval",
     "Calls",

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-__all__ = ["Stage", "may_have_run", "stage_after", "stand_in"]
+__all__ = ["WHY_NOT_RUN", "Stage", "may_have_run", "stage_after", "stand_in"]
 
 Stage = Literal["announced", "asked", "begun", "refused"]
 
 _REFUSALS = frozenset({"deny", "denied", "reject", "rejected", "cancelled"})
-_NOT_RUN: dict[Stage, str] = {
-    "asked": "(not run: nobody answered whether it may run)",
-    "refused": "(not run: it was refused)",
+WHY_NOT_RUN: dict[Stage, str] = {
+    "asked": "nobody answered whether it may run",
+    "refused": "it was refused",
 }
+"""Why a call has not run, by how far it came; any other may have."""
 _UNKNOWN = "(interrupted: whether this call took effect is unknown)"
 
 
@@ -35,9 +36,10 @@ def stage_after(decision: Any) -> Stage | None:
 
 def may_have_run(stage: Stage) -> bool:
     """Whether a call that came so far may have taken effect."""
-    return stage not in _NOT_RUN
+    return stage not in WHY_NOT_RUN
 
 
 def stand_in(stage: Stage) -> str:
     """What a model is told in the place of the result that a call never got."""
-    return _NOT_RUN.get(stage, _UNKNOWN)
+    why = WHY_NOT_RUN.get(stage)
+    return _UNKNOWN if why is None else f"(not run: {why})"

@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
+from holdfast.replay._stage import WHY_NOT_RUN, Stage, stage_after
 from holdfast.replay.content import (
     Piece,
     as_json,
@@ -234,7 +235,7 @@ class Transcript:
     """
 
     def __init__(self, first: int = 0) -> None:
-        self._due = first
+        self._due, self._time = first, 0
         self._made: list[Entry] = []
         self._part = 0
         self._streams = Streams()
@@ -242,6 +243,7 @@ class Transcript:
         self._count = 0
         self._calls: dict[tuple[str | None, str], _Call] = {}
         self._waiting: dict[tuple[str | None, str], int] = {}
+        self._not_run: dict[tuple[str | None, str], Stage] = {}
         self._tools: dict[str, str] = {}
         self._tasks: Data = {}
         self._failed: set[str | None] = set()
@@ -263,7 +265,7 @@ class Transcript:
         if event.seq > self._due:
             made.append(_missing(self._due, event))
             self._streams.pause_all()
-        self._due = max(self._due, event.seq + 1)
+        self._due, self._time = max(self._due, event.seq + 1), event.timestamp
         take = _TAKERS.get(event.type)
         if take is not None:
             try:
@@ -280,7 +282,7 @@ class Transcript:
 
     def rest(self) -> list[Entry]:
         """Return what is held back and what is being said, in order; nothing is ended by it."""
-        found = [held[-1] for held in self._held] + self._streams.rest()
+        found = [held[-1] for held in self._held] + self._streams.rest() + self._undone_so_far()
         return sorted(found, key=lambda entry: (entry.seq, entry.part))
 
     def _released(self, made: list[Entry]) -> list[Entry]:
@@ -383,17 +385,47 @@ class Transcript:
     def _result(self, event: Event, data: Data, id: Any, result: Any, answer: Data) -> None:
         own = id if isinstance(id, str) else ""
         self._waiting.pop((event.run, own), None)
+        self._not_run.pop((event.run, own), None)
         call = self._calls.pop((event.run, own), None)
         name = self._tools.get(own, "") if call is None else call.tool
         kind = "failure" if answer.get("is_error") else "result"
         self._add(event, data, kind, pieces=as_pieces(result), name=name, id=own or None)
+
+    # -- calls that did not run
+
+    def _on_permission(self, event: Event, data: Data) -> None:
+        """A user was asked, or has answered; the event need not be of the run of the call."""
+        stage, calls = stage_after(data.get("decision")), reversed(self._waiting)
+        key = next((key for key in calls if key[1] == data.get("call")), None)
+        if key is not None and stage is not None:
+            self._not_run.pop(key, None)
+            if stage in WHY_NOT_RUN:
+                self._not_run[key] = stage
+
+    def _undone(self, event: Event, keys: Iterable[tuple[str | None, str]]) -> None:
+        """Calls got no result, and get none: those that were only asked for did not run."""
+        for key in list(keys):
+            place, stage = self._waiting.pop(key), self._not_run.pop(key, None)
+            if stage is not None:
+                head = f"{self._calls[key].tool} (event {place}) not run"
+                self._note(event, {}, head, WHY_NOT_RUN[stage])
+
+    def _undone_so_far(self) -> list[Entry]:
+        """What is to be said of calls that still may get an answer, behind the last event."""
+        found = []
+        for number, (key, stage) in enumerate(self._not_run.items(), self._part):
+            so_far = " so far" if stage == "asked" else ""
+            head = f"{self._calls[key].tool} (event {self._waiting[key]}) not run{so_far}"
+            why = (WHY_NOT_RUN[stage],)
+            found.append(Entry(self._due - 1, number, self._time, "note", why, head, run=key[0]))
+        return found
 
     # -- what happens beside it
 
     def _on_end(self, event: Event, data: Data) -> None:
         """A turn or an agent's work is over: what it was saying was cut off here."""
         self._made += self._streams.end(event, data)
-        self._waiting = {key: seq for key, seq in self._waiting.items() if key[0] != event.run}
+        self._undone(event, [key for key in self._waiting if key[0] == event.run])
         if event.type == "agent_error":
             self._failed.add(event.run)
             self._note(event, data, "error", data.get("error"))
@@ -406,7 +438,7 @@ class Transcript:
 
     def _on_interrupted(self, event: Event, data: Data) -> None:
         self._made += self._streams.end(event, data)
-        self._waiting.clear()
+        self._undone(event, self._waiting)
         self._note(event, data, "interrupted", data.get("reason"))
 
     def _on_delegation(self, event: Event, data: Data) -> None:
@@ -536,6 +568,7 @@ _TAKERS: dict[str, Callable[[Transcript, Event, Data], None]] = {
     "tool_call": Transcript._on_call,  # noqa: SLF001 - as above
     "tool_result": Transcript._on_result,  # noqa: SLF001 - as above
     "delta": Transcript._on_delta,  # noqa: SLF001 - as above
+    "permission": Transcript._on_permission,  # noqa: SLF001 - as above
     "interrupted": Transcript._on_interrupted,  # noqa: SLF001 - as above
     "agent_start": Transcript._on_agent_start,  # noqa: SLF001 - as above
     "delegation": Transcript._on_delegation,  # noqa: SLF001 - as above

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.replay import Media, Stage, as_pieces
+from holdfast.replay import WHY_NOT_RUN, Media, Stage, as_pieces
 
 __all__ = [
     "UNDONE",
@@ -22,10 +22,10 @@ __all__ = [
     "undone_update",
 ]
 
+
 UNDONE: dict[Stage, str] = {
-    "asked": "not run: nobody answered whether it may run",
     "begun": "interrupted, outcome unknown",
-    "refused": "not run: it was refused",
+    **{stage: f"not run: {why}" for stage, why in WHY_NOT_RUN.items()},
 }
 """What an editor shows of a call that never ended, by how far it came."""
 
