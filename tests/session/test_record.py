@@ -435,10 +435,106 @@ def test_a_paused_answer_leaves_every_provider_a_valid_list(hf, provider, before
     assert "incomplete_block" in [issue.type for issue in hf.recover("a", provider).issues]
 
 
-def test_a_result_of_no_search_does_not_end_a_conversation(hf):
-    """Thinking and a server's result without its call are left out, as nothing can follow them."""
+def test_a_paused_answer_keeps_the_order_of_its_words_and_searches(hf):
+    """What goes on from a pause is told in its own order, also to whom it is not handed back."""
+    second = SEARCH | {"id": "srvtoolu_2"}
+    found = FOUND | {"tool_use_id": "srvtoolu_2"}
+    with hf.session("a") as s:
+        paused(s)
+        s.record({"role": "assistant", "content": [FOUND, SO, second, found]})
+        s.user("Thank you")
+        for provider in ("anthropic", "neutral"):
+            said = s.messages(provider)[1]["content"]
+            assert said == [SEARCH, FOUND, SO, second, found]
+        told = [event.data["content"] for event in s.events() if event.type == "assistant"]
+        assert told[1] == [FOUND, SO, second, found]
+
+
+def test_a_result_of_no_search_is_left_out(hf):
+    """A server's result is handed out with its call only, whatever stands beside it."""
     thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     with hf.session("a") as s:
         s.user("Look it up")
         s.record({"role": "assistant", "content": [thought, FOUND]})
-        assert s.messages("anthropic") == [{"role": "user", "content": "Look it up"}]
+        assert "web_search_tool_result" not in str(s.messages("anthropic"))
+        assert validate(s.messages("anthropic")).valid
+
+
+CODE = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
+CODED = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+RAN = {"type": "code_execution_result", "stdout": "", "stderr": "", "return_code": 0}
+CAME = {
+    "type": "code_execution_tool_result",
+    "tool_use_id": "srvtoolu_1",
+    "content": RAN | {"content": []},
+}
+
+
+def asks(identity):
+    """A call that running code makes."""
+    return {"type": "tool_use", "id": identity, "name": "f", "input": {}, "caller": CODED}
+
+
+def answers(identity):
+    """A user's message with the result of a call."""
+    result = {"type": "tool_result", "tool_use_id": identity, "content": "1"}
+    return {"role": "user", "content": [result]}
+
+
+PROGRAM = [
+    {"role": "user", "content": "Add them up"},
+    {"role": "assistant", "content": [CODE, asks("toolu_1")]},
+    answers("toolu_1"),
+    {"role": "assistant", "content": [asks("toolu_2")]},
+    answers("toolu_2"),
+    {"role": "assistant", "content": [CAME, SO]},
+]
+
+
+def test_calls_that_running_code_makes_go_back_with_the_code(hf):
+    """Anthropic's code calls tools over several messages: each list is the one it expects."""
+    with hf.session("a") as s:
+        for count, message in enumerate(PROGRAM, 1):
+            s.record(message)
+            assert s.messages("anthropic", incomplete="keep") == PROGRAM[:count]
+        s.user("Thank you")
+        assert s.messages("anthropic")[:-1] == PROGRAM
+        for provider in ("openai", "openai-responses", "gemini", "mistral", "pydantic-ai"):
+            told = s.messages(provider)
+            assert validate(told, provider).errors == []
+            assert "srvtoolu_1" not in str(told)
+
+
+def test_an_answer_with_its_container_is_recorded_with_it(hf):
+    """The container that Anthropic wants back stands in the metadata of the answer's event."""
+    anthropic = pytest.importorskip("anthropic.types")
+    container = {"id": "container_1", "expires_at": "2026-01-20T14:30:00Z"}
+    answer = anthropic.Message.model_validate(
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-sonnet-5",
+            "content": PROGRAM[1]["content"],
+            "stop_reason": "tool_use",
+            "stop_sequence": None,
+            "container": container,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
+    )
+    with hf.session("a") as s:
+        s.record(PROGRAM[0])
+        (event,) = s.record(answer)
+        assert event.data["metadata"]["container"]["id"] == "container_1"
+        assert s.messages("anthropic", incomplete="keep") == PROGRAM[:2]
+
+
+@pytest.mark.parametrize("count", range(2, len(PROGRAM)))
+def test_code_that_nobody_waits_for_is_left_out(hf, count):
+    """Once the user has spoken, code without a result is not handed out, nor named by its calls."""
+    with hf.session("a") as s:
+        s.record(PROGRAM[:count])
+        s.user("Never mind")
+        for provider in ("anthropic", "neutral"):
+            assert validate(s.messages(provider), provider).errors == []
+            assert "srvtoolu_1" not in str(s.messages(provider))

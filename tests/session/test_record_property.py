@@ -282,6 +282,10 @@ def block_history(draw):
     )
     for _ in range(draw(st.integers(0, 4))):
         blocks = draw(st.lists(thought, max_size=2))
+        if draw(st.integers(0, 3)) == 0:
+            told += draw(blocks_deferred(ids, thought))
+            told.append({"role": "user", "content": draw(blocks_said())})
+            continue
         if draw(st.booleans()):
             identity = ids()
             query = {"query": draw(TEXTS)}
@@ -324,6 +328,55 @@ def block_history(draw):
     if draw(st.booleans()):
         return [*told, {"role": "assistant", "content": draw(blocks_paused(ids, thought))}]
     return told[: draw(st.integers(1, len(told)))] if "tool_use" not in str(told) else told
+
+
+@st.composite
+def blocks_deferred(draw, ids, thought):
+    """An answer whose server tools wait for calls of the user's tools.
+
+    A search that was asked for beside them begins when they are answered; code that makes the
+    calls itself goes on, and may make more. What they came to stands in a later message.
+    """
+    coded = draw(st.booleans())
+    waiting = [ids() for _ in range(1 if coded else draw(st.integers(1, 2)))]
+    name, entry = ("code_execution", "code") if coded else ("web_search", "query")
+    blocks = draw(st.lists(thought, max_size=1))
+    blocks += [{"type": "text", "text": text} for text in draw(st.lists(TEXTS, max_size=1))]
+    blocks += [
+        {"type": "server_tool_use", "id": one, "name": name, "input": {entry: draw(TEXTS)}}
+        for one in waiting
+    ]
+    caller = {"type": "code_execution_20260120", "tool_id": waiting[0]} if coded else None
+    told = []
+    for _ in range(draw(st.integers(1, 3)) if coded else 1):
+        uses, results = [], []
+        for _ in range(draw(st.integers(1, 2))):
+            use = {"type": "tool_use", "id": ids(), "name": draw(NAMES), "input": draw(ARGUMENTS)}
+            kind = draw(st.sampled_from([{}, {"caller": {"type": "direct"}}]))
+            uses.append(use | ({"caller": caller} if coded else kind))
+            result = {"type": "tool_result", "tool_use_id": use["id"], "content": draw(TEXTS)}
+            results.append(result)
+        told.append({"role": "assistant", "content": [*blocks, *uses]})
+        told.append({"role": "user", "content": draw(st.permutations(results))})
+        blocks = []
+    ran = {"type": "code_execution_result", "stdout": "", "stderr": "", "return_code": 0}
+    came = [
+        {
+            "type": f"{name}_tool_result",
+            "tool_use_id": one,
+            "content": {**ran, "content": []} if coded else [],
+        }
+        for one in waiting
+    ]
+    words = [{"type": "text", "text": text} for text in draw(st.lists(TEXTS, max_size=2))]
+    more = []
+    if draw(st.booleans()):
+        identity = ids()
+        use = {"type": "server_tool_use", "id": identity, "name": "web_search"}
+        more.append(use | {"input": {"query": draw(TEXTS)}})
+        more.append({"type": "web_search_tool_result", "tool_use_id": identity, "content": []})
+    told.append({"role": "assistant", "content": [*came, *words, *more]})
+    return told
 
 
 @st.composite

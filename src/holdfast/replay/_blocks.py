@@ -28,8 +28,10 @@ __all__ = [
     "SERVER_CALLS",
     "Block",
     "Note",
+    "code_of",
     "is_paused",
     "is_soft",
+    "is_thought",
     "read_block",
     "read_content",
     "text_block",
@@ -55,8 +57,9 @@ OWNERS: Mapping[str, str] = {
 """Blocks that only one provider understands; they are kept for that one and left out for others."""
 
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
-"""Calls that their provider runs itself; the result stands behind the call in the same message."""
+"""Calls that their provider runs itself; the result stands behind the call in the same turn."""
 
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _TEXT = template(type="text", text="")
 
 
@@ -64,6 +67,17 @@ def is_soft(block: Block) -> bool:
     """Whether a block cannot stand alone: thinking and what belongs to one provider only."""
     kind = block["type"]
     return kind == "thinking" or kind in OWNERS
+
+
+def is_thought(block: Block) -> bool:
+    """Whether a block is thinking, with which no message may end."""
+    return block["type"] in _THOUGHTS
+
+
+def code_of(block: Block) -> str | None:
+    """The id of the server's tool whose code makes a call; None for a call of the model itself."""
+    caller = block.get("caller")
+    return caller["tool_id"] if caller else None
 
 
 def is_paused(blocks: list[Block]) -> bool:
@@ -197,7 +211,7 @@ def _read_owned(part: Block, note: Note) -> Block | None:
     return {name: value for name, value in block.items() if name != "cache_control"}
 
 
-_HINTS = {"caller", "toolset_name"}  # of use to Anthropic only, and only in untouched messages
+_HINTS = {"caller", "toolset_name"}  # of use to Anthropic only
 
 
 def _read_call(part: Block, note: Note) -> Block:
@@ -209,6 +223,9 @@ def _read_call(part: Block, note: Note) -> Block:
     }
     known = {"type", "id", "name", "input", "cache_control", "thought_signature"}
     _check_members(part, frozenset(known | _HINTS), note)
+    caller = part.get("caller")
+    if isinstance(caller, dict) and isinstance(caller.get("tool_id"), str):
+        block["caller"] = clean_json(caller)
     return _sign(block, part)
 
 

@@ -79,6 +79,10 @@ class Drafts:
         """The blocks of the last message after so many of them."""
         return self.flat[self._starts[-1] + skipped :]
 
+    def is_assistants(self) -> bool:
+        """Whether the last message is an assistant's."""
+        return bool(self._starts) and not len(self._starts) & 1
+
     def last_count(self) -> int:
         """How many blocks the last message has; 0 if there is none."""
         return len(self.flat) - self._starts[-1] if self._starts else 0

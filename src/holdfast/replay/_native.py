@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.model import BLOB_KEY
-from holdfast.replay._blocks import Block, text_block
+from holdfast.replay._blocks import Block
 from holdfast.replay._dialects import Dialect, Fragment, Message
-from holdfast.replay._rules import check_alone, validate
+from holdfast.replay._rules import check_alone, goes_on
 
 __all__ = ["Native", "Page", "Told", "last_systems", "pack", "unpack", "write_draft"]
 
@@ -52,7 +52,7 @@ class Native:
         if found is None:
             results = [_result(block["id"]) for block in self.blocks if block["type"] == "tool_use"]
             written = dialect.write("user", results, self.blocks) if results else []
-            found = self._plain[dialect.name] = _is_valid(dialect, [*self.messages, *written])
+            found = self._plain[dialect.name] = goes_on([*self.messages, *written], dialect.name)
         return found
 
     def answers(self, dialect: Dialect, call: Block) -> bool:
@@ -60,16 +60,12 @@ class Native:
         found = self._answers.get(dialect.name)
         if found is None:
             written = dialect.write("assistant", [call], [])
-            found = self._answers[dialect.name] = _is_valid(dialect, [*written, *self.messages])
+            found = self._answers[dialect.name] = goes_on([*written, *self.messages], dialect.name)
         return found
 
 
 def _result(identity: str) -> Block:
     return {"type": "tool_result", "tool_use_id": identity, "content": "."}
-
-
-def _is_valid(dialect: Dialect, messages: list[Message]) -> bool:
-    return validate([*dialect.write("user", [text_block(".")], []), *messages], dialect.name).valid
 
 
 class Told:
@@ -202,7 +198,11 @@ def _stands(dialect: Dialect, page: Page, index: int, native: Native, part: list
     stood_in = _is_result(part[0]) and not _is_result(native.blocks[0])
     if stood_in or len(part) != len(native.blocks) or not native.fits(dialect.name):
         return False
-    if any(block["type"] == "tool_use" for block in part):
+    calls = [block for block in native.blocks if block["type"] == "tool_use"]
+    if calls:
+        kept = {block["id"] for block in part if "caller" in block}
+        if any("caller" in call and call["id"] not in kept for call in calls):
+            return False  # the code that makes the call is not there
         return _has_results(dialect, page, index, native, part)
     if not _is_result(part[0]):
         return True

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from holdfast.errors import InvalidData
-from holdfast.replay._blocks import Block, is_paused, is_soft, text_block
+from holdfast.replay._blocks import Block, is_paused, is_soft, is_thought, text_block
 from holdfast.replay._dialects import DIALECTS, Dialect, Message
 from holdfast.replay._dialects._answer import Answer, open_answer
 from holdfast.replay._dialects.neutral import bare_text
@@ -245,15 +245,10 @@ class _Saying(NamedTuple):
 
 
 def _ordered(blocks: list[Block]) -> list[Block]:
-    """The blocks as all can take them: calls last, and no thought at the end.
-
-    A paused message stays as it is: what comes next goes on from its end.
-    """
+    """The blocks as all can take them: calls last, and no thought at the end."""
     ordered = sorted(blocks, key=lambda block: block["type"] == "tool_use")
-    if is_paused(ordered):
-        return ordered
     end = len(ordered)
-    while end and is_soft(ordered[end - 1]):
+    while end and is_thought(ordered[end - 1]):
         end -= 1
     return ordered[end:] + ordered[:end]
 

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from holdfast.replay._blocks import SERVER_CALLS, Block, is_soft, text_block
+from holdfast.replay._blocks import SERVER_CALLS, Block, code_of, is_soft, is_thought, text_block
 from holdfast.replay._drafts import Drafts
 from holdfast.replay._ids import Names, fit_id, fit_name, is_named
 from holdfast.replay._issues import IssueList
@@ -30,6 +30,20 @@ OPENING = "(the conversation begins here)"
 """The user turn that is put before an assistant who speaks first."""
 
 NONE = 1 << 62
+
+
+class _Waiting:
+    """A server's call that is shown and whose result is not: its piece and event.
+
+    It is ``carried`` once results of other calls stand behind its message.
+    """
+
+    __slots__ = ("carried", "piece", "seq")
+
+    def __init__(self, piece: Piece, seq: int) -> None:
+        self.piece = piece
+        self.seq = seq
+        self.carried = False
 
 
 class Thread:
@@ -54,6 +68,9 @@ class Thread:
         self._dirty = NONE
         self._group: list[Call] = []
         self._soft: list[tuple[Piece, int]] = []
+        self._serving: dict[str, _Waiting] = {}
+        self._lost: set[Piece] = set()
+        self._for_now = NONE
         self._names = Names()
         self._tools: dict[str, str] = {}
         self._waiting: dict[str, list[Call]] = {}
@@ -368,28 +385,42 @@ class Thread:
 
     def drafts(self) -> Drafts:
         """The messages as drafts, brought up to date. Not to be changed by the caller."""
+        self._lost.clear()
+        self._for_now = NONE
+        while not self._is_rendered():
+            pass
+        self._dirty = self._for_now
+        return self._drafts
+
+    def _is_rendered(self) -> bool:
+        """Render what has not been; False if it turned out that a server's call was shown in vain.
+
+        Whether its result comes is only seen further on: then it is rendered again without it.
+        """
         self._roll_back()
-        pieces, spots, drafts = self._pieces, self._spots, self._drafts
-        flat = drafts.flat
+        pieces, spots, flat = self._pieces, self._spots, self._drafts.flat
         for index in range(len(spots), len(pieces)):
-            spots.append(NOWHERE if self._group or self._soft else len(flat))
+            within = self._group or self._soft or self._serving
+            spots.append(NOWHERE if within else len(flat))
             piece = pieces[index]
             if not piece.gone:
                 self._render(piece, self._seqs[index])
+                if self._dirty != NONE:
+                    return False
+        # More may come: what stands after a group or a thought, or waits, does so only for now.
         if self._group:
-            # More parallel calls may come: what stands after the group is only for now.
-            self._dirty = self._group[0].index
+            self._for_now = min(self._for_now, self._group[0].index)
             self._close()
-        elif self._soft and self._soft[-1][1] in drafts.told.natives:
-            # So are the last calls of a turn that its provider paused: their results may come.
-            self._dirty = len(spots) - 1
-            self._show(_ending(self._soft))
-        return drafts
+        elif self._soft or self._serving:
+            self._for_now = min(self._for_now, len(spots) - 1)
+            self._pause()
+        return self._dirty == NONE
 
     def _render(self, piece: Piece, seq: int) -> None:
         if isinstance(piece, Call):
             if piece.result is not None or self._incomplete != "drop":
-                self._push(piece, seq)
+                self._show_soft()
+                self._put(piece.role, self._called(piece.block), seq)
                 piece.grouped = True
                 self._group.append(piece)
         elif isinstance(piece, Mark):
@@ -398,6 +429,8 @@ class Thread:
         else:
             if self._group or piece.role == "user":
                 self._close()
+            if piece.role == "user" and self._serving:
+                self._lose(self._serving)
             if isinstance(piece, Stream):
                 piece.settle()
             block = piece.block
@@ -408,9 +441,21 @@ class Thread:
                 self._push(piece, seq)
 
     def _close(self) -> None:
-        """End the assistant's group: the results of its calls follow it."""
-        self._soft.clear()
+        """End the assistant's message: the results of its calls follow it."""
         group, self._group = self._group, []
+        if self._soft:
+            self._end()
+        if self._serving:
+            # With calls the turn goes on: a server's tool runs when they are answered, or its code
+            # makes more of them.
+            makers = {code_of(call.block) for call in group}
+            self._lose(
+                key
+                for key, waiting in self._serving.items()
+                if not group or (waiting.carried and key not in makers)
+            )
+            for waiting in self._serving.values():
+                waiting.carried = True
         if len(group) > 1 and self._seqs[group[0].index] in self._drafts.told.natives:
             # A provider's own list is as it was made: results in the order in which they came.
             group.sort(key=lambda call: (call.result is None, call.result_seq))
@@ -419,6 +464,46 @@ class Thread:
             result = call.result or self._stand_in(call)
             if result is not None:
                 self._put("user", result, call.result_seq)
+
+    def _end(self, *, paused: bool = False) -> None:
+        """Show what a message ends with: server's calls and results may, thinking may not.
+
+        They need words beside them that everybody reads, unless a provider has paused there.
+        """
+        if paused or self._drafts.is_assistants():
+            self._show_soft(last=True)
+        self._soft.clear()
+
+    def _pause(self) -> None:
+        """End the conversation where an assistant's message may go on.
+
+        Server's calls without a result can be last in a message that was recorded as a provider's;
+        so can they in front of calls whose results are the last.
+        """
+        natives, soft = self._drafts.told.natives, self._soft
+        if soft:
+            self._end(paused=soft[-1][1] in natives)
+        if not self._drafts.is_assistants():
+            return
+        last = set()
+        for block in reversed(self._drafts.flat):
+            if block["type"] not in SERVER_CALLS:
+                break
+            last.add(block["id"])
+        self._lose(
+            key
+            for key, waiting in self._serving.items()
+            if waiting.carried or key not in last or waiting.seq not in natives
+        )
+        if self._dirty != NONE:
+            self._for_now = min(self._for_now, self._dirty)
+
+    def _lose(self, keys: Iterable[str]) -> None:
+        """Leave out server's calls whose result does not come, and start anew from them."""
+        for key in list(keys):
+            waiting = self._serving[key]
+            self._lost.add(waiting.piece)
+            self._spoil(self._find(waiting.seq))
 
     def _stand_in(self, call: Call) -> Block | None:
         if self._incomplete == "keep":
@@ -434,16 +519,39 @@ class Thread:
     def _push(self, piece: Piece, seq: int) -> None:
         """Add a block that can stand alone, after the soft ones that waited for it."""
         if self._soft:
-            soft, self._soft = self._soft, []
-            self._show(_matched(soft))
+            self._show_soft()
         self._put(piece.role, piece.block, seq)
         if type(piece) is Summary:
             self._drafts.mark_summary()
 
-    def _show(self, soft: list[tuple[Piece, int]]) -> None:
-        for piece, seq in soft:
+    def _show_soft(self, *, last: bool = False) -> None:
+        """Add the soft pieces that waited: a server's call and its result only as a pair.
+
+        Thinking is left out where it would be ``last``.
+        """
+        shown: list[tuple[Piece, int]] = []
+        for piece, seq in self._soft:
+            block = piece.block
+            if block["type"] in SERVER_CALLS:
+                if piece in self._lost or block["id"] in self._serving:
+                    continue
+                self._serving[block["id"]] = _Waiting(piece, seq)
+            elif "tool_use_id" in block and self._serving.pop(block["tool_use_id"], None) is None:
+                continue
+            shown.append((piece, seq))
+        while last and shown and is_thought(shown[-1][0].block):
+            shown.pop()
+        for piece, seq in shown:
             piece.shown = True
             self._put(piece.role, piece.block, seq)
+        self._soft.clear()
+
+    def _called(self, block: Block) -> Block:
+        """The block of a call: the code that makes it is told of only where it runs."""
+        code = code_of(block)
+        if code is None or code in self._serving:
+            return block
+        return {name: value for name, value in block.items() if name != "caller"}
 
     def _put(self, role: str, block: Block, seq: int) -> None:
         drafts = self._drafts
@@ -462,7 +570,7 @@ class Thread:
             index -= 1
         self.touched = min(self.touched, self._drafts.cut(self._spots[index]))
         del self._spots[index:]
-        self._soft = []
+        self._soft, self._group, self._serving = [], [], {}
 
     # --- what is not shown
 
@@ -477,29 +585,3 @@ class Thread:
             if not piece.gone and (type(piece) is not Piece or not piece.shown):
                 piece.explain(self._seqs[index], issues, self._incomplete)
         return issues
-
-
-def _matched(soft: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
-    """Soft pieces that may be shown: a server's tool use and its result only as a pair."""
-    blocks = [piece.block for piece, _ in soft]
-    calls = {one["id"] for one in blocks if one["type"] in SERVER_CALLS}
-    results = {one["tool_use_id"] for one in blocks if "tool_use_id" in one}
-    if calls == results:
-        return soft
-    pairs = calls & results
-    return [one for one in soft if _partner(one[0].block) in {None, *pairs}]
-
-
-def _ending(soft: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
-    """Soft pieces that may end the conversation: pairs, and then calls without a result."""
-    end = len(soft)
-    while end and soft[end - 1][0].block["type"] in SERVER_CALLS:
-        end -= 1
-    shown = _matched(soft[:end]) + soft[end:]
-    return shown if shown and _partner(shown[-1][0].block) is not None else []
-
-
-def _partner(block: Block) -> Any:
-    if block["type"] in SERVER_CALLS:
-        return block["id"]
-    return block.get("tool_use_id")

@@ -20,7 +20,8 @@ NAME_CHARS_MAX = 64  # the least that any of the models behind it takes
 def _write(role: str, blocks: list[Block], before: list[Block]) -> list[Message]:
     if role == "assistant":
         parts = [part for block in blocks if (part := _response_part(block)) is not None]
-        return [{"kind": "response", "parts": parts}] if parts else []
+        says = any(part["part_kind"] != "thinking" for part in parts)
+        return [{"kind": "response", "parts": parts}] if says else []
     names = call_names(before)
     results = [_return_part(b, names) for b in blocks if b["type"] == "tool_result"]
     prompt = [_user_content(block) for block in blocks if block["type"] != "tool_result"]

@@ -14,7 +14,7 @@ from holdfast.replay._rules.openai import MistralRules, OpenAIRules
 from holdfast.replay._rules.pydantic_ai import PydanticAIRules
 from holdfast.replay._rules.responses import ResponsesRules
 
-__all__ = ["Validation", "check_alone", "validate"]
+__all__ = ["Validation", "check_alone", "goes_on", "validate"]
 
 _RULES: Mapping[str, type[Rules]] = {
     "neutral": NeutralRules,
@@ -63,9 +63,20 @@ def validate(
 
 def check_alone(messages: list[Any], provider: str) -> Rules:
     """The rules that a few messages break by themselves, whatever stands before and after them."""
+    return _check(messages, provider, alone=len(messages) == 1)
+
+
+def goes_on(messages: list[Any], provider: str) -> bool:
+    """Whether messages keep the rules as the end of a list whose beginning does."""
+    rules = _check(messages, provider, alone=False)
+    rules.end()
+    return not rules.errors
+
+
+def _check(messages: list[Any], provider: str, *, alone: bool) -> Rules:
     rules = _RULES[provider]()
-    rules.alone = len(messages) == 1
-    rules.begun = True
+    rules.alone = alone
+    rules.begun = rules.continued = True
     for message in messages:
         try:
             rules.check(message)

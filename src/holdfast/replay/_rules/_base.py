@@ -107,6 +107,9 @@ class Rules(ABC):
     id_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
     name_pattern = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
+    continued = False
+    """Whether the list goes on from something unknown, which is taken as right."""
+
     alone = False
     """Whether a message is looked at by itself: what stands around it is taken as right."""
 

@@ -30,6 +30,9 @@ class AnthropicRules(Rules):
         self._role = "assistant"
         self._cache_marks = 0
         self._paused = False
+        # Server's tool calls of the turn that have no result yet, and those of earlier messages.
+        self._serving: set[str] = set()
+        self._carried: set[str] = set()
 
     def check(self, message: Any) -> None:
         if not isinstance(message, dict):
@@ -50,9 +53,10 @@ class AnthropicRules(Rules):
             self.expect_no_open("the assistant goes on")
         if isinstance(content, list):
             self.need(content, "the content is empty")
-            self._check_assistant(content) if role == "assistant" else self._check_user(content)
         else:
             self.need(is_text(content), "the content is an empty or broken text")
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": "."}]
+        self._check_assistant(blocks) if role == "assistant" else self._check_user(blocks)
         if role == "user":
             self.expect_no_open("the user goes on")
 
@@ -66,35 +70,45 @@ class AnthropicRules(Rules):
             else:
                 words = True
                 self._content_block(block, kind, _USER_BLOCKS)
+        if words:
+            # Results alone leave the assistant's turn open: its server's tools go on with them.
+            self.need(not self._serving, "words follow a server's tool call without a result")
+            self._serving.clear()
 
     def _check_assistant(self, blocks: list[Any]) -> None:
-        called = False
-        waiting: set[Any] = set()
+        calls = []
+        self._carried = set(self._serving)
         last: set[Any] = set()
         kind = None
         for block in blocks:
             kind = self._kind(block)
-            if kind not in SERVER_CALLS:
-                last.clear()
             if kind == "tool_use":
-                called = True
-                self._tool_use(block)
-                continue
-            self.need(not called, "calls come after everything else")
-            if kind in SERVER_CALLS:
+                calls.append(self._tool_use(block))
+            elif kind in SERVER_CALLS:
                 identity = self._server_block(block, "id")
-                waiting.add(identity)
+                self._serving.add(identity)
                 last.add(identity)
-            elif kind is not None and kind.endswith("_tool_result"):
-                identity = self._server_block(block, "tool_use_id")
-                self.need(identity in waiting, "a server's tool result has no call")
-                waiting.discard(identity)
             else:
-                self._content_block(block, kind, _ASSISTANT_BLOCKS)
-        # A turn that the provider paused ends with them: it goes on when it gets them back.
-        self.need(waiting <= last, "a server's tool call has no result")
-        self._paused = bool(waiting)
+                self.need(not calls, "calls come after everything else")
+                last.clear()
+                self._check_said(block, kind)
+        # Code that still runs makes more calls; every other tool has run by now.
+        self.need(self._carried <= set(calls), "a server's tool never ran")
+        if not calls:
+            # A turn that the provider paused ends with them: it goes on when it gets them back.
+            self.need(self._serving <= last, "a server's tool call has no result")
+            self._paused = bool(self._serving)
         self.need(kind not in _THINKING, "the last block is thinking")
+
+    def _check_said(self, block: Any, kind: str | None) -> None:
+        if kind is None or not kind.endswith("_tool_result"):
+            self._content_block(block, kind, _ASSISTANT_BLOCKS)
+            return
+        identity = self._server_block(block, "tool_use_id")
+        known = identity in self._serving or self.continued
+        self.need(known, "a server's tool result has no call")
+        self._serving.discard(identity)
+        self._carried.discard(identity)
 
     def _kind(self, block: Any) -> str | None:
         kind = block.get("type") if isinstance(block, dict) else None
@@ -164,11 +178,20 @@ class AnthropicRules(Rules):
         self.need(type(identity) is str, f"no {member}")
         return str(identity)
 
-    def _tool_use(self, block: dict[str, Any]) -> None:
+    def _tool_use(self, block: dict[str, Any]) -> str | None:
+        """A call; the server's tool whose code makes it, None if it is the model's own."""
         self._block_members(block, "id", "name", "input", "caller", "toolset_name")
         self.open_call(block.get("id"), block.get("name"))
         value = block.get("input")
         self.need(type(value) is dict and is_json(value), "the input of a call is no JSON object")
+        caller = block.get("caller")
+        self.need(caller is None or is_json(caller), "the caller of a call is malformed")
+        code = caller.get("tool_id") if isinstance(caller, dict) else None
+        if code is None:
+            return None
+        running = type(code) is str and (code in self._serving or self.continued)
+        self.need(running, "the caller of a call is no code that runs")
+        return str(code)
 
     def _tool_result(self, block: dict[str, Any]) -> None:
         self._block_members(block, "tool_use_id", "content", "is_error", "toolset_name")
