@@ -37,7 +37,6 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
-RUNNING = {"caller": {"type": "code_execution_20260120", "tool_id": "s"}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
 
 ANTHROPIC_GOOD = [
@@ -60,17 +59,6 @@ ANTHROPIC_GOOD = [
     [user(), assistant([SEARCH, FOUND])],
     [user(), assistant([text("x"), SEARCH])],
     [user(), assistant([SEARCH, FOUND, {**SEARCH, "id": "s2"}, {**SEARCH, "id": "s3"}])],
-    [user(), assistant([SEARCH, use()]), user([answer()])],
-    [user(), assistant([use(), SEARCH]), user([answer()]), assistant([FOUND, text("x")]), user()],
-    [
-        user(),
-        assistant([text("x"), SEARCH, use("a") | RUNNING]),
-        user([answer("a")]),
-        assistant([use("b") | RUNNING, use("c") | RUNNING]),
-        user([answer("c"), answer("b")]),
-        assistant([FOUND]),
-        user(),
-    ],
     [
         user(),
         assistant([use()]),
@@ -139,13 +127,6 @@ ANTHROPIC_BAD = [
     [user(), assistant([SEARCH]), user()],
     [user(), assistant([SEARCH]), assistant([FOUND])],
     [user(), assistant([SEARCH, {**SEARCH, "id": "s2"}, {**FOUND, "tool_use_id": "s2"}])],
-    [user(), assistant([SEARCH, use()]), user([answer(), text("x")])],
-    [user(), assistant([SEARCH, use()]), user([answer()]), assistant("x")],
-    [user(), assistant([SEARCH, use()]), user([answer()]), assistant([text("x"), use("b")])],
-    [user(), assistant([use() | RUNNING]), user([answer()])],
-    [user(), assistant([use() | {"caller": {"tool_id": 1}}]), user([answer()])],
-    [user(), assistant([SEARCH, FOUND, use() | RUNNING]), user([answer()])],
-    [user(), assistant([SEARCH, use(), FOUND]), user([answer()])],
     [user(), assistant([FOUND, text("x")])],
     [user(), assistant([{"type": "server_tool_use"}, text("x")])],
     [user([{"type": "image"}])],

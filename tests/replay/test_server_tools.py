@@ -2,22 +2,94 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model import Event
 from holdfast.replay import Conversation, validate
 
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
 SERVERS = st.sampled_from(["s1", "s2", "s3"])
 CALLS = st.sampled_from(["c1", "c2", "c3", "c4", "c5"])
 TEXT = {"type": "text", "text": "so"}
 
 
-def use(identity, code):
+def use(identity, code=None):
     """A call of the model, or of the code that a server runs."""
     block = {"type": "tool_use", "id": identity, "name": "f", "input": {}}
     caller = {"type": "code_execution_20260120", "tool_id": code}
     return block | ({"caller": caller} if code else {})
+
+
+def says(*blocks):
+    """An assistant's message."""
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def heard(*calls, words=()):
+    """A user's message with results of calls, and perhaps words."""
+    results = [{"type": "tool_result", "tool_use_id": one, "content": "1"} for one in calls]
+    return {"role": "user", "content": [*results, *words]}
+
+
+ASK = heard(words=[TEXT])
+GOOD = [
+    [says(SEARCH, use("a"))],
+    [says(SEARCH, use("a")), heard("a")],
+    [says(use("a"), SEARCH), heard("a"), says(FOUND, TEXT), ASK],
+    [
+        says(TEXT, SEARCH, use("a", "s")),
+        heard("a"),
+        says(use("b", "s"), use("c", "s")),
+        heard("c", "b"),
+        says(FOUND),
+        ASK,
+    ],
+]
+BAD = [
+    [says(SEARCH, use("a")), heard("a", words=[TEXT])],
+    [says(SEARCH, use("a")), heard("a"), {"role": "assistant", "content": "x"}],
+    [says(SEARCH, use("a")), heard("a"), says(TEXT, use("b")), heard("b")],
+    [says(use("a", "s")), heard("a")],
+    [says(use("a", 1)), heard("a")],
+    [says(SEARCH, FOUND, use("a", "s")), heard("a")],
+    [says(SEARCH, use("a"), FOUND), heard("a")],
+]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "neutral"])
+@pytest.mark.parametrize("told", GOOD)
+def test_a_server_tool_may_wait_for_the_calls_beside_it(provider, told):
+    """Its result, or more calls of its code, stand behind the results that it waits for."""
+    complete = told if told[-1]["role"] == "user" else [*told, heard("a")]
+    assert validate([ASK, *complete], provider).errors == []
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "neutral"])
+@pytest.mark.parametrize("told", BAD)
+def test_a_server_tool_that_never_ran_is_invalid(provider, told):
+    """Words instead of its result, and calls of code that does not run, are refused."""
+    assert not validate([ASK, *told], provider).valid
+
+
+def test_a_call_of_code_that_was_retracted_is_the_models_own():
+    """The message of a call names no code that is not in the list."""
+    conversation = Conversation()
+    first, second = says(SEARCH, use("a", "s")), says(use("b", "s"))
+    log = [
+        ("user", ASK),
+        ("assistant", first | {"native": [first]}),
+        ("tool_result", {"toolCallId": "a", "result": "1"}),
+        ("assistant", second | {"native": [second]}),
+        ("tool_result", {"toolCallId": "b", "result": "1"}),
+    ]
+    for seq, (type, content) in enumerate(log):
+        conversation.feed(Event.make(type, content, seq=seq))
+    assert conversation.messages("anthropic")[3] == second
+    conversation.feed(Event.make("retracted", {"seqs": [1, 2]}, seq=5))
+    assert conversation.messages("anthropic")[1] == says(use("b"))
 
 
 BLOCKS = st.one_of(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 from holdfast.replay._blocks import SERVER_CALLS, Block, code_of, is_soft, is_thought, text_block
@@ -485,11 +486,9 @@ class Thread:
             self._end(paused=soft[-1][1] in natives)
         if not self._drafts.is_assistants():
             return
-        last = set()
-        for block in reversed(self._drafts.flat):
-            if block["type"] not in SERVER_CALLS:
-                break
-            last.add(block["id"])
+        flat = self._drafts.flat
+        ending = takewhile(lambda block: block["type"] in SERVER_CALLS, reversed(flat))
+        last = {block["id"] for block in ending}
         self._lose(
             key
             for key, waiting in self._serving.items()
