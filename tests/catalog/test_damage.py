@@ -293,6 +293,9 @@ def test_without_sqlite(root, monkeypatch):
 
 def test_an_index_ahead_of_its_log_reports_damage(root):
     """A log that lost whole lines is whole to look at; the catalogue knows better."""
+    with holdfast.open(root) as hf:
+        fill(hf, "b")
+        hf.list()
     log = root / "sessions" / "b" / "events.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     os.truncate(log, len(b"".join(lines[:-2])))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -238,3 +241,116 @@ def test_a_copy_of_a_session_is_taken_as_it_is(store_root, tmp_path):
         brought.replace(log_of(other))  # another file than the one that was closed
         with hf.session("a") as session:
             assert len(session.history) == 40
+
+
+KILLED = """
+import os, signal, sys, holdfast
+hf = holdfast.open(sys.argv[1])
+session = hf.session("a", autosave_ms=0, snapshot_ms=0)
+session.user("one")
+session.assistant("two")
+session.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(url):
+    """A session whose process was killed before it had a snapshot."""
+    done = subprocess.run([sys.executable, "-c", KILLED, url], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+
+
+def empty(hf):
+    """Take everything out of the log, in place, as another program would."""
+    if not hf.store.identity.startswith("sqlite"):
+        os.truncate(Path(hf.location("a")) / "events.jsonl", 0)
+        return
+    lease = hf.store.lease("sessions/a")
+    hf.store.log("sessions/a").cut(0, lease.acquire("test", 60_000))
+    lease.release()
+
+
+@pytest.fixture(params=["files", "sqlite"])
+def url(request, store_root):
+    """A store of each kind that keeps nothing but log and catalogue of such a session."""
+    return str(store_root) if request.param == "files" else f"sqlite://{store_root}.db"
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_catalogue_knows_that_an_empty_log_had_events(url, listed, caplog):
+    """Without a snapshot or a note, what the catalogue saw tells that the log was lost."""
+    killed(url)
+    with holdfast.open(url) as hf:
+        [row] = hf.list()
+        empty(hf)
+        if listed:  # it may have noticed by itself: then it knows how many events there were
+            hf.list()
+    with holdfast.open(url) as hf:
+        with pytest.raises(Damaged, match="no event is left") as caught:
+            hf.session("a")
+        assert caught.value.session_id == "a"
+        [gap] = hf.verify("a").gaps
+        assert (gap.first_seq, gap.last_seq, gap.at_end) == (0, row.event_count - 1, True)
+        with hf.session("a", repair="auto") as session:
+            assert session.history == []
+            session.user("on we go")
+        assert "damaged and has been repaired" in caplog.text
+        report = hf.verify("a")
+        assert report.ok
+        assert report.repairs[0].gaps[0].last_seq == row.event_count - 1
+    with holdfast.open(url) as hf, hf.session("a") as session:
+        assert session.history[-1]["content"] == "on we go"
+
+
+def test_repair_knows_what_the_catalogue_saw(url):
+    """`hf.repair` mends such a log; then there is nothing more to repair."""
+    killed(url)
+    with holdfast.open(url) as hf:
+        [row] = hf.list()
+        empty(hf)
+        [gap] = hf.repair("a")
+        assert (gap.last_seq, gap.size) == (row.event_count - 1, row.size_bytes)
+        assert hf.verify("a").ok
+        assert hf.repair("a") == []
+        with hf.session("a") as session:
+            session.user("on")
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_empty_log_of_which_nobody_saw_an_event_is_a_beginning(store_root, known):
+    """A session whose process died before the first byte opens, with a catalogue and without."""
+    with holdfast.open(store_root) as hf:
+        record(hf)
+        (Path(store_root) / "sessions" / "b").mkdir(mode=0o700)
+        (Path(store_root) / "sessions" / "b" / "events.jsonl").touch(mode=0o600)
+        if known:
+            hf.list()
+    with holdfast.open(store_root) as hf:
+        with hf.session("b") as session:
+            session.user("hello")
+        assert hf.verify("b").ok
+        assert not hf.verify("b").repairs
+
+
+def test_without_a_catalogue_an_emptied_log_is_a_beginning(store_root):
+    """The limit: where no snapshot, note or catalogue is left, nothing tells of the loss."""
+    killed(str(store_root))
+    with holdfast.open(store_root) as hf:
+        hf.list()
+        empty(hf)
+    for left in Path(store_root).glob("catalog.db*"):
+        left.unlink()
+    with holdfast.open(store_root) as hf, hf.session("a") as session:
+        assert session.history == []
+        session.user("anew")
+
+
+def test_the_catalogue_is_not_asked_when_a_log_has_events(store_root, monkeypatch):
+    """Opening a session that is well, or new, reads no catalogue."""
+    from holdfast.catalog import Catalog
+
+    with holdfast.open(store_root) as hf:
+        record(hf)
+    monkeypatch.setattr(Catalog, "lost_whole", lambda *_: pytest.fail("it was asked"))
+    with holdfast.open(store_root) as hf, hf.session("a"), hf.session("new") as session:
+        session.user("hello")

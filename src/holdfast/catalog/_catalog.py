@@ -24,7 +24,7 @@ from holdfast.catalog._index import (
 from holdfast.catalog._opening import open_in_memory, open_index, open_lent
 from holdfast.catalog._orders import NEWEST, Order
 from holdfast.errors import HoldfastError, NotFound, Unavailable
-from holdfast.model import SessionMetadata
+from holdfast.model import Gap, SessionMetadata
 from holdfast.storage import Store, forks
 from holdfast.storage._sqlite import discard, file_mark, is_busy, sqlite_errors
 
@@ -162,6 +162,23 @@ class Catalog:
     def vanished(self, id: str) -> int:
         """How many events the index has seen that the session's log has lost. Raises NotFound."""
         return self._looked_at(id).row.trace.lost
+
+    def lost_whole(self, id: str) -> Gap | None:
+        """What the index has seen of a log that has no event any more; None if it saw nothing.
+
+        How many bytes that were is known until the index has noticed itself. An index that is not
+        there, or never met the session, is not asked to read anything.
+        """
+        kept = self._kept(id)
+        if kept is None:
+            return None
+        try:
+            self.catch_up()  # it knows whether the loss of power explains it
+            lost = self.vanished(id)
+        except HoldfastError:
+            return None  # it is only a witness
+        size = max(kept.row.trace.position.offset, lost)
+        return Gap(0, size, 0, lost - 1, at_end=True) if lost else None
 
     def _looked_at(self, id: str) -> Kept:
         entry = self._store.entry(PREFIX + id)

@@ -70,10 +70,14 @@ class Care(Finding):
         check_text("head", head)
         key = self._stored(id)
         report = verify_log(id, self._store.log(key), self._store.documents(key), head=head)
+        lost = None
+        if not (report.events or report.gaps or report.damage):
+            lost = self._lost_whole(id)
         vanished = self._catalog.vanished(id)
         if not vanished:
             return report
-        return msgspec.structs.replace(report, ok=False, vanished=vanished)
+        gaps = report.gaps if lost is None else [lost]
+        return msgspec.structs.replace(report, ok=False, vanished=vanished, gaps=gaps)
 
     def repair(self, id: str) -> list[Gap]:
         """Write a whole log in the place of a damaged one; what was missing from it.
@@ -97,6 +101,7 @@ class Care(Finding):
                 self._store.documents(key),
                 epoch,
                 sealer=lambda: rewriter_for(self._store, key, log, epoch),
+                lost_whole=lambda: self._lost_whole(id),
             )
         finally:
             lease.release()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.catalog import Catalog, Feeder, Filter, Health, Page, Progress, Reindexed
     from holdfast.catalog._prices import Prices
     from holdfast.library._sealed_books import SealedBooks
+    from holdfast.model import Gap
 
 __all__ = ["Finding", "filter_of"]
 
@@ -57,6 +58,10 @@ class Finding(Reading):
     def _catalog(self) -> Catalog:
         self._check_open()
         return self._feeder.catalog
+
+    def _lost_whole(self, id: str) -> Gap | None:
+        """What the catalogue saw in a log that has no event any more."""
+        return self._catalog.lost_whole(id) if self._inner.capabilities.stores else None
 
     def list(
         self,

@@ -234,7 +234,7 @@ class Holdfast(
         return id
 
     def _opened_to_read(self, id: str, options: Options) -> tuple[Session, Opening]:
-        opening = Opening(self._store, id, options)
+        opening = Opening(self._store, id, options, partial(self._lost_whole, id))
         return Session(self._store, opening), opening
 
     def _live_session(self, id: str, options: Options, patience: Patience | None) -> Session:
@@ -269,7 +269,7 @@ class Holdfast(
                 _check_resume(session, options)
                 if session.retain():
                     return session, None
-            opening = Opening(self._store, id, options)
+            opening = Opening(self._store, id, options, partial(self._lost_whole, id))
             try:
                 session = _live[key] = self._session_of(opening)
             except BaseException:

@@ -105,8 +105,16 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 class Opening:
     """One opening of one session: what it found and what it holds."""
 
-    def __init__(self, store: Store, session_id: str, options: Options) -> None:
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        options: Options,
+        lost_whole: Callable[[], Gap | None] = lambda: None,
+    ) -> None:
+        """``lost_whole`` is asked what others saw in a log that has no event any more."""
         self.session_id = check_id(session_id)
+        self._lost_whole = lost_whole
         self.key = f"sessions/{session_id}"
         self.options = options
         self.read_only = options.read_only
@@ -302,6 +310,8 @@ class Opening:
             loss = find_loss(
                 self.log, loaded.position, loaded.torn, settled=settled, ahead=loaded.ahead
             )
+            if loss is None and begun and not loaded.position.seq:
+                loss = self._lost_whole()
             loaded.gaps = [] if loss is None else [loss]
         if not loaded.gaps or self.read_only:
             return loaded
@@ -309,7 +319,13 @@ class Opening:
             raise self._damaged(loaded.gaps[0], loss)
         from holdfast.session._repair import repair_log
 
-        self.repaired = repair_log(self.log, self.documents, self.epoch, sealer=self._rewriter)
+        self.repaired = repair_log(
+            self.log,
+            self.documents,
+            self.epoch,
+            sealer=self._rewriter,
+            lost_whole=lambda: loss,
+        )
         return load(self.log, self.documents, limits=self.options.limits, tolerant=True)
 
     def _damaged(self, gap: Gap, loss: Gap | None) -> Damaged:

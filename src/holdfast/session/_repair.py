@@ -42,18 +42,22 @@ def repair_log(
     clock: Clock = now_ms,
     *,
     sealer: Callable[[], Sealer | None] | None = None,
+    lost_whole: Callable[[], Gap | None] = lambda: None,
 ) -> list[Gap]:
     """Write a new generation that holds every whole line and a note where one is missing.
 
     The lines themselves are moved as they are, with new checksums; those of a sealed log are
     sealed again with what ``sealer`` gives, and those that were tampered with count as missing. The
     old bytes go to quarantine. Returns what was missing. Killed at any moment, the log is the old
-    one or the new one. Raises KeyMissing for a sealed log without its key.
+    one or the new one. ``lost_whole`` is asked what others saw in a log that has no event and of
+    which nothing else is known. Raises KeyMissing for a sealed log without its key.
     """
     settled = log.settled()
     old = b"".join(log.read())
     found = salvage(old, START, chained=False)
     loss = None if found.gaps else _loss(log, documents, found, settled)
+    if loss is None and not found.lines and not found.gaps:
+        loss = lost_whole()
     if loss is not None:
         found.gaps.append(loss)
     is_sealed = any(line.sealed is not None and line.type is None for line in found.lines)
