@@ -234,7 +234,7 @@ class BucketServer:
 
 @pytest.fixture(scope="session")
 def moto_server():
-    """The quick server: an emulation in memory."""
+    """An emulation in memory, which starts at once and then takes several times longer."""
     yield from _bucket_server("moto_server", lambda port, _: ["-H", "127.0.0.1", "-p", str(port)])
 
 

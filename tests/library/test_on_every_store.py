@@ -28,7 +28,7 @@ def place(request, kind, folder):
     if kind == "postgres":
         return request.getfixturevalue("postgres_url")
     if kind == "bucket":
-        return request.getfixturevalue("moto_server").url(uuid4().hex)
+        return request.getfixturevalue("seaweed_server").url(uuid4().hex)
     folder.mkdir(mode=0o700)
     folder.chmod(0o700)
     return str(folder / "store") if kind == "file" else f"sqlite://{folder}/store.db"

@@ -108,7 +108,7 @@ def place(request, kind, folder):
     if kind == "postgres":
         return request.getfixturevalue("postgres_url")
     if kind == "bucket":
-        return request.getfixturevalue("moto_server").url(uuid4().hex)
+        return request.getfixturevalue("seaweed_server").url(uuid4().hex)
     made = folder / "one"
     made.mkdir(mode=0o700)
     return str(made / "store") if kind == "file" else f"sqlite://{made}/store.db"

@@ -28,7 +28,7 @@ def url(request, tmp_path):
     if request.param == "postgres":
         return request.getfixturevalue("postgres_url")
     if request.param == "bucket":
-        return request.getfixturevalue("moto_server").url(uuid4().hex)
+        return request.getfixturevalue("seaweed_server").url(uuid4().hex)
     return f"{tmp_path}/store" if request.param == "file" else f"sqlite://{tmp_path}/store.db"
 
 

@@ -38,7 +38,7 @@ def url(request, tmp_path):
     if request.param == "postgres":
         found = request.getfixturevalue("postgres_url")
     elif request.param == "moto":
-        found = request.getfixturevalue("moto_server").url(uuid4().hex)
+        found = request.getfixturevalue("seaweed_server").url(uuid4().hex)
     else:
         found = places[request.param]
     _put(found)
