@@ -67,7 +67,14 @@ if TYPE_CHECKING:
     from holdfast.replay._turns import TurnView
     from holdfast.replay._window import LeftOut, TokenCount
     from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said
-    from holdfast.replay.transcript import Entry, Streams, Transcript, grouped, read_transcript
+    from holdfast.replay.transcript import (
+        Entry,
+        Streams,
+        Transcript,
+        grouped,
+        read_transcript,
+        unreadable,
+    )
 
 # Conversations are loaded when first asked for: a program that only records needs none.
 _LAZY = {
@@ -115,6 +122,7 @@ _LAZY = {
     "mark_of": "_calls",
     "read_history": "_history",
     "read_transcript": "transcript",
+    "unreadable": "transcript",
     "recognise": "_reading",
     "recover": "_recover",
     "recover_todos": "_inspect",
@@ -211,6 +219,7 @@ __all__ = [
     "tell",
     "to_dialect",
     "tool_result_message",
+    "unreadable",
     "upcast",
     "upcast_event",
     "validate",

@@ -30,7 +30,7 @@ from holdfast.replay.content import (
     without_references,
 )
 
-__all__ = ["Entry", "Streams", "Transcript", "grouped", "read_transcript"]
+__all__ = ["Entry", "Streams", "Transcript", "grouped", "read_transcript", "unreadable"]
 
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _SAID = ("user", "assistant", "system", "thinking")
@@ -483,9 +483,13 @@ def _said_in(key: _Key, streams: Iterable[_Stream], state: str) -> list[Entry]:
 
 def _missing(first: int, after: Event) -> Entry:
     """The note in the place of events that the reader could not give."""
-    last = after.seq - 1
+    return Entry(first, 0, after.timestamp, "note", name=unreadable(first, after.seq - 1))
+
+
+def unreadable(first: int, last: int) -> str:
+    """Return what is said of events that a reader could not give."""
     names = f"event {first}" if first == last else f"events {first} to {last}"
-    return Entry(first, 0, after.timestamp, "note", name=f"{names} cannot be read")
+    return f"{names} cannot be read"
 
 
 def _unreadable(event: Event) -> Entry:

@@ -39,7 +39,7 @@ from holdfast.apps.acp._replaying_words import (
     undone_update,
 )
 from holdfast.model import Event
-from holdfast.replay import Streams, as_text, kinds_said
+from holdfast.replay import Streams, as_text, kinds_said, unreadable
 
 __all__ = ["replay", "replay_some"]
 
@@ -151,7 +151,14 @@ class _Teller:
         return None if some.lines is None else sort_out(some.lines, self._find, silent=silent)
 
     def _take_events(self, some: Some) -> None:
+        due = self._seq + 1 if self._seq >= 0 else some.first
         for event in some.events:
+            if event.seq > due:
+                self.out.flush()
+                text = f"({unreadable(due, event.seq - 1)})\n"
+                updates = content_updates(text, _CHUNKS["thinking"])
+                self.out.tell_all(updates, event.seq - 1)
+            due = event.seq + 1
             self._take(event)
 
     def _take(self, event: Event) -> None:

@@ -91,7 +91,8 @@ def read_some(
 def in_some(events: Iterator[Event]) -> Iterator[Some]:
     """Events that have their payloads, some at a time."""
     while found := list(islice(events, _AT_ONCE)):
-        yield Some(found[0].seq, len(found), partial(list, found))
+        size = found[-1].seq - found[0].seq + 1  # some in between may be lost
+        yield Some(found[0].seq, size, partial(list, found))
 
 
 def _verified(chunks: Iterable[bytes], block_bytes: int) -> Iterator[bytes]:

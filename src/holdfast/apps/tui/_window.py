@@ -62,7 +62,9 @@ class Reader:
         events = self._library.events(self.session_id, stop=seq, reverse=True)
         found: list[Event] = list(islice(events, PAGE))
         found += _until_turn(found, events)
-        return self._chunk(found[::-1])
+        # Events that cannot be read belong to what comes after them, so that no gap is between two.
+        earlier = next(events, None)
+        return self._chunk(found[::-1], 0 if earlier is None else earlier.seq + 1)
 
     def after(self, seq: int, limit: int = PAGE) -> Chunk | None:
         """Event ``seq`` and what follows; None where there is nothing."""
@@ -72,7 +74,7 @@ class Reader:
             if event.type in _TURN_STARTS:
                 break
             found.append(event)
-        return self._chunk(found)
+        return self._chunk(found, seq)
 
     def around(self, seq: int) -> Chunk | None:
         """The turn of an event with what stands about it."""
@@ -105,8 +107,8 @@ class Reader:
         place = number - 1 if number > 0 else number
         return turns[place].seq if -len(turns) <= place < len(turns) else None
 
-    def _chunk(self, events: list[Event]) -> Chunk | None:
-        return chunk_of(list(with_blobs(self._library, self.session_id, events)))
+    def _chunk(self, events: list[Event], first: int) -> Chunk | None:
+        return chunk_of(list(with_blobs(self._library, self.session_id, events)), first)
 
 
 def _until_turn(found: list[Event], earlier: Iterator[Event]) -> Iterator[Event]:

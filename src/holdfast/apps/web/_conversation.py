@@ -102,7 +102,8 @@ def read_window(
     end = newest + 1 if stop is None else max(min(stop, newest + 1), 0)
     events: list[Event] = []
     shown = 0
-    for event in hf.events(id, stop=end, reverse=True):
+    earlier = hf.events(id, stop=end, reverse=True)
+    for event in earlier:
         events.append(event)
         shown += event.type != "delta"
         # A page begins with a turn if it can, so that calls and their results stay together.
@@ -110,8 +111,10 @@ def read_window(
             break
         if shown >= _ITEMS and event.type in _BEGINS:
             break
+    # Events that cannot be read belong to the page of what comes after them.
+    before = next(earlier, None)
+    start = 0 if before is None else before.seq + 1
     events = list(with_blobs(hf, id, reversed(events)))
-    start = events[0].seq if events else 0
     following = _first_open(events, end) if is_live and end > newest else end
     settled = [event for event in events if event.seq < following]
     rest = [event for event in events if event.seq >= following]
