@@ -32,9 +32,9 @@ KEY = "sessions/a"
 
 
 @pytest.fixture
-def url(moto_server):
+def url(seaweed_server):
     """A prefix that nobody used before."""
-    return moto_server.url(uuid4().hex)
+    return seaweed_server.url(uuid4().hex)
 
 
 @pytest.fixture
@@ -455,8 +455,9 @@ def test_an_endpoint_that_is_down_is_told_soon():
         assert "s3cr3t" not in repr(caught.value) + str(caught.value.fields)
 
 
-def test_a_bucket_that_is_not_there_is_told(url):
+def test_a_bucket_that_is_not_there_is_told(moto_server):
     """It is said so, and not taken for a server that ignores preconditions."""
+    url = moto_server.url(uuid4().hex)  # the other one says that it is forbidden
     with closing(ObjectStore(url.replace("s3://sessions", "s3://nothing"))) as store:
         with pytest.raises(Unavailable, match="no such bucket"):
             store.check()
