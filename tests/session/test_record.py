@@ -450,6 +450,17 @@ def test_a_paused_answer_keeps_the_order_of_its_words_and_searches(hf):
         assert told[1] == [FOUND, SO, second, found]
 
 
+def test_what_an_advisor_said_comes_back(hf):
+    """Anthropic's advisor is a server's tool, whose call and result stay a pair."""
+    use = SEARCH | {"name": "advisor"}
+    told = {"type": "advisor_result", "text": "Go left."}
+    said = {"type": "advisor_tool_result", "tool_use_id": use["id"], "content": told}
+    with hf.session("a") as s:
+        s.user("Where to?")
+        s.record({"role": "assistant", "content": [use, said, SO]})
+        assert s.messages("anthropic")[1]["content"] == [use, said, SO]
+
+
 def test_a_result_of_no_search_is_left_out(hf):
     """A server's result is handed out with its call only, whatever stands beside it."""
     thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}

@@ -42,6 +42,7 @@ Note = Callable[[str, str, Any], None]
 """Takes an issue's type, its detail and what was left out."""
 
 OWNERS: Mapping[str, str] = {
+    "advisor_tool_result": "anthropic",
     "bash_code_execution_tool_result": "anthropic",
     "code_execution_tool_result": "anthropic",
     "mcp_tool_result": "anthropic",

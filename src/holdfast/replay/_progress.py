@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.model import Event
+from holdfast.replay._calls import blocks_of
 from holdfast.replay._stage import Stage, may_have_run
 from holdfast.replay._state import Opening, PendingCall, State, Turning
 from holdfast.replay._todos import read_todos
@@ -104,8 +105,9 @@ def fresh_data(event: Event) -> dict[str, Any]:
 def _user(state: State, event: Event, _data: Data) -> None:
     state.message_count += 1
     if (state.pending_calls or state.deferred_calls) and _answers(event.raw):
-        for block in _blocks(event, "tool_result"):
-            _settle(state, block.get("tool_use_id"))
+        for kind, block in blocks_of(_decode_said(event.raw).content):
+            if kind == "tool_result":
+                _settle(state, block.get("tool_use_id"))
     if state.title_auto is None:
         # From the recorded bytes: a long text is elsewhere there, and must give the same title.
         state.title_auto = _title_of(_decode_said(event.raw).content)
@@ -143,18 +145,11 @@ def _assistant(state: State, event: Event, data: Data) -> None:
 def _asked(state: State, event: Event) -> None:
     """A message that asks for tools: its calls are open, unless events of their own began them."""
     calls = state.pending_calls
-    for block in _blocks(event, "tool_use"):
+    for kind, block in blocks_of(_decode_said(event.raw).content):
         id, tool = block.get("id"), block.get("name")
-        if isinstance(id, str) and isinstance(tool, str) and id not in calls:
+        if kind == "tool_use" and isinstance(id, str) and isinstance(tool, str) and id not in calls:
             calls[id] = PendingCall(tool, event.seq, "announced")
     state.asked[event.run or ""] = event.seq
-
-
-def _blocks(event: Event, kind: str) -> list[dict[str, Any]]:
-    """The blocks of one type in a message's content."""
-    content = _decode_said(event.raw).content
-    blocks = content if isinstance(content, list) else []
-    return [block for block in blocks if isinstance(block, dict) and block.get("type") == kind]
 
 
 def _settle(state: State, call: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.model import Event
+from holdfast.replay._calls import blocks_of
 from holdfast.replay._runs import AUDIT_AGENT, Run, Runs
 
 __all__ = ["EVERY", "Delivery", "Router", "Withdrawal"]
@@ -203,13 +204,8 @@ def _calls_in(type: str, data: dict[str, Any]) -> list[Any]:
     """The ids of the calls that an event makes: its own, or those of blocks in its content."""
     if type == "tool_call":
         return [_hashable(data.get("id"))]
-    content = data.get("content")
-    blocks = content if isinstance(content, list) else ()
-    return [
-        _hashable(block.get("id"))
-        for block in blocks
-        if isinstance(block, dict) and block.get("type") == "tool_use"
-    ]
+    blocks = blocks_of(data.get("content"))
+    return [_hashable(block.get("id")) for kind, block in blocks if kind == "tool_use"]
 
 
 def _hashable(value: Any) -> Any:

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, InvalidData, TooLarge, UsageError
 from holdfast.model import Event
+from holdfast.replay import blocks_of
 from holdfast.session._cancellation import was_cancelled
 
 if TYPE_CHECKING:
@@ -129,24 +130,20 @@ def find_asked_call(events: Iterable[Event], tool: str, params: Any) -> str | No
         elif event.type == "tool_call" and is_ours:
             taken.add(data.get("id"))
         elif event.type == "user":
-            taken.update(block.get("tool_use_id") for block in _blocks(data, "tool_result"))
+            blocks = blocks_of(data.get("content"))
+            taken.update(one.get("tool_use_id") for kind, one in blocks if kind == "tool_result")
         elif event.type == "assistant":
             fitting = [
                 block["id"]
-                for block in _blocks(data, "tool_use")
-                if isinstance(block.get("id"), str)
+                for kind, block in blocks_of(data.get("content"))
+                if kind == "tool_use"
+                and isinstance(block.get("id"), str)
                 and block["id"] not in taken
                 and block.get("name") == tool
                 and _canonical(block.get("input")) == wanted
             ]
             return fitting[0] if len(fitting) == 1 else None
     return None
-
-
-def _blocks(data: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    content = data.get("content")
-    blocks = content if isinstance(content, list) else []
-    return [block for block in blocks if isinstance(block, dict) and block.get("type") == kind]
 
 
 def _canonical(value: Any) -> Any:
