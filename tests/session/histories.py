@@ -127,6 +127,9 @@ def chat_history(draw):
 # --- OpenAI, Responses
 
 
+CITED = {"type": "url_citation", "url": "https://x", "title": "t", "start_index": 0, "end_index": 1}
+
+
 @st.composite
 def item_words(draw):
     """What a user says."""
@@ -146,7 +149,11 @@ def item_answer(draw, ids):
     if draw(st.booleans()):
         return {"role": "assistant", "content": draw(TEXTS)}
     parts = st.one_of(
-        st.builds(lambda text: {"type": "output_text", "text": text, "annotations": []}, TEXTS),
+        st.builds(
+            lambda text, notes: {"type": "output_text", "text": text, "annotations": notes},
+            TEXTS,
+            st.sampled_from([[], [CITED]]),
+        ),
         st.builds(lambda text: {"type": "refusal", "refusal": text}, TEXTS),
     )
     return {
@@ -173,7 +180,11 @@ def item_calls(draw, ids):
         if kind == "function_call":
             call |= {"name": draw(NAMES), "arguments": json.dumps(draw(ARGUMENTS))}
             call |= draw(maybe(st.just({"id": f"fc_{identity}", "status": "completed"})))
-            parts = st.builds(lambda text: {"type": "input_text", "text": text}, TEXTS)
+            parts = st.one_of(
+                st.builds(lambda text: {"type": "input_text", "text": text}, TEXTS),
+                st.just({"type": "input_image", "image_url": "https://x/a.png"}),
+                st.just({"type": "input_file", "file_id": "file-1"}),
+            )
             output["output"] = draw(TEXTS | st.lists(parts, min_size=1, max_size=2))
         elif kind == "custom_tool_call":
             call |= {"name": draw(NAMES), "input": draw(TEXTS)}
@@ -212,6 +223,17 @@ def item_history(draw):
             {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": search},
             {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": None},
             {"type": "compaction", "encrypted_content": "abc"},
+            {"type": "file_search_call", "id": "fs_1", "queries": ["q"], "status": "completed"},
+            {"type": "mcp_list_tools", "id": "m_1", "server_label": "s", "tools": []},
+            {
+                "type": "mcp_call",
+                "id": "m_2",
+                "name": "f",
+                "server_label": "s",
+                "arguments": "{}",
+                "output": "x",
+            },
+            {"type": "item_reference", "id": "msg_0"},
             {"role": "developer", "content": "be brief"},
             {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "x"}]},
             {"type": "compaction_trigger"},
@@ -226,6 +248,49 @@ def item_history(draw):
 
 
 # --- Anthropic
+
+
+SERVED = {
+    "web_search": ("web_search_tool_result", []),
+    "web_fetch": (
+        "web_fetch_tool_result",
+        {"type": "web_fetch_tool_result_error", "error_code": "unavailable"},
+    ),
+    "bash_code_execution": (
+        "bash_code_execution_tool_result",
+        {
+            "type": "bash_code_execution_result",
+            "stdout": "1",
+            "stderr": "",
+            "return_code": 0,
+            "content": [],
+        },
+    ),
+    "text_editor_code_execution": (
+        "text_editor_code_execution_tool_result",
+        {"type": "text_editor_code_execution_create_result", "is_file_update": False},
+    ),
+    "tool_search_tool_bm25": (
+        "tool_search_tool_result",
+        {"type": "tool_search_tool_search_result", "tool_references": []},
+    ),
+}
+FINDS = st.builds(
+    lambda text: {
+        "type": "search_result",
+        "source": "https://x",
+        "title": "t",
+        "content": [{"type": "text", "text": text}],
+        "citations": {"enabled": True},
+    },
+    TEXTS,
+)
+RESULTS = st.one_of(
+    FINDS,
+    st.builds(lambda text: {"type": "text", "text": text}, TEXTS),
+    st.just({"type": "tool_reference", "tool_name": "look"}),
+    st.just({"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}),
+)
 
 
 @st.composite
@@ -251,6 +316,7 @@ def blocks_said(draw):
             TEXTS,
         ),
         st.just({"type": "container_upload", "file_id": "file_1"}),
+        FINDS,
     )
     return draw(st.lists(block, min_size=1, max_size=3))
 
@@ -274,12 +340,11 @@ def block_history(draw):
             continue
         if draw(st.booleans()):
             identity = ids()
-            query = {"query": draw(TEXTS)}
-            use = {"type": "server_tool_use", "id": identity, "name": "web_search", "input": query}
-            blocks += [
-                use,
-                {"type": "web_search_tool_result", "tool_use_id": identity, "content": []},
-            ]
+            name = draw(st.sampled_from(sorted(SERVED)))
+            kind, content = SERVED[name]
+            use = {"type": "server_tool_use", "id": identity, "name": name}
+            blocks.append(use | {"input": {"query": draw(TEXTS)}})
+            blocks.append({"type": kind, "tool_use_id": identity, "content": content})
         cited = {"type": "char_location", "cited_text": "a", "document_index": 0}
         cited |= {"document_title": "t", "start_char_index": 0, "end_char_index": 1}
         told_text = st.builds(
@@ -299,9 +364,7 @@ def block_history(draw):
             {
                 "type": "tool_result",
                 "tool_use_id": use["id"],
-                "content": draw(
-                    TEXTS | st.builds(lambda text: [{"type": "text", "text": text}], TEXTS)
-                ),
+                "content": draw(TEXTS | st.lists(RESULTS, min_size=1, max_size=2)),
                 **draw(maybe(st.builds(lambda failed: {"is_error": failed}, st.booleans()))),
             }
             for use in uses
