@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import Event
-from holdfast.replay import Conversation, Told, compare, fold, needs_interruption, recover, runs
+from holdfast.replay import (
+    Conversation,
+    Told,
+    compare,
+    fold,
+    needs_interruption,
+    read_transcript,
+    recover,
+    runs,
+)
 
 USER = ("user", {"content": "Go"})
 CALL = ("tool_call", {"id": "c1", "tool": "Run", "params": {"command": "ls"}})
@@ -185,3 +194,13 @@ def test_a_call_that_is_told_of_twice_is_counted_once():
     found = compare(Told("a", a), Told("b", [Event.make("user", {"content": "No"}, seq=0), *b[1:]]))
     assert [(tool.a, tool.b) for tool in found.tools] == [(1, 1)]
     assert [turn.a.tools for turn in found.turns] == [["Run"]]
+
+
+@pytest.mark.parametrize("decision", [{"call": "c1", "decision": "allow"}, {"call": "c1"}, {}])
+def test_a_transcript_says_nothing_of_a_call_that_was_let_run(decision):
+    """An answer that allows it counts; what names no decision, or another call, does not."""
+    asked = [decided("deny", "other"), decided("ask"), ("permission", decision), ("turn_end", {})]
+    events = log(CALL, *asked)
+    notes = [entry.text for entry in read_transcript(events) if entry.kind == "note"]
+    is_let = decision.get("decision") == "allow"
+    assert notes == ([] if is_let else ["nobody answered whether it may run"])
