@@ -137,9 +137,9 @@ def shared_crowd(folder: str, count: int) -> str:
 
 def _fingerprint() -> str:
     """What a crowd is made by: other texts or another catalogue are another crowd."""
-    from holdfast.catalog import _schema
+    from holdfast.catalog.sqlite import schema
 
-    with open(__file__, "rb") as ours, open(str(_schema.__file__), "rb") as theirs:
+    with open(__file__, "rb") as ours, open(str(schema.__file__), "rb") as theirs:
         return f"{zlib.crc32(ours.read() + theirs.read()):08x}"
 
 

@@ -17,7 +17,7 @@ from bench.floor import SlowDisk, open_plain
 from bench.stores import SESSIONS, many_rate
 from bench.workload import Step, record, step, typed_event
 from holdfast.storage import Disk, FileStore
-from holdfast.storage.sqlite import SQLiteStore
+from holdfast.storage.sqlite.store import SQLiteStore
 
 __all__ = ["Processes", "Together"]
 

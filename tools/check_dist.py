@@ -33,7 +33,7 @@ if sys.argv[2] in ("agent", "all"):  # some public names need it
 """
 # What each extra is for, as far as it can be loaded without a server or a key.
 LOADS = {
-    "acp": "holdfast.apps.acp.proxy",
+    "acp": "holdfast.apps.acp.proxy.server",
     "adk": "holdfast.integrations.adk",
     "agent": "holdfast.agent",
     "claude-sdk": "holdfast.integrations.claude_sdk",
@@ -42,9 +42,9 @@ LOADS = {
     "mcp": "holdfast.apps.mcp",
     "openai-agents": "holdfast.integrations.openai_agents",
     "otel": "opentelemetry",
-    "postgres": "holdfast.storage.postgres",
+    "postgres": "holdfast.storage.postgres.store",
     "pydantic-ai": "holdfast.integrations.pydantic_ai",
-    "s3": "holdfast.storage.s3",
+    "s3": "holdfast.storage.s3.store",
     "strands": "holdfast.integrations.strands",
     "tui": "holdfast.apps.tui",
     "web": "holdfast.apps.http",

@@ -3,7 +3,7 @@
 Rules (ARCHITECTURE.md says why):
   pure     model and replay touch no file, clock, randomness, process or network
   disk     only storage/disk.py opens, writes, syncs, renames, links or locks files
-  sqlite   only storage/_sqlite.py imports sqlite3
+  sqlite   only storage/sqlite/connection.py imports sqlite3
   foreign  a third-party library is imported only in the rooms it belongs to
   testing  nothing imports holdfast.testing but itself
 """
@@ -31,7 +31,7 @@ IMPURE_NAMES = frozenset(
     """.split()  # noqa: SIM905 - a list of words is easier to read and to change
 )
 # Making a path touches no file, and the codec of variables has to give back the paths it was given.
-PATH_MAKERS = frozenset({"model/_codec.py", "model/_decode_value.py"})
+PATH_MAKERS = frozenset({"model/_values.py"})
 
 DISK_MODULE = "storage/disk.py"
 OS_FILE_CALLS = frozenset(
@@ -50,7 +50,7 @@ DISK_MODULES = frozenset({"fcntl", "msvcrt", "shutil", "tempfile"})
 # Methods that only pathlib has; `mkdir` or `touch` may just as well be the disk's own.
 PATH_METHODS = frozenset({"write_text", "write_bytes", "symlink_to", "hardlink_to"})
 
-SQLITE_MODULE = "storage/_sqlite.py"
+SQLITE_MODULE = "storage/sqlite/connection.py"
 
 ANYWHERE = frozenset({"holdfast", "msgspec"})
 HOMES = {
@@ -66,7 +66,7 @@ HOMES = {
     "markupsafe": ("apps/web/",),  # of jinja2
     "markdown_it": ("apps/web/", "apps/tui/"),  # of rich
     "acp": ("apps/acp/",),
-    "mcp": ("apps/mcp/", "apps/acp/_agent_servers.py"),
+    "mcp": ("apps/mcp/", "apps/acp/agent/mcp_servers.py"),
     "mcp_types": ("apps/mcp/",),
     "anyio": ("apps/mcp/", "integrations/claude_sdk.py"),
     "pydantic": ("apps/mcp/", "integrations/"),

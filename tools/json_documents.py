@@ -9,20 +9,19 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from holdfast.apps.acp._doctor import Examination
+from holdfast.apps.acp.doctor import Examination
 from holdfast.apps.cli.keys import CheckedKeys, KnownKeys, NewKey
 from holdfast.catalog._catalog import Reindexed
 from holdfast.catalog._retention import Decision, Spared
 from holdfast.catalog._stats_shapes import Stats
 from holdfast.catalog._timeline import Timeline
 from holdfast.catalog._topics import Topic
-from holdfast.library._copy_to import Copied
-from holdfast.library._erasing import Erased
-from holdfast.library._exporting import Installed
-from holdfast.library._import_report import ImportedSession, Skipped
-from holdfast.library._redacting import RedactionReport
-from holdfast.library._sealing import Resealed
-from holdfast.library._trash import Trashed
+from holdfast.library._copy import Copied
+from holdfast.library._export import Installed
+from holdfast.library._imports import ImportedSession, Skipped
+from holdfast.library._redaction import RedactionReport
+from holdfast.library._seals import Resealed
+from holdfast.library._trash import Erased, Trashed
 from holdfast.model import Gap, SessionMetadata
 from holdfast.replay import Comparison, Issue, LeftOut, MergeReport, TokenCount
 from holdfast.session import Finding

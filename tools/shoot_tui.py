@@ -103,7 +103,7 @@ def world() -> Iterator[holdfast.Holdfast]:
         tempfile.TemporaryDirectory() as place,
         mock.patch("holdfast.session._clock.time_ns", clock),
         # A busy machine streams in other pieces than an idle one; so there is one.
-        mock.patch("holdfast.agent._streaming.HOLD_S", 60.0),
+        mock.patch("holdfast.agent._loop.HOLD_S", 60.0),
         _environment(place),
         ScriptedModel(_answer) as model,
         mock.patch.dict(os.environ, {"OPENAI_BASE_URL": model.openai_url}),

@@ -21,7 +21,7 @@ import uvicorn
 from demo_store import make_demo
 
 import holdfast
-from holdfast.apps.gate.serving import listen
+from holdfast.apps.gate.server import listen
 from holdfast.apps.web._page import Site
 from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app

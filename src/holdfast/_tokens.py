@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-__all__ = ["token_counter"]
-
 _VOCABULARIES = {
     "openai": "o200k_base",
     "openai-responses": "o200k_base",

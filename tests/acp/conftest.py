@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.apps.acp._attaching import Waits
-from holdfast.apps.acp.proxy import Proxy
+from holdfast.apps.acp.handover import Waits
+from holdfast.apps.acp.proxy.server import Proxy
 from holdfast.apps.wire.pipes import AgentProcess, connect
 from holdfast.library import Holdfast
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.acp import _doctor
+from holdfast.apps.acp import doctor as _doctor
 from holdfast.apps.cli import cli
 from holdfast.apps.wire.pipes import AgentProcess
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.apps.acp import _early
-from holdfast.apps.acp._early import Early
+from holdfast.apps.acp import link
+from holdfast.apps.acp.link import Early
 
 ONE, TWO, THREE = ({"method": name} for name in ("one", "two", "three"))
 
@@ -24,7 +24,7 @@ def test_frames_wait_for_the_session_that_they_are_about():
 
 def test_nothing_is_kept_that_nobody_waits_for(monkeypatch):
     """Neither without a request for a session, nor beyond the limit, nor of an agent that died."""
-    monkeypatch.setattr(_early, "_FRAMES_MAX", 1)
+    monkeypatch.setattr(link, "_FRAMES_MAX", 1)
     got = []
     early = Early(got.extend)
     assert not early.keep("a", ONE)

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.acp._settings_text import read_settings, with_member
-from holdfast.apps.acp.editors import command_line, default_name, plan, write
+from holdfast.apps.acp.editors import (
+    command_line,
+    default_name,
+    plan,
+    read_settings,
+    with_member,
+    write,
+)
 from holdfast.errors import InvalidData, UsageError
 
 COMMENTED = """// my settings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.apps.acp import proxy
+from holdfast.apps.acp.proxy import server
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import AgentProcess, connect
 
@@ -103,7 +103,7 @@ async def test_an_editor_that_is_gone_while_the_agent_starts_is_not_answered(
     store_place, monkeypatch
 ):
     """Its window was closed, both ends are: proxy and agent end, though the agent never answers."""
-    monkeypatch.setattr(proxy, "_LAST_WORDS_S", 1e9)
+    monkeypatch.setattr(server, "_LAST_WORDS_S", 1e9)
     source, from_editor = os.pipe()
     to_editor, target = os.pipe()
     pipe = await connect(os.fdopen(source, "rb"), os.fdopen(target, "wb", buffering=0))
@@ -114,7 +114,7 @@ async def test_an_editor_that_is_gone_while_the_agent_starts_is_not_answered(
         return started[0]
 
     with holdfast.open(store_place) as hf:
-        running = asyncio.ensure_future(proxy.Proxy(hf, pipe, launch, command=["sleep"]).run())
+        running = asyncio.ensure_future(server.Proxy(hf, pipe, launch, command=["sleep"]).run())
         greeting = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
         os.write(from_editor, json.dumps(greeting).encode() + b"\n")
         while not started:  # noqa: ASYNC110 - nothing tells of it

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.apps.acp._attaching import Waits
+from holdfast.apps.acp.handover import Waits
 
 CAN_ALL = {"list", "resume", "fork", "close", "delete"}
 
@@ -541,7 +541,7 @@ def test_a_line_over_the_limit_is_refused_and_the_next_is_served(
 ):
     """However long it is, it is not kept in memory."""
     import holdfast
-    from holdfast.apps.acp.proxy import Proxy
+    from holdfast.apps.acp.proxy.server import Proxy
     from holdfast.apps.wire.lines import Splitter
     from holdfast.apps.wire.pipes import AgentProcess
 

@@ -11,8 +11,8 @@ import time
 import pytest
 
 import holdfast
-from holdfast.apps.acp._breaker import Breaker
-from holdfast.apps.acp.proxy import Proxy
+from holdfast.apps.acp.link import Breaker
+from holdfast.apps.acp.proxy.server import Proxy
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.storage import FileStore
 from holdfast.testing import FaultyDisk

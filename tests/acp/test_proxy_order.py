@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.acp._attaching import Waits
-from holdfast.apps.acp._link import AgentLink
+from holdfast.apps.acp.handover import Waits
+from holdfast.apps.acp.link import AgentLink
 from holdfast.apps.wire.frames import CANCELLED, INVALID_PARAMS
 from holdfast.apps.wire.pipes import AgentProcess
 from holdfast.session import Session

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.acp._recording import Notes, mask_servers
+from holdfast.apps.acp.recording.recorder import Notes
+from holdfast.apps.acp.recording.values import mask_servers
 from holdfast.model import Limits
 
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Holdfast
-from holdfast.apps.acp._recording import Notes, clean
-from holdfast.apps.acp._replaying import replay
+from holdfast.apps.acp.recording.recorder import Notes
+from holdfast.apps.acp.recording.values import clean
+from holdfast.apps.acp.replay.replay import replay
 from holdfast.errors import InvalidData
 from holdfast.model import Event, Limits
 from holdfast.replay import PROVIDERS, recover, validate

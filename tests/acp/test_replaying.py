@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Holdfast
-from holdfast.apps.acp._recording import Notes
-from holdfast.apps.acp._replaying import _TAKERS, replay, replay_some
-from holdfast.apps.acp._replaying_log import read_some
-from holdfast.apps.acp._replaying_words import UNDONE
+from holdfast.apps.acp.recording.recorder import Notes
+from holdfast.apps.acp.replay.log import read_some
+from holdfast.apps.acp.replay.replay import _TAKERS, replay, replay_some
+from holdfast.apps.acp.replay.words import UNDONE
 from holdfast.model import Event, encode_line, line_body
 from holdfast.replay import Conversation
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Holdfast
-from holdfast.apps.acp._replaying import replay, replay_some
-from holdfast.apps.acp._replaying_log import read_some
+from holdfast.apps.acp.replay.log import read_some
+from holdfast.apps.acp.replay.replay import replay, replay_some
 from holdfast.model import Event, encode_line, line_body
 
 COUNT = 40

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.acp._recording import Notes
-from holdfast.apps.acp._replaying import replay
-from holdfast.apps.acp._replaying_words import UNDONE
-from holdfast.apps.acp._telling import transcript_note, undone
+from holdfast.apps.acp.notes import transcript_note, undone
+from holdfast.apps.acp.recording.recorder import Notes
+from holdfast.apps.acp.replay.replay import replay
+from holdfast.apps.acp.replay.words import UNDONE
 from holdfast.model import Event
 from holdfast.replay import fold, read_transcript, recover
 

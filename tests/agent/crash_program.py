@@ -17,13 +17,13 @@ from pathlib import Path
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 
-from holdfast.agent import Agent, PersistentSession, _streaming, tool
+from holdfast.agent import Agent, PersistentSession, _loop, tool
 from holdfast.replay import validate
 from holdfast.session import Session
 
 STEPS = (1, 2, 3)
 # Each word is to be recorded on its own, without much waiting.
-_streaming.HOLD_S = 0.001
+_loop.HOLD_S = 0.001
 ATTEMPTS_MAX = 4
 
 

@@ -16,7 +16,7 @@ from holdfast.agent import (
 from holdfast.agent import _plugins as plugins_module
 from holdfast.errors import Forbidden, NotFound, TooLarge, UsageError
 from holdfast.replay import recover_todos
-from holdfast.storage.folder import Folder
+from holdfast.storage.outside import Folder
 
 
 async def use(hf, script, tools, *steps, id="s", **options):

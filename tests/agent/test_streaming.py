@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from pydantic_ai.models.function import DeltaThinkingPart, FunctionModel
 
-from holdfast.agent import Agent, _streaming
-from holdfast.agent._talk import Talk
+from holdfast.agent import Agent, _loop
+from holdfast.agent._run_log import Talk
 from holdfast.errors import ModelFailed, StoreFull, UsageError
 from holdfast.replay import validate
 
@@ -21,7 +21,7 @@ def streaming(stream):
 @pytest.fixture
 def patient(monkeypatch):
     """Pieces are put together for as long as it takes, also on a busy machine."""
-    monkeypatch.setattr(_streaming, "HOLD_S", 60)
+    monkeypatch.setattr(_loop, "HOLD_S", 60)
 
 
 async def test_words_come_one_by_one_and_the_result_at_the_end(hf, script):
@@ -68,7 +68,7 @@ async def test_a_word_is_on_record_within_the_hold(hf):
         async for _ in Agent(streaming(slow)).run_stream("go", session=session):
             pass
     assert seen == ["first"]
-    assert _streaming.HOLD_S == 0.05
+    assert _loop.HOLD_S == 0.05
 
 
 @pytest.mark.req("S3-44")
@@ -106,7 +106,7 @@ async def test_words_that_the_store_refuses_are_not_lost_in_a_timer(hf, monkeypa
         yield "second "
         await asyncio.sleep(0.12)
 
-    monkeypatch.setattr(_streaming, "HOLD_S", 0.01)
+    monkeypatch.setattr(_loop, "HOLD_S", 0.01)
     monkeypatch.setattr(Talk, "delta", delta)
     with hf.session("s") as session:
         stream = Agent(streaming(slow)).run_stream("go", session=session)

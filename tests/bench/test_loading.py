@@ -47,7 +47,7 @@ with holdfast.open(sys.argv[1]) as hf, hf.session("a") as session:
     loaded = _loaded(run_python, code, str(tmp_path / "store"))
     assert loaded.isdisjoint(set(HEAVY) - bare)
     assert "holdfast.replay._conversation" not in loaded
-    assert "holdfast.model._codec" not in loaded
+    assert "holdfast.model._values" not in loaded
     assert not any(name.startswith(("platformdirs", "backports", "rich")) for name in loaded)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.storage import _postgres_options
+from holdfast.storage.postgres import link
 
 QUICK = {"autosave_ms": 0, "snapshot_ms": 0}
 
@@ -14,7 +14,7 @@ def run(url, statement, *values):
     import asyncpg
 
     async def work():
-        address, options = _postgres_options.read_options(url)
+        address, options = link.read_options(url)
         connection = await asyncpg.connect(address)
         try:
             await connection.execute(f"SET search_path TO {options.schema}, public")

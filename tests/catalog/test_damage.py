@@ -259,7 +259,7 @@ def test_a_locked_catalogue_is_gone_round(root):
 
 def test_a_store_that_cannot_be_written_is_listed(root, monkeypatch):
     """Where there can be no file the catalogue is in memory."""
-    from holdfast.storage import _sqlite
+    from holdfast.storage.sqlite import connection as _sqlite
 
     def refuse(path):
         raise holdfast.errors.Unavailable("read-only")

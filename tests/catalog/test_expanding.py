@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.catalog._expanding import Expander
-from holdfast.storage._sqlite import connect
+from holdfast.catalog._search import Expander
+from holdfast.storage.sqlite.connection import connect
 
 
 def made(words):

@@ -7,12 +7,13 @@ import pytest
 
 import holdfast
 from holdfast.catalog import EVERYTHING, Catalog, Filter, _look
-from holdfast.catalog._catching_up import catch_up
-from holdfast.catalog._index import IndexDamaged, Row, Trace, Update
-from holdfast.catalog._opening import open_in_memory
+from holdfast.catalog._catalog import open_in_memory
+from holdfast.catalog._catch_up import catch_up
+from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._index import Row, Trace, Update
 from holdfast.catalog._plain_index import PlainIndex
-from holdfast.catalog._sqlite_index import SqliteIndex
-from holdfast.catalog._sqlite_writing import Writing
+from holdfast.catalog.sqlite.index import SqliteIndex
+from holdfast.catalog.sqlite.writer import Writing
 from holdfast.model import SessionMetadata
 from holdfast.storage import FileStore, MemoryStore
 
@@ -95,7 +96,7 @@ def test_a_changed_row_is_noticed(harm):
 
 def test_lists_use_table_indexes():
     """No list with a limit looks at every row or sorts."""
-    from holdfast.catalog._selection import selection
+    from holdfast.catalog.sqlite.selection import selection
 
     index = open_in_memory(MemoryStore())
     for wanted in (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.catalog import EVERYTHING, Filter, _opening
+from holdfast.catalog import EVERYTHING, Filter, _catalog
 from holdfast.catalog._index import Row, Trace, Update
 from holdfast.catalog._orders import (
     NEWEST,
@@ -70,7 +70,7 @@ def filled(index, found):
     return index
 
 
-INDEXES = {"sqlite": lambda: _opening.open_in_memory(MemoryStore()), "plain": PlainIndex}
+INDEXES = {"sqlite": lambda: _catalog.open_in_memory(MemoryStore()), "plain": PlainIndex}
 FILTERS = (
     EVERYTHING,
     Filter(text=words_in("ZEBRA")),
@@ -245,7 +245,7 @@ def test_other_prices_move_sessions(store_root):
 
 def test_forks_are_found_without_reading_everything(store_root, monkeypatch):
     """The relatives of a session cost what they are, not what the store is."""
-    from holdfast.catalog._sqlite_index import SqliteIndex
+    from holdfast.catalog.sqlite.index import SqliteIndex
 
     with holdfast.open(store_root) as hf:
         with hf.session("a") as session:

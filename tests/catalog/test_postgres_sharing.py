@@ -10,12 +10,12 @@ import pytest
 from postgres_sessions import QUICK, found, ids, run, say
 
 import holdfast
-from holdfast.catalog import _catalog, _catching_up
-from holdfast.catalog._index import IndexDamaged, IndexMoved
-from holdfast.catalog._postgres_index import PostgresIndex
+from holdfast.catalog import _catalog, _catch_up
+from holdfast.catalog._faults import IndexDamaged, IndexMoved
 from holdfast.catalog._prices import Price, Prices
+from holdfast.catalog.postgres.index import PostgresIndex
 from holdfast.errors import Unavailable
-from holdfast.storage import _postgres_link
+from holdfast.storage.postgres import link
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_what_went_is_told_by_name_until_it_is_long_ago(hf, monkeypatch):
     assert "sessions/a" in store.changes(mark).keys
     assert not store.changes(mark).listed
     run(hf.url, "UPDATE removals SET at = at - interval '8 days'")
-    monkeypatch.setattr("holdfast.storage._postgres_keys._FORGET_CHANCE", 2.0)
+    monkeypatch.setattr("holdfast.storage.postgres.key._FORGET_CHANCE", 2.0)
     hf.delete("b")
     assert run(hf.url, "SELECT key FROM removals") == [("sessions/b",)]
     assert store.changes(mark).keys is None
@@ -219,7 +219,7 @@ def test_two_may_make_it_anew_at_once(hf, postgres_url, monkeypatch):
     """Both end with an index that is whole."""
     for number in range(30):
         say(hf, f"s{number}", "words")
-    monkeypatch.setattr(_catching_up, "_BATCH_SESSIONS", 3)
+    monkeypatch.setattr(_catch_up, "_BATCH_SESSIONS", 3)
     with holdfast.open(postgres_url) as other:
         threads = [threading.Thread(target=one.reindex) for one in (hf, other)]
         for thread in threads:
@@ -338,17 +338,17 @@ def test_a_lost_connection_is_told_and_got_over(hf, monkeypatch):
     """No answer is better than half of one; the next question is answered."""
     say(hf, "a", "one")
     hf.list()
-    real = _postgres_link.Link.run
+    real = link.Link.run
 
     def broken(self, work, *, again=True):
         raise Unavailable("PostgreSQL: gone")
 
-    monkeypatch.setattr(_postgres_link.Link, "run", broken)
+    monkeypatch.setattr(link.Link, "run", broken)
     for ask in (hf.list, lambda: hf.search("one", limit=3), hf.stats, hf.reindex):
         with pytest.raises(Unavailable):
             ask()
     assert hf._catalog.feed(["a"])
-    monkeypatch.setattr(_postgres_link.Link, "run", real)
+    monkeypatch.setattr(link.Link, "run", real)
     assert ids(hf.list()) == ["a"]
 
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.catalog import _sqlite_figures
 from holdfast.catalog._calendar import Calendar
 from holdfast.catalog._prices import Prices
 from holdfast.catalog._stats import Wanted
 from holdfast.catalog._stats_rows import _Counting, count_index
+from holdfast.catalog.sqlite import figures
 
 BEGIN = 1_760_000_000_000
 HOUR = 3_600_000
@@ -29,7 +29,7 @@ WANTED = (
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of four rows, so that a few sessions make several."""
-    monkeypatch.setattr(_sqlite_figures, "_BLOCK_SHIFT", 2)
+    monkeypatch.setattr(figures, "_BLOCK_SHIFT", 2)
 
 
 def record(hf, number, rng):
@@ -100,7 +100,7 @@ def test_sums_are_what_counting_gives(store_root):
 @pytest.mark.req("S2-90")
 def test_only_what_changed_is_counted_again(store_root, monkeypatch):
     """Asking again reads no tally; a session that went on costs its block."""
-    from holdfast.catalog._sqlite_index import SqliteIndex
+    from holdfast.catalog.sqlite.index import SqliteIndex
 
     rng, read = random.Random(4), []
     real = SqliteIndex.tallies
@@ -130,7 +130,7 @@ def test_only_what_changed_is_counted_again(store_root, monkeypatch):
 
 def test_making_anew_adds_up_as_well(store_root, monkeypatch):
     """After a reindex the first question is answered by sums."""
-    from holdfast.catalog._sqlite_index import SqliteIndex
+    from holdfast.catalog.sqlite.index import SqliteIndex
 
     with holdfast.open(store_root) as hf:
         record(hf, 1, random.Random(1))

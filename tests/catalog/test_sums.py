@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.catalog import Asked, _placing, _sums, scan_logs
+from holdfast.catalog import Asked, scan_logs
+from holdfast.catalog.sqlite import places, sums
 
 WORDS = ["".join(random.Random(n).choices("abcdefghij", k=5)) for n in range(40)]
 
@@ -54,7 +55,7 @@ def full(tmp_path_factory):
         fill(hf)
         # Of what was changed a moment ago all is listed again, which would hide what is missed.
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("holdfast.storage._touched._TIME_GRAIN_NS", 0)
+            patch.setattr("holdfast.storage.files.journal._TIME_GRAIN_NS", 0)
             expected = answers(hf)
         metas = hf.list(None)
         for word, found in zip(WORDS, expected[0][:4], strict=False):
@@ -145,8 +146,8 @@ def check_everything(hf):
     """Add up all sums of the index in use."""
 
     def check(connection):
-        _sums.check_said(connection)
-        _sums.check_blocks(connection)
+        sums.check_said(connection)
+        sums.check_blocks(connection)
         for order, value in [
             ("time", None),
             ("tag", b"five"),
@@ -154,7 +155,7 @@ def check_everything(hf):
             ("agent", b"agent1"),
             ("status", "idle"),
         ]:
-            _placing.check_place(connection, order, value)
+            places.check_place(connection, order, value)
         return True
 
     return hf._catalog.ask(check)
@@ -186,11 +187,11 @@ def test_sums_go_with_every_change(tmp_path):
 
 def test_of_a_large_index_a_part_is_looked_at(full, monkeypatch):
     """Where adding up all would take long, the first range and some others are looked at."""
-    monkeypatch.setattr(_sums, "_RANGES_MAX", 3)
-    monkeypatch.setattr(_sums, "_SAID_SHIFT", 5)
-    assert len(_sums._some(range(100))) == 3
-    assert 0 in _sums._some(range(100))
-    assert _sums._some([5, 1]) == [1, 5]
+    monkeypatch.setattr(sums, "_RANGES_MAX", 3)
+    monkeypatch.setattr(sums, "_SAID_SHIFT", 5)
+    assert len(sums._some(range(100))) == 3
+    assert 0 in sums._some(range(100))
+    assert sums._some([5, 1]) == [1, 5]
     root, data, expected = full
     put_back(root, data)
     with holdfast.open(root) as hf:

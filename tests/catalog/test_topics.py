@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.catalog._marks import marks_of
 from holdfast.catalog._tally import Tally
-from holdfast.catalog._topics import auto_tags, topics
-from holdfast.catalog._vocabulary import KNOWN, TOPICS
+from holdfast.catalog._terms import KNOWN, TOPICS
+from holdfast.catalog._topics import auto_tags, marks_of, topics
 from holdfast.model import Event
 
 FIT_MIN = 0.8

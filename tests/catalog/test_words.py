@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.catalog._words import TEXT_CHARS_MAX, Listener, said_in
+from holdfast.catalog._search_texts import TEXT_CHARS_MAX, Listener, said_in
 from holdfast.model import Event
 
 
@@ -174,7 +174,7 @@ def test_open_calls_are_bounded():
 @pytest.mark.parametrize("members", [{}, {"run": "r"}, {"key": "kü"}, {"more": True}])
 def test_the_place_of_the_next_line_is_known(members):
     """The bytes of a line are counted without writing it."""
-    from holdfast.catalog._words import _line_bytes
+    from holdfast.catalog._search_texts import _line_bytes
     from holdfast.model import encode_line, line_body
 
     event = Event("user", 12, 345, b'{"content":"x"}', **members)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.cli._asked import Asked, asked
-from holdfast.apps.cli._colours import wants_colour
+from holdfast.apps.cli._flags import Asked, asked, wants_colour
 
 COLOURED = "\x1b[36mtrip-planner"
 

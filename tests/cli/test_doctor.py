@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import __version__
-from holdfast.apps.cli._extras import EXTRAS, find_extras
+from holdfast.apps.cli.doctor import EXTRAS, find_extras
 from holdfast.errors import NotFound, StoreError, Unavailable
 from holdfast.library import Holdfast
 from holdfast.storage import MemoryStore
@@ -180,7 +180,7 @@ def test_a_missing_extra_tells_how_to_get_it(monkeypatch):
 def test_what_would_make_searches_faster_is_told(run, trip, monkeypatch):
     """A database without pg_trgm works, and the doctor says what would help."""
     from holdfast.catalog._catalog import Health
-    from holdfast.catalog._postgres_index import _NO_TRIGRAMS
+    from holdfast.catalog.postgres.index import _NO_TRIGRAMS
     from holdfast.library import Holdfast
 
     health = Health("PostgreSQL, schema holdfast", 1, 0, _NO_TRIGRAMS)

@@ -15,8 +15,8 @@ import pytest
 
 import holdfast
 from holdfast.apps.cli import cli
-from holdfast.apps.cli._shells import SHELLS
-from holdfast.apps.shown.ink import SGR, STYLES
+from holdfast.apps.cli._completion import SHELLS
+from holdfast.apps.render.ink import SGR, STYLES
 from holdfast.testing.model_server import Say, ScriptedModel
 
 COUNT = 5_000

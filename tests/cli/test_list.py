@@ -174,7 +174,7 @@ def watched(monkeypatch):
                 raise KeyboardInterrupt
             left.pop(0)()
 
-        monkeypatch.setattr("holdfast.apps.cli._watching.time.sleep", pause)
+        monkeypatch.setattr("holdfast.apps.cli.list.time.sleep", pause)
 
     return watched
 

@@ -12,9 +12,8 @@ import pytest
 
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._app import VERBS
-from holdfast.apps.cli._manual import manual
 from holdfast.apps.cli.acp import PARTS
-from holdfast.apps.cli.man import pages
+from holdfast.apps.cli.man import manual, pages
 
 
 @pytest.fixture(scope="module")

@@ -125,7 +125,7 @@ def test_another_encoding(shell, library):
 def test_an_interruption(trip, store_root):
     """Ctrl-C ends the command with the code that shells know, without a stack trace."""
     code = (
-        "import holdfast.apps.shown.words as words, holdfast.apps.cli as cli\n"
+        "import holdfast.apps.render.words as words, holdfast.apps.cli as cli\n"
         "def stop(*_): raise KeyboardInterrupt\n"
         "words.ago = stop\n"
         "cli.main()\n"
@@ -142,7 +142,7 @@ def test_an_interruption(trip, store_root):
 def test_a_defect_is_told_as_one(trip, store_root):
     """An error that nobody foresaw is a sentence too, and its trace can be asked for."""
     code = (
-        "import holdfast.apps.shown.words as words, holdfast.apps.cli as cli\n"
+        "import holdfast.apps.render.words as words, holdfast.apps.cli as cli\n"
         "words.ago = None\n"
         "cli.main()\n"
     )

@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import holdfast
-from holdfast.apps.cli import _list_json, _quick_list, cli, main
+from holdfast.apps.cli import _quick_list, cli, main
+from holdfast.apps.cli import _quick_list as _list_json
 from holdfast.apps.cli._list_table import session_cells
-from holdfast.apps.shown.ink import cells, is_narrow
+from holdfast.apps.render.ink import cells, is_narrow
 from holdfast.catalog import _newest
-from holdfast.catalog._sqlite_writing import stored
+from holdfast.catalog.sqlite.writer import stored
 from holdfast.model import SessionMetadata
 from holdfast.security import neutralise_line
 

@@ -14,9 +14,8 @@ import pytest
 import holdfast
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._app import VERBS
-from holdfast.apps.cli._failure import Failure
+from holdfast.apps.cli._failure import Failure, kind_of, tell_failure
 from holdfast.apps.cli._screen import Screen
-from holdfast.apps.cli._telling import kind_of, tell_failure
 from holdfast.apps.cli.schema import names, schema_text
 from holdfast.errors import NotFound
 

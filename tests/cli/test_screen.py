@@ -9,13 +9,14 @@ import click
 import pytest
 
 from holdfast import errors
-from holdfast.apps.cli._app import App, tell
-from holdfast.apps.cli._failure import explain, suggestion
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._failure import explain, suggestion, tell
 from holdfast.apps.cli._options import complete_id
 from holdfast.apps.cli._progress import progress
-from holdfast.apps.cli._recovering import print_recovery
-from holdfast.apps.cli._screen import Column, Screen, Span
-from holdfast.apps.shown.ink import STYLES
+from holdfast.apps.cli._recovery import print_recovery
+from holdfast.apps.cli._screen import Screen
+from holdfast.apps.render.ink import STYLES
+from holdfast.apps.render.page import Column, Span
 from holdfast.replay import Recovery, sanitize
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.cli._shells import SHELLS, script
+from holdfast.apps.cli._completion import SHELLS, script
 
 BIN = str(Path(sys.executable).parent)
 EVIL = ["two words", "$(touch owned)", "`touch owned`", "a;b", "it's", "*", "\x1b[2J", 'q"q', "ü"]
@@ -247,16 +247,16 @@ def test_many_sessions(library, store_root):
     """Beyond what is looked at, ids are still found by how they begin, without their titles."""
     import click
 
-    from holdfast.apps.cli import _completing
+    from holdfast.apps.cli import _completion
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_completing, "_LOOKED_AT_MAX", 2)
+        patch.setattr(_completion, "_LOOKED_AT_MAX", 2)
         for name in ("old-one", "b", "c"):
             with library.session(name, title="Its title") as s:
                 s.user("x")
         context = click.Context(click.Command("show"))
         context.params = {"store": str(store_root)}
-        offered = _completing.complete_id(context, None, "old")
+        offered = _completion.complete_id(context, None, "old")
     assert [(item.value, item.help) for item in offered] == [("old-one", None)]
 
 

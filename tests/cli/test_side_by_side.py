@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.cli._screen import Screen, Span
-from holdfast.apps.shown.halves import Half, apart, broken, cells, print_halves
+from holdfast.apps.cli._screen import Screen
+from holdfast.apps.render.comparison import Half, apart, broken, cells, print_halves
+from holdfast.apps.render.page import Span
 
 pytestmark = pytest.mark.req("S2-68")
 

@@ -18,8 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.apps.cli._screen import standard_output
-from holdfast.apps.shown.drawing import bar, calendar, columns, sparkline
-from holdfast.apps.shown.stats import _duration, _latency, _money, print_stats
+from holdfast.apps.render.stats import (
+    _duration,
+    _latency,
+    _money,
+    bar,
+    calendar,
+    columns,
+    print_stats,
+    sparkline,
+)
 from holdfast.catalog._stats_shapes import Stats
 
 DAY = 86_400_000

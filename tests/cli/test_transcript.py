@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.apps.shown.transcript import body, folded, heading
+from holdfast.apps.render.transcript import body, folded, heading
 from holdfast.replay import Entry
 
 LONG = Entry(0, 0, 0, "result", ("\n".join("line" for _ in range(20)),), "x")

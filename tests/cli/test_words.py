@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.cli._screen import Column, Span
-from holdfast.apps.cli._when import When
-from holdfast.apps.shown.ink import Plain, fit
-from holdfast.apps.shown.words import ago, clock, counted, day_time, short, size
+from holdfast.apps.cli._options import When
+from holdfast.apps.render.ink import Plain, fit
+from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.words import ago, clock, counted, day_time, short, size
 
 NOW = 1_800_000_000_000
 

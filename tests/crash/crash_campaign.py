@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 from holdfast import Holdfast, library
 from holdfast._config import configuration
-from holdfast.catalog._opening import connect
-from holdfast.catalog._sqlite_index import SqliteIndex
+from holdfast.catalog.sqlite.index import SqliteIndex
 from holdfast.errors import Locked
 from holdfast.model import Event, Limits
 from holdfast.storage import FileStore
+from holdfast.storage.sqlite.connection import connect
 from holdfast.testing import FaultyDisk, SimDisk
 from holdfast.testing._effects import Acknowledged, Image
 
@@ -46,7 +46,7 @@ def repeatable():
     found = configuration()
     with (
         patch("holdfast.session._opening.random_hex", lambda size: f"{next(_salts):0{size}x}"),
-        patch("holdfast._config._settling.configuration", lambda given: found),
+        patch("holdfast._config._settings.configuration", lambda given: found),
         patch("holdfast.catalog._catalog.open_in_memory", copied_index),
     ):
         yield

@@ -14,15 +14,17 @@ from crash_checker import Checker
 from holdfast.errors import Fenced, SyncFailed
 from holdfast.model import LineReader
 from holdfast.session._writer import Writer
-from holdfast.storage import _file_forms, _file_log, files
-from holdfast.storage._file_documents import FileDocuments
-from holdfast.storage._file_forms import FileForms, write_all
-from holdfast.storage._file_log import FileLog
-from holdfast.storage._file_parts import LOG_NAME, OpenLog
-from holdfast.storage._sqlite_parts import SQLiteLog
-from holdfast.storage._tree import Tree
-from holdfast.storage.files import FileStore
-from holdfast.storage.sqlite import SQLiteStore
+from holdfast.storage.files import forms as _file_forms
+from holdfast.storage.files import log as _file_log
+from holdfast.storage.files import store as files
+from holdfast.storage.files.documents import FileDocuments
+from holdfast.storage.files.forms import FileForms, write_all
+from holdfast.storage.files.log import FileLog
+from holdfast.storage.files.parts import LOG_NAME, OpenLog
+from holdfast.storage.files.store import FileStore
+from holdfast.storage.files.tree import Tree
+from holdfast.storage.sqlite.key import SQLiteLog
+from holdfast.storage.sqlite.store import SQLiteStore
 from holdfast.testing import SimDisk
 
 
@@ -236,7 +238,7 @@ def append_when_fenced(path):
     late, heir = first.lease("sessions/a"), second.lease("sessions/a")
     epoch = late.acquire("late", 1)
     first.log("sessions/a").append(b"1\n", 0, 1, epoch)
-    with patch("holdfast.storage._sqlite_parts.check_free", nothing):  # its time ran out
+    with patch("holdfast.storage.sqlite.key.check_free", nothing):  # its time ran out
         epoch_of_heir = heir.acquire("heir", 60_000)
     second.log("sessions/a").append(b"2\n", 1, 1, epoch_of_heir)
     try:

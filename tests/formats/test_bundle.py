@@ -25,7 +25,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.formats import Bounds, is_bundle, read_bundle, write_bundle
-from holdfast.library._unpacking import unpack
+from holdfast.library._bundle_import import unpack
 from holdfast.model import Event
 from holdfast.security import is_sealed_file, open_with_passphrase, seal_with_passphrase
 

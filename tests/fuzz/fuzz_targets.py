@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.apps.acp._recording import Notes, clean
+from holdfast.apps.acp.recording.recorder import Notes
+from holdfast.apps.acp.recording.values import clean
 from holdfast.apps.http._table import ENDPOINTS
 from holdfast.apps.ipc._connection import _RpcAsker, _TagAsker
 from holdfast.apps.wire.frames import RpcError, parse, parse_object

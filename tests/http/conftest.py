@@ -13,7 +13,7 @@ import uvicorn
 from tests.scripts import make_kit
 from websockets.sync.client import connect
 
-from holdfast.apps.gate.amounts import Buckets
+from holdfast.apps.gate.limits import Buckets
 from holdfast.apps.http._service import Service
 from holdfast.apps.http.server import http_app
 from holdfast.library import Holdfast

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from holdfast.apps.http._describing import describe
+from holdfast.apps.http._openapi import describe
 from holdfast.apps.http._table import ENDPOINTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"

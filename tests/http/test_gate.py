@@ -19,11 +19,11 @@ import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.gate.amounts import BodyLimit, Buckets
 from holdfast.apps.gate.callers import same_secret
-from holdfast.apps.gate.guarding import guarded
-from holdfast.apps.gate.leaving import SafeHeaders
-from holdfast.apps.gate.serving import _Heads, _Server, listen
+from holdfast.apps.gate.guards import guarded
+from holdfast.apps.gate.limits import BodyLimit, Buckets
+from holdfast.apps.gate.responses import SafeHeaders
+from holdfast.apps.gate.server import _Heads, _Server, listen
 from holdfast.errors import Unavailable
 
 PATIENCE_S = 120
@@ -366,7 +366,7 @@ def test_secrets_are_compared_as_they_are(one, other):
 
 SERVER = textwrap.dedent("""
     import asyncio, sys
-    from holdfast.apps.gate.serving import run
+    from holdfast.apps.gate.server import run
 
     stop = None
 

@@ -227,7 +227,7 @@ def test_a_port_that_is_taken_is_said(start, store_root):
 
 def test_serving_in_this_process(store_root):
     """The same as the command does it: ready, answering, and back after a signal."""
-    from holdfast.apps.http.serving import serve
+    from holdfast.apps.http.server import serve
 
     token = token_for(store_root)
     found = []

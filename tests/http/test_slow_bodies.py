@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.apps.gate import amounts
-from holdfast.apps.gate.amounts import BodyLimit
+from holdfast.apps.gate import limits
+from holdfast.apps.gate.limits import BodyLimit
 
 
 async def echo(_scope, receive, send):
@@ -47,7 +47,7 @@ def clock(monkeypatch):
         return now[0]
 
     # Its own clock, not that of the loop.
-    monkeypatch.setattr(amounts, "time", SimpleNamespace(monotonic=look))
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=look))
 
 
 @pytest.mark.usefixtures("clock")

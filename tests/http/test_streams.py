@@ -83,7 +83,7 @@ def test_a_long_past_comes_in_pages(client, talk):
 
 def test_silence_is_told_from_the_end(client, monkeypatch):
     """While nothing happens a comment comes now and then, so that nobody takes it for broken."""
-    monkeypatch.setattr("holdfast.apps.http._following._HEARTBEAT_S", 0.05)
+    monkeypatch.setattr("holdfast.apps.http._stream._HEARTBEAT_S", 0.05)
     id = begin(client)
     with client.stream("GET", f"/v1/sessions/{id}/follow") as stream:
         assert any(line.startswith(": ") for line in stream.iter_lines())

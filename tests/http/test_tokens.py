@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from holdfast.apps.gate.amounts import Buckets
+from holdfast.apps.gate.limits import Buckets
 from holdfast.apps.http import _service, _socket, _turns
 from holdfast.apps.http._table import ENDPOINTS
 from holdfast.apps.http.tokens import TokenBook, widest_scope

@@ -16,7 +16,7 @@ from google.genai import types
 
 import holdfast
 from holdfast.integrations import adk
-from holdfast.integrations._adk_shared import Announced
+from holdfast.integrations._adk_events import Announced
 from holdfast.integrations.adk import HoldfastSessionService
 
 WHO = {"app_name": "app", "user_id": "u1"}

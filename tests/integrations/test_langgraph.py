@@ -19,8 +19,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 import holdfast
 from holdfast.errors import Fenced
-from holdfast.integrations._langgraph_values import Values
 from holdfast.integrations.langgraph import HoldfastSaver
+from holdfast.integrations.langgraph._values import Values
 
 THREAD = {"configurable": {"thread_id": "trip"}}
 

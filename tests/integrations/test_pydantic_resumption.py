@@ -31,9 +31,9 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 import holdfast
-from holdfast.integrations._pydantic_messages import FORM, Told, as_items, changes
 from holdfast.integrations._units import Unit
 from holdfast.integrations.pydantic_ai import HoldfastHistory
+from holdfast.integrations.pydantic_ai._messages import FORM, Told, as_items, changes
 
 PROMPT = ModelRequest(parts=[UserPromptPart("Delete x and look")])
 CALLS = ModelResponse(

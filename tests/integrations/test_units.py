@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.errors import Locked, UsageError
-from holdfast.integrations._difference import apply, difference
 from holdfast.integrations._place import Place, library_of, own_id
+from holdfast.integrations._states import apply, difference
 from holdfast.integrations._units import Form, Units, spoken
 
 VALUES = st.recursive(

@@ -12,7 +12,7 @@ import pytest
 from tests.scripts import make_kit
 
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
-from holdfast.apps.ipc._current import Current
+from holdfast.apps.ipc._session import Current
 from holdfast.apps.wire.pipes import Pipe, Writer
 from holdfast.library import Holdfast
 

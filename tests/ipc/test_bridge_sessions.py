@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from holdfast.apps.wire.times import utc
+from holdfast.apps.wire.frames import utc
 
 ERROR = {"type", "code", "message", "remedy"}
 
@@ -214,7 +214,7 @@ def test_formats_that_no_message_carries(hf, ask, format):
 @pytest.mark.req("S2-48")
 def test_an_export_that_is_too_long_is_told(hf, ask, monkeypatch):
     """It is refused, not cut."""
-    monkeypatch.setattr("holdfast.apps.ipc._current.EXPORT_CHARS_MAX", 10)
+    monkeypatch.setattr("holdfast.apps.ipc._session.EXPORT_CHARS_MAX", 10)
     past(hf, "trip", "go")
     answer = ask({"type": "session_export", "session_id": "trip", "format": "text"})
     assert answer["code"] == "too_large"

@@ -190,13 +190,13 @@ def test_reading_backwards_does_not_read_the_whole_log(hf, monkeypatch):
 
 def test_batches_are_read_backwards_piece_by_piece(hf, monkeypatch):
     """No piece begins inside of a batch, so the log need not be read as a whole."""
-    from holdfast.session import _reading
+    from holdfast.session import reader
 
     with hf.session("a") as s:
         for n in range(40):
             s.extend([("user", {"content": f"{n} {m} " + "x" * 1000}) for m in range(12)])
     forwards = list(hf.events("a"))
-    monkeypatch.setattr(_reading, "read_forwards", None)
+    monkeypatch.setattr(reader, "read_forwards", None)
     assert list(hf.events("a", reverse=True)) == forwards[::-1]
 
 

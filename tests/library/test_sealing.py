@@ -19,8 +19,8 @@ from sealed_sessions import (
 )
 
 import holdfast
-from holdfast.agent._instructions import read_custom
 from holdfast.agent._permissions import StandingApprovals
+from holdfast.agent._spec import read_custom
 from holdfast.errors import (
     Conflict,
     Forbidden,

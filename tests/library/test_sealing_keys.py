@@ -25,7 +25,7 @@ from holdfast.errors import (
     NotFound,
     UsageError,
 )
-from holdfast.session import _resealing, resolve_blobs, within
+from holdfast.session import _reseal, resolve_blobs, within
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_a_late_writer_left_in_the_old_form_goes_too(folder, monkeypatch):
         [snapshot] = (log_of(folder).parent / "snapshots").iterdir()
         late, gone = snapshot.read_bytes(), "blobs/" + "0" * 64
         documents = hf.store.inner.documents("sessions/a")
-        names, gather = type(documents).names, _resealing.gather
+        names, gather = type(documents).names, _reseal.gather
 
         def overtaken(lines):
             snapshot.write_bytes(late)
@@ -82,7 +82,7 @@ def test_what_a_late_writer_left_in_the_old_form_goes_too(folder, monkeypatch):
         def listed(self, prefix=""):
             return [*names(self, prefix), *([gone] if prefix == "blobs/" else [])]
 
-        monkeypatch.setattr(_resealing, "gather", overtaken)
+        monkeypatch.setattr(_reseal, "gather", overtaken)
         monkeypatch.setattr(type(documents), "names", listed)
         assert "sessions/a" in hf.encrypt().changed
         assert not snapshot.exists()
@@ -241,15 +241,15 @@ def test_keys_that_change_under_a_change_are_tried_again(hf, monkeypatch):
     monkeypatch.setattr(documents, "put", put)
     assert len(hf.add_key(OTHER).changed) == 2
     refused.clear()
-    monkeypatch.setattr("holdfast.library._sealing._TRIES_MAX", 2)
+    monkeypatch.setattr("holdfast.library._seals._TRIES_MAX", 2)
     assert list(hf.rotate(OTHER).failed) == ["sessions/a"]
     assert len(told(hf, "a")) > 5
 
 
 def test_what_nobody_opened_before_is_forgotten(hf, monkeypatch):
     """Of very many rings only so many are kept; one that is in transit is not sealed twice."""
-    monkeypatch.setattr("holdfast.session._sealing._RINGS_MAX", 1)
-    monkeypatch.setattr("holdfast.library._sealed_books._KEPT_MAX", 1)
+    monkeypatch.setattr("holdfast.session._sealed_store._RINGS_MAX", 1)
+    monkeypatch.setattr("holdfast.library._sealed_index._KEPT_MAX", 1)
     for id in ("a", "b", "c"):
         with hf.session(id, **QUICK) as s:
             s.user("hello")

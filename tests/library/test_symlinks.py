@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import Locked
-from holdfast.storage.sqlite import SQLiteStore
+from holdfast.storage.sqlite.store import SQLiteStore
 
 
 @pytest.mark.parametrize("scheme", ["", "file://", "sqlite://"])

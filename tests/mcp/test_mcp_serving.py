@@ -21,8 +21,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from holdfast.apps.cli import cli
-from holdfast.apps.mcp import serving
-from holdfast.apps.mcp.serving import http_app
+from holdfast.apps.mcp import run as serving
+from holdfast.apps.mcp.run import http_app
 
 COMMAND = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE_S = 120
@@ -222,7 +222,7 @@ def test_a_signal_ends_it_in_good_order(past, store_root, number):
     """The lifespan ends, the store is closed, and the exit is clean."""
     past.close()
     program = (
-        "import sys; from holdfast.apps.mcp.serving import serve_http;"
+        "import sys; from holdfast.apps.mcp.run import serve_http;"
         "serve_http(sys.argv[1], port=0, writes=False, token='t',"
         " ready=lambda *told: print(*told, flush=True)); print('closed')"
     )
@@ -287,7 +287,7 @@ def test_a_port_that_is_taken_is_told(store_root):
 
 def test_without_the_sdk_the_way_to_it_is_told(monkeypatch):
     """One line to install it."""
-    monkeypatch.setitem(sys.modules, "holdfast.apps.mcp.serving", None)
+    monkeypatch.setitem(sys.modules, "holdfast.apps.mcp.run", None)
     done = CliRunner().invoke(cli, ["mcp"])
     assert done.exit_code == 2
     assert "holdfast[mcp]" in done.stderr

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 import holdfast
-from holdfast.apps.mcp import _answers, _saving
+from holdfast.apps.mcp import _answers, _save
 from holdfast.errors import HoldfastError, NotFound
 
 READING = {
@@ -347,7 +347,7 @@ async def test_a_session_is_forked(writer, past):
 
 async def test_what_cannot_be_saved_is_told(writer, past, monkeypatch):
     """Nothing is written then."""
-    monkeypatch.setattr(_saving, "TEXT_CHARS_MAX", 10)
+    monkeypatch.setattr(_save, "TEXT_CHARS_MAX", 10)
     for arguments in (
         {"text": " "},
         {"text": "x" * 11},

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InvalidData
 from holdfast.model import Limits, Record, decode_value, encode_data, encode_value
-from holdfast.model._decode_value import _KINDS
+from holdfast.model._values import _KINDS
 
 pytestmark = pytest.mark.req("B-29")
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import KeyMissing
-from holdfast.model import LineReader, _block, _salvage
+from holdfast.model import LineReader, _salvage
+from holdfast.model import _reader as _block
 
 PIECES = [
     b'{"seq":',

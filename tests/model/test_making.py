@@ -20,7 +20,7 @@ from holdfast.errors import InvalidData
 from holdfast.model import (
     Event,
     Limits,
-    _making,
+    _maker,
     encode_data,
     encode_event_line,
     line_maker,
@@ -29,7 +29,7 @@ from holdfast.model import (
 from holdfast.model._line import line_head
 from holdfast.testing.strategies import json_values
 
-SOURCE = Path(_making.__file__).with_name("_line_maker.c")
+SOURCE = Path(_maker.__file__).with_name("_line_maker.c")
 DEPTH = Limits().depth_max
 STAMP = 1_701_234_568_456
 
@@ -62,7 +62,7 @@ def clock() -> int:
 def compiled():
     """The compiled step; bound to what the pure one uses."""
     try:
-        found = importlib.import_module(_making._COMPILED)
+        found = importlib.import_module(_maker._COMPILED)
     except ImportError:
         pytest.skip("the compiled part was not built here: no compiler, or HOLDFAST_PURE")
     if zlib.crc32(SOURCE.read_bytes()) != found.SOURCE:
@@ -251,10 +251,10 @@ def stand_in(monkeypatch, abi) -> types.ModuleType:
 
 def test_a_compiled_part_of_this_code_is_used(monkeypatch):
     """It gets the class, the heads and the encoder that the pure step uses."""
-    module = stand_in(monkeypatch, _making._ABI)
+    module = stand_in(monkeypatch, _maker._ABI)
     found = line_maker(compiled="stand_in")
     assert found is module.make_line
-    assert module.bound == (Event, _making.LINE_HEADS, _making.encode_plain)
+    assert module.bound == (Event, _maker.LINE_HEADS, _maker.encode_plain)
 
 
 @pytest.mark.parametrize("abi", [0, None, "1", -1])
@@ -267,5 +267,5 @@ def test_a_compiled_part_of_other_code_is_not_used(monkeypatch, abi):
 def test_without_a_compiled_part_the_pure_step_is_used(monkeypatch):
     """Where none was built, and where none is wanted."""
     assert line_maker(compiled="holdfast.model._never_built") is make_line
-    stand_in(monkeypatch, _making._ABI)
+    stand_in(monkeypatch, _maker._ABI)
     assert line_maker(pure=True, compiled="stand_in") is make_line

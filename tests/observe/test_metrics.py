@@ -306,7 +306,7 @@ with holdfast.open({str(tmp_path / "s")!r}) as hf, hf.session("a") as s:
     s.user("x")
     s.flush()
 bad = [name for name in sys.modules if name.startswith(
-    ("holdfast.observe", "holdfast.session._observing", "holdfast.integrations",
+    ("holdfast.observe", "holdfast.session._observed", "holdfast.integrations",
      "opentelemetry", "prometheus_client", "logging"))]
 print(bad)
 """

@@ -17,7 +17,7 @@ from tests.scripts import scripted
 from holdfast.agent import Agent
 from holdfast.errors import Damaged
 from holdfast.integrations.otel import observe, trace_session
-from holdfast.observe import METRICS, _otel_spans
+from holdfast.observe import METRICS, _otel
 
 SECRET = "the words that were said"
 
@@ -213,7 +213,7 @@ def test_a_delegate_is_a_span_of_its_own(hf, telemetry):
 
 def test_open_spans_are_bounded(hf, telemetry, monkeypatch):
     """What nobody ends is given up, oldest first."""
-    monkeypatch.setattr(_otel_spans, "_OPEN_MAX", 2)
+    monkeypatch.setattr(_otel, "_OPEN_MAX", 2)
     telemetry.observe(hf)
     with hf.session("a") as s:
         for number in range(4):

@@ -11,7 +11,7 @@ from holdfast.library import Holdfast
 
 pytest.importorskip("xllamacpp", reason="the local extra is not installed")
 
-from holdfast.agent._local import LocalServer, find_model_file
+from holdfast.agent._embedded_model import LocalServer, find_model_file
 from holdfast.errors import UsageError
 
 NAMES = ["Alma", "Boris", "Chiara", "Dmitri", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jorge"]

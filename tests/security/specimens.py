@@ -12,9 +12,8 @@ from re import _constants as signs
 from re import _parser as parser
 from typing import Any
 
-from holdfast.security._redact_judge import is_secret
 from holdfast.security._redact_rules import Rule, standard_rules
-from holdfast.security._redact_scan import _secret_of
+from holdfast.security._redact_scan import _secret_of, is_secret
 
 __all__ = ["specimen"]
 

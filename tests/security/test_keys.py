@@ -27,7 +27,7 @@ from holdfast.security import (
     read_key_text,
     stretch,
 )
-from holdfast.security._keys_sources import find_secret, keyring_backend, split_source
+from holdfast.security._keys import find_secret, keyring_backend, split_source
 from holdfast.storage import MemoryStore
 
 SECRET = bytes(range(32))

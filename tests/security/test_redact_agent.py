@@ -5,7 +5,7 @@ from __future__ import annotations
 import holdfast
 from holdfast.agent._cache import ResultCache
 from holdfast.agent._plugins import PluginHost
-from holdfast.agent._recovery import find_leftovers
+from holdfast.agent._turn import find_leftovers
 
 TOKEN = "gh" + "p_" + "aB3dE5gH" * 4 + "abcd"
 MARK = {"redaction": {"mode": "mark"}}

@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.errors import UsageError
 from holdfast.security import NOTHING_STREAMED, Redactor, Scanner, feed, finish, read_user_rules
-from holdfast.security._redact_judge import entropy
 from holdfast.security._redact_rules import Rule, RuleSet, as_trie, standard_rules
+from holdfast.security._redact_scan import entropy
 
 
 def _beside(name):

@@ -389,8 +389,8 @@ def test_redact_again_changes_nothing(store_root, leaked):
 @pytest.mark.parametrize("step", ["put", "delete", "replace", "detach", "reindex"])
 def test_redact_that_was_broken_off_is_done_by_the_next(store_root, leaked, monkeypatch, step):
     """Whatever fails half-way, every log stays whole, and the next time takes all of it."""
-    from holdfast.storage._file_documents import FileDocuments
-    from holdfast.storage._file_log import FileLog
+    from holdfast.storage.files.documents import FileDocuments
+    from holdfast.storage.files.log import FileLog
 
     owner = {"replace": FileLog, "detach": FileStore, "reindex": Holdfast}.get(step, FileDocuments)
 

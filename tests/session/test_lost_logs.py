@@ -173,7 +173,7 @@ def test_damage_that_moves_the_rest_is_no_loss_of_the_end(store_root):
 
 def test_a_log_that_was_written_anew_is_not_measured_by_the_old_one(store_root, monkeypatch):
     """A shorter generation is whole, also in a file of the number that an older one had."""
-    from holdfast.storage import _file_log
+    from holdfast.storage.files import log as _file_log
 
     def look(*given, real=_file_log.look):
         found = real(*given)

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.errors import InvalidData, TooLarge, UsageError
 from holdfast.model import Event, line_maker, read_events
-from holdfast.session import _appending, _clock, resolve_blobs
+from holdfast.session import _appender, _clock, resolve_blobs
 
 
 def types(hf, session_id):
@@ -390,7 +390,7 @@ def test_both_forms_of_the_step_make_the_same_log(store_root, monkeypatch):
     monkeypatch.setattr(_clock, "time_ns", lambda: 1_701_234_568_456_789_000)
     logs = []
     for maker in (line_maker(pure=True), line_maker()):
-        monkeypatch.setattr(_appending, "_make_line", maker)
+        monkeypatch.setattr(_appender, "_make_line", maker)
         with holdfast.open(f"{store_root}-{len(logs)}") as hf:
             with hf.session("a") as s:
                 first = s.user("hello").seq

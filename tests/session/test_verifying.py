@@ -8,8 +8,8 @@ import holdfast
 from holdfast.library import Holdfast
 from holdfast.model import Limits
 from holdfast.session import Snapshots
-from holdfast.session import _verifying as verifying
-from holdfast.storage._file_log import FileLog
+from holdfast.session import _verification as verifying
+from holdfast.storage.files.log import FileLog
 
 
 @pytest.fixture

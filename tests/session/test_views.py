@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import Conflict, UsageError
 from holdfast.replay import MemoryEntry
 from holdfast.session import NotStoredWarning
-from holdfast.session._agent_memory import AgentMemory
+from holdfast.session._agent_documents import AgentMemory
 from holdfast.storage import MemoryStore
 
 

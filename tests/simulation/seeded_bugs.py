@@ -7,13 +7,13 @@ from unittest.mock import patch
 
 from simulated_world import SharedDisk
 
-from holdfast.storage import _s3_parts
-from holdfast.storage._file_log import FileLog
-from holdfast.storage._s3_log import Pieces
-from holdfast.storage._s3_objects import Objects
-from holdfast.storage._s3_pieces import next_number
-from holdfast.storage._sending import SendingLog
-from holdfast.storage._tree import Tree
+from holdfast.storage._deferred import SendingLog
+from holdfast.storage.files.log import FileLog
+from holdfast.storage.files.tree import Tree
+from holdfast.storage.s3 import key
+from holdfast.storage.s3.log import Pieces
+from holdfast.storage.s3.objects import Objects
+from holdfast.storage.s3.pieces import next_number
 
 
 def nothing(*_, **__):
@@ -62,7 +62,7 @@ LEASE_BUGS = {
     "epoch not checked": [(Pieces, "append", write_behind_the_fence)],
 }
 """Mistakes of a store whose leases run out."""
-COURTESY = [(_s3_parts, "check_free", nothing)]
+COURTESY = [(key, "check_free", nothing)]
 """No mistake: a lease only keeps others from disturbing, and proves nothing."""
 
 

@@ -15,8 +15,8 @@ from unittest.mock import patch
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 from simulated_world import DAY_NS, SECOND_NS, Killed, World
 
-from holdfast.storage._holders import Holder
-from holdfast.storage._s3_objects import Objects
+from holdfast.storage._leases import Holder
+from holdfast.storage.s3.objects import Objects
 
 CHANGING = ("put", "delete")
 LATE_STEPS = 400
@@ -187,10 +187,10 @@ class Buckets(ExitStack):
         for call in ("put", "get", "head", "list", "delete"):
             self.enter_context(patch(f"obstore.{call}", _request(call)))
         for target, version in (
-            ("holdfast.storage._s3_objects.random", SimpleNamespace(random=self.world.luck)),
-            ("holdfast.storage._s3_listing.AtOnce.map", at_once),
-            ("holdfast.storage._s3_parts.this_holder", self._holder),
-            ("holdfast.storage.s3.open_objects", lambda _: Objects(None, RETRY_S)),
+            ("holdfast.storage.s3.objects.random", SimpleNamespace(random=self.world.luck)),
+            ("holdfast.storage.s3.names.AtOnce.map", at_once),
+            ("holdfast.storage.s3.key.this_holder", self._holder),
+            ("holdfast.storage.s3.store.open_objects", lambda _: Objects(None, RETRY_S)),
         ):
             self.enter_context(patch(target, version))
         return self

@@ -8,7 +8,7 @@ from simulated_life import IDS, LIMITS, Life, Surroundings
 
 from holdfast import Holdfast
 from holdfast.errors import Fenced, HoldfastError
-from holdfast.storage.s3 import ObjectStore
+from holdfast.storage.s3.store import ObjectStore
 
 LEASE_MS = 5_000
 HOUR_NS = 3_600_000_000_000

@@ -289,6 +289,6 @@ class Surroundings(ExitStack):
     def __enter__(self):
         super().__enter__()
         found = found_configuration()
-        self.enter_context(patch("holdfast._config._settling.configuration", lambda given: found))
+        self.enter_context(patch("holdfast._config._settings.configuration", lambda given: found))
         self.enter_context(patch("holdfast.catalog._catalog.open_in_memory", copied_index))
         return self

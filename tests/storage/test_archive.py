@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from holdfast import Holdfast
 from holdfast.errors import Damaged, HoldfastError, Locked, TooLarge
-from holdfast.storage import FileStore, _archive, _file_forms
-from holdfast.storage._archive import FRAME_BYTES, Archive, pack
+from holdfast.storage import FileStore
+from holdfast.storage.files import archive as _archive
+from holdfast.storage.files import forms
+from holdfast.storage.files.archive import FRAME_BYTES, Archive, pack
 from holdfast.testing import FaultyDisk, SimDisk
 
 KEY = "sessions/a"
@@ -293,7 +295,7 @@ def test_left_over_forms_that_cannot_go():
     log.append(b"1\n", 0, 1, 1)
     log.close()
     with store._tree.opened(("sessions", "a")) as directory:
-        _file_forms.write_file(disk, "events.jsonl.zst", directory, [SMALL])
+        forms.write_file(disk, "events.jsonl.zst", directory, [SMALL])
     again = FileStore("/store", disk=FaultyDisk(disk, call="unlink", nth=1)).log(KEY)
     again.append(b"2\n", 1, 1, 1)
     assert b"".join(again.read()) == b"1\n2\n"

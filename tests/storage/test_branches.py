@@ -11,8 +11,9 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import Conflict, Forbidden, HoldfastError, Locked, NotFound, StoreError
-from holdfast.storage import FileStore, _file_branch, _file_parts
-from holdfast.storage._file_lease import FileLease
+from holdfast.storage import FileStore
+from holdfast.storage.files import forms, parts
+from holdfast.storage.files.lease import FileLease
 from holdfast.testing import FaultyDisk, SimDisk
 
 A, B, C = "sessions/a", "sessions/b", "sessions/c"
@@ -322,15 +323,15 @@ def test_log_goes_while_it_is_looked_at(meddling):
 
 def test_a_log_that_never_stands_still(meddling, monkeypatch):
     """Looking at a log that changes its form all the time ends with an error."""
-    monkeypatch.setattr(_file_parts, "_is_still_branch", lambda *_: False)
+    monkeypatch.setattr(parts, "_is_still_branch", lambda *_: False)
     with pytest.raises(StoreError, match="faster"):
         content(meddling, B)
     monkeypatch.undo()
-    monkeypatch.setattr(_file_parts.OpenLog, "open_from", lambda *_: False)
+    monkeypatch.setattr(parts.OpenLog, "open_from", lambda *_: False)
     with pytest.raises(StoreError, match="faster"):
         content(meddling, B)
     monkeypatch.undo()
-    monkeypatch.setattr(_file_branch._Heir, "_take_parts", lambda *_: False)
+    monkeypatch.setattr(forms._Heir, "_take_parts", lambda *_: False)
     with pytest.raises(StoreError, match="faster"):
         meddling.branch(A, C, 2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.storage.postgres import PostgresStore
+from holdfast.storage.postgres.store import PostgresStore
 from holdfast.testing import StoreContract
 
 

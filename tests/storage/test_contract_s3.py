@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import Unavailable
-from holdfast.storage.s3 import ObjectStore
+from holdfast.storage.s3.store import ObjectStore
 from holdfast.testing import StoreContract
 
 

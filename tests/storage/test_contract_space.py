@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.errors import InvalidId
 from holdfast.storage import FileStore, MemoryStore, SpaceStore
-from holdfast.storage.postgres import PostgresStore
-from holdfast.storage.sqlite import SQLiteStore
+from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.sqlite.store import SQLiteStore
 from holdfast.testing import StoreContract
 
 NESTED = "spaces/one/sessions/a"

@@ -12,7 +12,8 @@ from collections import Counter
 import pytest
 
 from holdfast.errors import StoreError, StoreFull, SyncFailed, Unavailable
-from holdfast.storage import FileStore, _file_log
+from holdfast.storage import FileStore
+from holdfast.storage.files import log as _file_log
 from holdfast.testing import FaultyDisk, SimDisk
 
 KEY = "sessions/a"

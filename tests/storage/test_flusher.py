@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import SyncFailed
 from holdfast.storage import FileStore
-from holdfast.storage._flusher import _BATCHES_REMEMBERED, Flusher
+from holdfast.storage._worker import _BATCHES_REMEMBERED, Flusher
 from holdfast.testing import FaultyDisk, SimDisk
 
 

@@ -11,13 +11,13 @@ from weakref import WeakKeyDictionary
 import msgspec
 import pytest
 
-from holdfast.storage._holders import Holder, Renewer, this_holder
+from holdfast.storage._leases import Holder, Renewer, this_holder
 
 
 def _ended():
     """A holder whose process has ended."""
     program = (
-        "import sys; from holdfast.storage._holders import this_holder;"
+        "import sys; from holdfast.storage._leases import this_holder;"
         "sys.stdout.buffer.write(this_holder('x').to_bytes())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

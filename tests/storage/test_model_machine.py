@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 
 from holdfast.errors import Conflict, Locked, NotFound, UsageError
 from holdfast.storage import MUST_NOT_EXIST, FileStore, MemoryStore, NoStore, open_store
-from holdfast.storage.sqlite import SQLiteStore
+from holdfast.storage.sqlite.store import SQLiteStore
 from holdfast.testing import DeferredStore, SimDisk
 
 KEYS = ("sessions/a", "sessions/b", "trash/a")

@@ -24,7 +24,7 @@ from holdfast.errors import (
     Unavailable,
     UsageError,
 )
-from holdfast.storage.postgres import PostgresStore
+from holdfast.storage.postgres.store import PostgresStore
 
 _HERE = Path(__file__).parent
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from holdfast.errors import HoldfastError, TooNew
-from holdfast.storage import _postgres_schema
-from holdfast.storage.postgres import PostgresStore
+from holdfast.storage.postgres import schema as _postgres_schema
+from holdfast.storage.postgres.store import PostgresStore
 
 _WAIT_S = 120
 _BEFORE = _postgres_schema.MIGRATIONS[:3]

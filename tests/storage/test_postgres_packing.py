@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.storage._postgres_packing import _compressor, pack
-from holdfast.storage._postgres_sending import _outcome
-from holdfast.storage._sending import Packet
+from holdfast.storage._deferred import Packet
 from holdfast.storage._zstd import unpacked
-from holdfast.storage.postgres import PostgresStore
+from holdfast.storage.postgres.sender import _compressor, _outcome, pack
+from holdfast.storage.postgres.store import PostgresStore
 
 KEY = "sessions/a"
 _WORDS = b'{"seq":7,"type":"assistant","data":{"content":"The tests of the order pass again."}}\n'

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import Fenced, Forbidden, HoldfastError, Unavailable, UsageError
-from holdfast.storage.postgres import PostgresStore
+from holdfast.storage.postgres.store import PostgresStore
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ KEY = "sessions/a"
 
 def test_a_stale_packet_in_the_same_batch_as_the_new_writers_is_not_stored(store):
     """One batch with lines of both epochs: the old one is fenced, wherever its lines would lie."""
-    from holdfast.storage._sending import Packet
+    from holdfast.storage._deferred import Packet
 
     old = _stolen(store)
     new = store.lease(KEY).acquire("new", 60_000)
@@ -41,7 +41,7 @@ def test_a_stale_packet_in_the_same_batch_as_the_new_writers_is_not_stored(store
 
 def _sent(store, packets):
     """What became of a batch."""
-    from holdfast.storage._postgres_sending import send
+    from holdfast.storage.postgres.sender import send
 
     return store.link._on_thread(send(store.link, packets))
 
@@ -55,7 +55,7 @@ def _stolen(store, key=KEY):
 
 def test_two_packets_for_the_same_place_are_stored_once(store):
     """Two objects of one log that took lines for one offset: one of them is told."""
-    from holdfast.storage._sending import Packet
+    from holdfast.storage._deferred import Packet
 
     epoch = store.lease(KEY).acquire("me", 60_000)
     results = _sent(store, [Packet(KEY, epoch, 0, b"one\n"), Packet(KEY, epoch, 0, b"two\n")])
@@ -65,8 +65,8 @@ def test_two_packets_for_the_same_place_are_stored_once(store):
 
 def test_a_late_writer_that_unpacks_an_archive_takes_nothing_from_its_successor(store):
     """Its look at the archived log is out of date: what was added since stays."""
-    from holdfast.storage._postgres_sending import _outcome
-    from holdfast.storage._sending import Packet
+    from holdfast.storage._deferred import Packet
+    from holdfast.storage.postgres.sender import _outcome
 
     epoch = store.lease(KEY).acquire("me", 1)
     log = store.log(KEY)
@@ -149,7 +149,7 @@ def test_a_drop_that_waited_for_a_move_removes_nothing(store, postgres_url):
     thread = threading.Thread(target=drop)
 
     async def slowly(connection):
-        from holdfast.storage._postgres_keys import move_key
+        from holdfast.storage.postgres.key import move_key
 
         async with connection.transaction():
             await move_key(connection, KEY, "trash/a")
@@ -175,7 +175,7 @@ def test_a_document_put_while_its_key_goes_is_not_lost(store):
             await connection.execute("DELETE FROM names WHERE id = $1", id)
         return id
 
-    from holdfast.storage import _postgres_rows as rows
+    from holdfast.storage.postgres import rows
 
     real = rows.made
     rows.made = made
@@ -347,12 +347,12 @@ def test_followers_hear_of_a_store_that_was_closed_before_it_had_spoken(
     store, postgres_url, monkeypatch
 ):
     """What a close kept from being said does not silence what is written after it."""
-    from holdfast.storage import _postgres_link
+    from holdfast.storage.postgres import link
 
     epoch = store.lease(KEY).acquire("me", 60_000)
     log = store.log(KEY)
     with monkeypatch.context() as patched:
-        patched.setattr(_postgres_link, "_SAY_AFTER_S", 60)
+        patched.setattr(link, "_SAY_AFTER_S", 60)
         log.append(b"1\n", 0, 1, epoch)
         log.sync()
         store.close()
@@ -366,7 +366,7 @@ def test_followers_hear_of_a_store_that_was_closed_before_it_had_spoken(
 
 def test_following_many_keys_keeps_no_ear_for_each_for_ever(store, monkeypatch):
     """Whoever followed many sessions, one after the other, listens for the last ones only."""
-    from holdfast.storage import postgres
+    from holdfast.storage.postgres import store as postgres
 
     monkeypatch.setattr(postgres, "_EARS_MAX", 3)
     for number in range(6):

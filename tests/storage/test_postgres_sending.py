@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from holdfast.errors import Fenced, Unavailable
-from holdfast.storage import _postgres_schema, _postgres_sending
-from holdfast.storage.postgres import PostgresStore
+from holdfast.storage.postgres import schema, sender
+from holdfast.storage.postgres.store import PostgresStore
 
 KEY = "sessions/a"
 
@@ -106,7 +106,7 @@ def _compressions(store):
 def _kept_before(postgres_url, monkeypatch):
     """A store whose tables are of the second version, with a long line and a document in it."""
     with monkeypatch.context() as patched:
-        patched.setattr(_postgres_schema, "MIGRATIONS", _postgres_schema.MIGRATIONS[:2])
+        patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
         old = PostgresStore(postgres_url)
         log, epoch = _log(old)
         log.append(b"old " * 20_000 + b"\n", 1, 1, epoch)
@@ -136,12 +136,12 @@ def test_tables_of_an_older_version_keep_what_is_in_them(store, postgres_url, mo
 def test_a_server_without_the_better_compression_is_good_enough(store, postgres_url, monkeypatch):
     """The tables come up to date all the same."""
     epoch = _kept_before(postgres_url, monkeypatch)
-    lacking = _postgres_schema.MIGRATIONS[2].replace(
+    lacking = schema.MIGRATIONS[2].replace(
         "EXECUTE format(", "RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = ("
     )
-    assert lacking != _postgres_schema.MIGRATIONS[2]
-    changed = (*_postgres_schema.MIGRATIONS[:2], lacking, *_postgres_schema.MIGRATIONS[3:])
-    monkeypatch.setattr(_postgres_schema, "MIGRATIONS", changed)
+    assert lacking != schema.MIGRATIONS[2]
+    changed = (*schema.MIGRATIONS[:2], lacking, *schema.MIGRATIONS[3:])
+    monkeypatch.setattr(schema, "MIGRATIONS", changed)
     log = store.log(KEY)
     log.append(b"new\n", 2, 1, epoch)
     log.sync()
@@ -193,7 +193,7 @@ def test_a_key_that_went_and_came_back_is_written_at_its_new_place(store, how):
 
 def test_ids_that_are_remembered_do_not_grow_for_ever(store, monkeypatch):
     """After so many logs they are forgotten, and learnt again."""
-    monkeypatch.setattr(_postgres_sending, "_KNOWN_MAX", 1)
+    monkeypatch.setattr(sender, "_KNOWN_MAX", 1)
     for key in ("sessions/a", "sessions/b", "sessions/c"):
         log, epoch = _log(store, key)
         log.append(b"two\n", 1, 1, epoch)
@@ -205,7 +205,7 @@ def test_ids_that_are_remembered_do_not_grow_for_ever(store, monkeypatch):
 def test_one_log_is_sent_without_looking_for_its_name_again(store, monkeypatch):
     """From its second batch on: one statement that touches one partition."""
     log, epoch = _log(store)
-    monkeypatch.setattr(_postgres_sending, "_APPEND", "SELECT 1/0")
+    monkeypatch.setattr(sender, "_APPEND", "SELECT 1/0")
     for number, line in enumerate((b"two\n", b"three\n"), 1):
         log.append(line, number, 1, epoch)
         log.sync()

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import Unavailable, UsageError
-from holdfast.storage.postgres import PostgresStore
+from holdfast.storage.postgres.store import PostgresStore
 
 
 class Authority:

@@ -23,10 +23,10 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.storage import open_store
-from holdfast.storage._s3_log import Pieces
-from holdfast.storage._s3_parts import held
-from holdfast.storage._s3_pieces import HEAD_BYTES
-from holdfast.storage.s3 import ObjectStore
+from holdfast.storage.s3.key import held
+from holdfast.storage.s3.log import Pieces
+from holdfast.storage.s3.pieces import HEAD_BYTES
+from holdfast.storage.s3.store import ObjectStore
 
 KEY = "sessions/a"
 
@@ -533,7 +533,7 @@ def test_a_forked_child_is_told_that_it_cannot_use_a_bucket(url):
     program = f"""
 import os
 from holdfast.errors import UsageError
-from holdfast.storage.s3 import ObjectStore
+from holdfast.storage.s3.store import ObjectStore
 store = ObjectStore({url!r})
 store.check()
 pid = os.fork()

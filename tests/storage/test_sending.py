@@ -11,8 +11,8 @@ import time
 import pytest
 
 from holdfast.errors import Fenced, Forbidden, StoreFull, Unavailable
-from holdfast.storage import _sending
-from holdfast.storage._sending import Packet, Sender, SendingLog, joined
+from holdfast.storage import _deferred
+from holdfast.storage._deferred import Packet, Sender, SendingLog, joined
 
 
 class Backend:
@@ -152,15 +152,15 @@ def test_a_full_store_keeps_what_waits_and_goes_on_once_there_is_space(backend):
 
 def test_an_append_that_is_refused_for_want_of_room_is_never_sent(backend, monkeypatch):
     """The caller was told that it was not taken: it must not turn up in the log later."""
-    monkeypatch.setattr(_sending, "_WAITING_BYTES_MAX", 10)
-    monkeypatch.setattr(_sending, "_WAIT_FOR_ROOM_S", 0.05)
+    monkeypatch.setattr(_deferred, "_WAITING_BYTES_MAX", 10)
+    monkeypatch.setattr(_deferred, "_WAIT_FOR_ROOM_S", 0.05)
     gate = threading.Event()
     backend.fault = lambda _packets: gate.wait(120) and None
     first, second = backend.log("sessions/a"), backend.log("sessions/b")
     first.append(b"x" * 20, 0, 1, 1)
     with pytest.raises(Unavailable, match="waiting to be sent"):
         second.append(b"refused\n", 0, 1, 1)
-    monkeypatch.setattr(_sending, "_WAIT_FOR_ROOM_S", 120)
+    monkeypatch.setattr(_deferred, "_WAIT_FOR_ROOM_S", 120)
     gate.set()
     second.append(b"taken\n", 0, 1, 1)
     second.sync()

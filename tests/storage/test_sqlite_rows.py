@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from holdfast.errors import StoreFull
-from holdfast.storage.sqlite import SQLiteStore
+from holdfast.storage.sqlite.store import SQLiteStore
 
 
 def test_a_log_ends_where_the_next_key_begins(tmp_path):

@@ -23,9 +23,10 @@ from holdfast.errors import (
     TooNew,
     UsageError,
 )
-from holdfast.storage import Disk, _sqlite_shared, open_store
-from holdfast.storage._sqlite_shared import SharedDatabase
-from holdfast.storage.sqlite import SQLiteStore
+from holdfast.storage import Disk, open_store
+from holdfast.storage.sqlite import database as _sqlite_shared
+from holdfast.storage.sqlite.database import SharedDatabase
+from holdfast.storage.sqlite.store import SQLiteStore
 
 
 @pytest.fixture
@@ -413,7 +414,7 @@ def test_a_forked_child_can_sync_while_its_parent_does(path):
     program = f"""
 import os
 from holdfast.storage import _sqlite_shared
-from holdfast.storage.sqlite import SQLiteStore
+from holdfast.storage.sqlite.store import SQLiteStore
 store = SQLiteStore({path!r})
 log, epoch = store.log("sessions/a"), store.lease("sessions/a").acquire("me", 60_000)
 log.append(b"1\\n", 0, 1, epoch)
@@ -442,7 +443,7 @@ store.close()
 
 def test_sessions_that_go_on_meanwhile_cause_no_sync_of_their_own(path, monkeypatch):
     """64 sessions, each appending and flushing by itself in a thread: the syncs are still few."""
-    monkeypatch.setattr("holdfast.storage.sqlite._GATHER_S", 0.5)  # a busy machine's threads
+    monkeypatch.setattr("holdfast.storage.sqlite.store._GATHER_S", 0.5)  # a busy machine's threads
     store = SQLiteStore(path)
     disk = store.database._disk = CountingDisk()
     rounds, start = 10, threading.Barrier(64)
@@ -502,7 +503,7 @@ def test_a_document_put_after_the_last_append_is_synced_with_the_log(path):
 
 def test_a_log_that_cannot_be_emptied_is_not_copied_at_every_flush(path, monkeypatch):
     """A reader keeps SQLite's log from beginning anew: it is copied as it grows, not each time."""
-    from holdfast.storage import _sqlite_shared as shared
+    from holdfast.storage.sqlite import database as shared
 
     copied = []
     real = shared.checkpoint

@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 
-from holdfast.storage import FileStore, MemoryStore, _touched
+from holdfast.storage import FileStore, MemoryStore
+from holdfast.storage.files import journal
 
 LINE = b'{"seq":0}\n'
 
@@ -135,7 +136,7 @@ def test_a_long_file_is_made_short(store, monkeypatch):
     lease = store.lease("sessions/b")
     lease.acquire("me", 0)
     mark = settled(store)
-    monkeypatch.setattr(_touched, "_SIZE_MAX", 300)
+    monkeypatch.setattr(journal, "_SIZE_MAX", 300)
     with open(os.path.join(store.path, "touched.new"), "wb") as file:
         file.write(b"of one who was killed")
     for _ in range(20):

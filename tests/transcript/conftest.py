@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
-from holdfast.apps.acp._replaying import replay
+from holdfast.apps.acp.replay.replay import replay
 from holdfast.apps.cli import cli
 from holdfast.apps.tui._entry_lines import Look, block_of
 from holdfast.apps.tui._window import Reader

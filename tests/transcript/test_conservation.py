@@ -528,9 +528,9 @@ FAULTS = {
     "web": [("holdfast.apps.web._conversation.body", NOTHING["body"])],
     "tui": [("holdfast.apps.tui._entry_lines.body", NOTHING["body"])],
     "acp": [
-        ("holdfast.apps.acp._replaying_output.Output.say", lambda *_: None),
-        ("holdfast.apps.acp._replaying._Teller._untold", lambda *_: ""),
-        ("holdfast.apps.acp._replaying_words._result_parts", lambda _: []),
+        ("holdfast.apps.acp.replay.output.Output.say", lambda *_: None),
+        ("holdfast.apps.acp.replay.replay._Teller._untold", lambda *_: ""),
+        ("holdfast.apps.acp.replay.words._result_parts", lambda _: []),
     ],
 }
 FOLD_FAULTS = [

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import holdfast
-from holdfast.apps.tui._jumping import find_seq
+from holdfast.apps.tui._actions import find_seq
 from holdfast.apps.tui._window import Reader
 from holdfast.errors import NotFound, UsageError
 

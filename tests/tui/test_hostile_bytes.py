@@ -16,7 +16,7 @@ from holdfast.agent import PermissionRequest
 from holdfast.apps.tui import _tree_screen
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
 from holdfast.catalog._filter import Page
-from holdfast.catalog._hits import Hit
+from holdfast.catalog._search import Hit
 from holdfast.catalog._snippets import Snippet
 from holdfast.catalog._stats_shapes import SessionFigures, Share, Stats, ToolFigures, TopicCount
 from holdfast.model import SessionMetadata

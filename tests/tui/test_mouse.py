@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.shown.words import day_time
+from holdfast.apps.render.words import day_time
 
 
 async def test_hits(sit, trip, fill):

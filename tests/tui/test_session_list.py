@@ -7,8 +7,8 @@ import re
 import pytest
 
 import holdfast
-from holdfast.apps.tui import _shelf
-from holdfast.apps.tui._shelf import ORDERS, Shelf, parse, renewed
+from holdfast.apps.tui import _sessions
+from holdfast.apps.tui._sessions import ORDERS, Shelf, parse, renewed
 from holdfast.model import SessionMetadata
 
 
@@ -84,9 +84,9 @@ async def test_sort_by_another_column(sit, fill):
 
 async def test_pages_come_when_they_are_needed(sit, fill, monkeypatch):
     """At first there is one page; End fetches all the rest and goes to the last."""
-    monkeypatch.setattr(_shelf, "FIRST_PAGE", 10)
-    monkeypatch.setattr(_shelf.Shelf.first, "__defaults__", (10,))
-    monkeypatch.setattr(_shelf, "_PAGE", 20)
+    monkeypatch.setattr(_sessions, "FIRST_PAGE", 10)
+    monkeypatch.setattr(_sessions.Shelf.first, "__defaults__", (10,))
+    monkeypatch.setattr(_sessions, "_PAGE", 20)
     fill(75)
     async with sit(size=(80, 12)) as seat:
         await seat.sees("75 sessions")

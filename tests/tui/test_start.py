@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from holdfast.apps.cli import cli, tui
 from holdfast.apps.tui import make_app
-from holdfast.apps.tui._shelf import Asked, Shelf, parse
+from holdfast.apps.tui._sessions import Asked, Shelf, parse
 from holdfast.errors import NotFound
 
 

@@ -61,7 +61,7 @@ def test_only_this_machine(host):
 def test_a_browser_opens_where_there_is_a_display(hf, store_root, monkeypatch):
     """The address is opened when there is a screen, and only if that was not refused."""
     opened = []
-    monkeypatch.setattr("holdfast.apps.web.serving.run", lambda app, ready, **_: ready("http://x"))
+    monkeypatch.setattr("holdfast.apps.web.app.run", lambda app, ready, **_: ready("http://x"))
     monkeypatch.setattr(web, "open_browser", opened.append)
     for display, options in ((None, []), (":0", []), (":0", ["--no-open"])):
         monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from holdfast import errors
-from holdfast.apps.web._reading import FORMATS
+from holdfast.apps.web._session import FORMATS
 from holdfast.apps.web._talks import Talks
 from holdfast.apps.web.app import make_app
 
@@ -384,7 +384,7 @@ def test_an_agent_that_is_not_installed(hf, site, trip, visitor, monkeypatch):
 
 def test_too_many_pages_follow(trip, visitor, monkeypatch):
     """The next one is told to come back later; it still shows what is there."""
-    monkeypatch.setattr("holdfast.apps.web._live._STREAMS_MAX", 0)
+    monkeypatch.setattr("holdfast.apps.web.app._STREAMS_MAX", 0)
     response = visitor.get(f"/s/{trip}/live")
     assert (response.status_code, response.headers["retry-after"]) == (503, "10")
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.shown.words import price
-from holdfast.apps.web import _family
+from holdfast.apps.render.words import price
+from holdfast.apps.web import _session
 from holdfast.apps.web._conversation import read_tail, read_window
-from holdfast.apps.web._family import read_family
-from holdfast.apps.web._figures import calendar_of
-from holdfast.apps.web._listing import Asked
+from holdfast.apps.web._list import Asked
 from holdfast.apps.web._markdown import as_html
 from holdfast.apps.web._page import session_url
+from holdfast.apps.web._session import read_family
 from holdfast.apps.web._states import differences, facts
+from holdfast.apps.web._stats import calendar_of
 
 _ELEMENT = re.compile(r"<(?!/?(?:p|br|strong|em|s|ul|ol|li|code|pre|blockquote|hr|figure|figcaption"
                       r"|h[3-6]|table|thead|tbody|tr|th|td|div|span|a)[ >/])")  # fmt: skip
@@ -98,8 +98,8 @@ def test_a_family(hf, trip):
 
 def test_a_large_family(hf, trip, monkeypatch):
     """Only so many are drawn, and that is said; the one that is looked at always is."""
-    assert _family._MEMBERS_MAX == 200
-    monkeypatch.setattr(_family, "_MEMBERS_MAX", 6)
+    assert _session._MEMBERS_MAX == 200
+    monkeypatch.setattr(_session, "_MEMBERS_MAX", 6)
     forks = [hf.fork(trip, 3) for _ in range(4)]
     assert not read_family(hf, trip).is_cut
     forks += [hf.fork(trip, 3) for _ in range(4)]

@@ -16,31 +16,33 @@ if TYPE_CHECKING:
         store_without_settings,
     )
     from holdfast._config._prices import load_prices
-    from holdfast._config._settling import Settings, default_location, settle
-    from holdfast._config._sources import (
+    from holdfast._config._settings import (
         Configuration,
         Given,
+        Settings,
         configuration,
+        default_location,
         places,
+        settle,
         strange_variables,
     )
 
 # Loaded when first asked for: the command's quick start asks for a place alone.
 _LAZY = {
-    "Configuration": "_sources",
+    "Configuration": "_settings",
     "ENVIRONMENT": "_places",
-    "Given": "_sources",
+    "Given": "_settings",
     "KEYS": "_keys",
     "PROJECT_FOLDER": "_places",
-    "Settings": "_settling",
-    "configuration": "_sources",
-    "default_location": "_settling",
+    "Settings": "_settings",
+    "configuration": "_settings",
+    "default_location": "_settings",
     "load_prices": "_prices",
-    "places": "_sources",
+    "places": "_settings",
     "prices_file": "_places",
-    "settle": "_settling",
+    "settle": "_settings",
     "store_without_settings": "_places",
-    "strange_variables": "_sources",
+    "strange_variables": "_settings",
     "variable": "_keys",
 }
 

@@ -12,8 +12,6 @@ from holdfast.errors import UsageError
 from holdfast.model import Limits
 from holdfast.storage import Store
 
-__all__ = ["KEYS", "Key", "check", "flatten", "suggestion", "variable"]
-
 CODE = "code"
 STORAGE_TYPES = ("none", "memory", "filesystem")
 _FILESYSTEM_PATH = ".agent-sessions"

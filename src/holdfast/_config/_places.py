@@ -9,20 +9,6 @@ TYPE_CHECKING = False  # the command's quick start loads this, and loading `typi
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "CONFIG_VARIABLE",
-    "ENVIRONMENT",
-    "PROJECT_FILE",
-    "PROJECT_FOLDER",
-    "here",
-    "prices_file",
-    "project_file",
-    "project_folder",
-    "store_without_settings",
-    "user_file",
-    "user_folder",
-]
-
 ENVIRONMENT = "HOLDFAST_STORE"
 CONFIG_VARIABLE = "HOLDFAST_CONFIG"
 PROJECT_FOLDER = ".holdfast"

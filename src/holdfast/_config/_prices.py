@@ -6,13 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from holdfast._config._places import prices_file
-from holdfast._config._sources import Configuration, read_table
+from holdfast._config._settings import Configuration, read_table
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
-
-__all__ = ["load_prices"]
 
 
 def load_prices(found: Configuration) -> Prices:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from holdfast.agent._delegation import check_delegates
 from holdfast.agent._engine import resolve_model
 from holdfast.agent._home import AgentHome
-from holdfast.agent._instructions import read_custom, write_custom
 from holdfast.agent._loop import make_bounds
 from holdfast.agent._options import (
     Features,
@@ -28,8 +28,7 @@ from holdfast.agent._options import (
 from holdfast.agent._permissions import PermissionRequest
 from holdfast.agent._plugins import SessionPlugins
 from holdfast.agent._result import RunResult, RunStream
-from holdfast.agent._spec import Spec
-from holdfast.agent._threads import run_to_end
+from holdfast.agent._spec import Spec, read_custom, write_custom
 from holdfast.agent._tools import as_tools
 from holdfast.agent._turn import Prompt, Turn
 from holdfast.errors import Locked, UsageError
@@ -38,8 +37,6 @@ from holdfast.library import open as open_library
 from holdfast.model import Status, fit_id
 from holdfast.session import Session, in_event_loop, uncancelled
 from holdfast.storage import Documents
-
-__all__ = ["Agent"]
 
 DEFAULT_NAME = "agent"
 
@@ -412,3 +409,38 @@ def _spec_of(delegate: Agent) -> Spec:
     if not isinstance(delegate, Agent):
         raise UsageError(f"a delegate is an Agent, not {type(delegate).__name__}")
     return delegate.spec
+
+
+# Coroutines run from sync code, with a loop of their own.
+
+
+T = TypeVar("T")
+_main_runner: list[asyncio.Runner] = []
+
+
+def run_to_end(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine from sync code. Raises UsageError inside an event loop.
+
+    The main thread keeps one loop for all its calls, because the connections that a model keeps
+    open belong to the loop in which they were made.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise UsageError(
+            "this was called inside an event loop",
+            remedy="Await the async form instead: await agent.run(…).",
+        )
+    if threading.current_thread() is not threading.main_thread():
+        return asyncio.run(work())
+    if not _main_runner:
+        _main_runner.append(asyncio.Runner(loop_factory=asyncio.new_event_loop))
+        atexit.register(_close_main_runner)
+    return _main_runner[0].run(work())
+
+
+def _close_main_runner() -> None:
+    while _main_runner:
+        _main_runner.pop().close()

@@ -8,8 +8,6 @@ import msgspec
 
 from holdfast.model import Event
 
-__all__ = ["Attempt", "attempts"]
-
 
 class Attempt(msgspec.Struct, kw_only=True):
     """One try at a turn. Times are Unix milliseconds; ``heartbeat_at`` is the last sign of life.

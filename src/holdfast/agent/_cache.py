@@ -12,8 +12,6 @@ from holdfast.model import is_reference
 from holdfast.security import has_mark
 from holdfast.session import Session, now_ms
 
-__all__ = ["ResultCache"]
-
 _RESULTS_MAX = 1000  # of one open session; beyond it the oldest go
 
 

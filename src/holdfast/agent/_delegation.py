@@ -6,12 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from holdfast.agent._run_log import Talk, new_run
 from holdfast.agent._spec import Activity, Spec
-from holdfast.agent._talk import Talk, new_run
 from holdfast.agent._tools import Tool
 from holdfast.errors import AgentError, HoldfastError, UsageError
-
-__all__ = ["check_delegates", "delegate_tools", "resume_child"]
 
 DEPTH_MAX = 8
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")

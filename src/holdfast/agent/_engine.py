@@ -19,10 +19,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from holdfast.agent._messages import Converter, read_reply
 from holdfast.agent._reply import Ask, Reply
-from holdfast.agent._results import plain_text
+from holdfast.agent._tool_results import plain_text
 from holdfast.errors import HoldfastError, ModelFailed, UsageError
-
-__all__ = ["Engine", "register_model", "resolve_model"]
 
 Resolver = Callable[[str], Any]
 # By the id of a model, because models have no hash: the event loops that use it, once for each run.
@@ -33,7 +31,7 @@ _NEEDS_TOOLS = ("anthropic", "bedrock")
 
 
 def _embedded(name: str) -> Any:
-    from holdfast.agent._local import local_model
+    from holdfast.agent._embedded_model import local_model
 
     return local_model(name)
 

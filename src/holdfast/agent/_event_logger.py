@@ -15,8 +15,6 @@ from holdfast.errors import InvalidData, StoreError, UsageError
 from holdfast.library import Holdfast
 from holdfast.session import Session
 
-__all__ = ["EventLogger"]
-
 _log = logging.getLogger("holdfast")
 _IDS_MAX = 10_000  # tool calls whose ids are known; a result comes soon after its call
 _WAITING_MAX = 1000  # events kept while the store takes none; an agent must not fill the memory

@@ -12,13 +12,11 @@ from holdfast.agent._cache import ResultCache
 from holdfast.agent._context import Suspend, ToolContext
 from holdfast.agent._permissions import Gate
 from holdfast.agent._reply import CallRequest
-from holdfast.agent._results import plain_result
-from holdfast.agent._talk import Talk
+from holdfast.agent._run_log import Talk
+from holdfast.agent._tool_results import plain_result
 from holdfast.agent._tools import Tool
 from holdfast.errors import DataError, UsageError
 from holdfast.session import ToolRun
-
-__all__ = ["Executor", "Halt"]
 
 
 class Halt(msgspec.Struct, frozen=True):

@@ -17,8 +17,6 @@ from holdfast.session import (
 )
 from holdfast.storage import Documents
 
-__all__ = ["AgentHome", "RepairedWarning"]
-
 
 class RepairedWarning(UserWarning):
     """Something stored was damaged; what is whole was kept, and the agent goes on."""

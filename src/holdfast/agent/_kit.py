@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from holdfast.agent import Agent, Tool
     from holdfast.agent._models import ModelChoice
 
-__all__ = ["AGENT_TYPE", "Kit"]
-
 AGENT_TYPE = "agent"
 _AGENT = "assistant"
 _REPLY_TOKENS = 600  # what is kept free of a small context for the answer
@@ -61,7 +59,7 @@ class Kit:
         cls, choice: ModelChoice, settings: Configuration, *, agent: str | None = None, **more: Any
     ) -> Self:
         """The same for a model that was chosen."""
-        from holdfast.agent._local import CONTEXT_TOKENS
+        from holdfast.agent._embedded_model import CONTEXT_TOKENS
 
         window = settings.get("local.context_tokens", CONTEXT_TOKENS)
         return cls(

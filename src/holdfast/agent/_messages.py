@@ -9,11 +9,9 @@ from typing import Any
 from pydantic_ai import messages as pai
 
 from holdfast.agent._reply import CallRequest, Reply, Speech, Usage
-from holdfast.agent._results import plain_text
+from holdfast.agent._tool_results import plain_text
 from holdfast.model import decode_json
 from holdfast.replay import estimate_tokens
-
-__all__ = ["Converter", "read_reply"]
 
 _ANTHROPIC = "anthropic"
 _GOOGLE = "google"

@@ -14,8 +14,6 @@ from holdfast.errors import ModelFailed, UsageError
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-__all__ = ["ModelChoice", "choose_model"]
-
 # A key in the environment, and the model that it opens.
 _KEYS = (
     ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"),

@@ -15,20 +15,6 @@ from holdfast.storage import Store
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
 
-__all__ = [
-    "STRATEGIES",
-    "Features",
-    "PersistentSession",
-    "check_function",
-    "check_library",
-    "check_lists",
-    "check_map",
-    "check_texts",
-    "check_whole",
-    "settle_features",
-    "settle_persistence",
-]
-
 T = TypeVar("T", bound=msgspec.Struct)
 
 STRATEGIES = ("none", "window", "summarise")

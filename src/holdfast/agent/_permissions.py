@@ -15,8 +15,6 @@ from holdfast.replay import Approval
 from holdfast.session import PERMISSIONS, ApprovalsDocument, Session, now_ms, read_or_begin
 from holdfast.storage import Documents
 
-__all__ = ["Decision", "Gate", "PermissionRequest", "StandingApprovals", "args_digest"]
-
 SCOPES = ("once", "session", "always")
 _TRIES_MAX = 50
 

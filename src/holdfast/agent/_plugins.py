@@ -9,20 +9,11 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from holdfast.agent._results import plain_result
+from holdfast.agent._tool_results import plain_result
 from holdfast.errors import UsageError
 from holdfast.model import Limits, encode_data, fit_id
 from holdfast.session import PLUGINS, PluginDocument, Session, read_or_begin
 from holdfast.storage import Documents
-
-__all__ = [
-    "ENTRY_POINTS",
-    "Plugin",
-    "PluginHost",
-    "PluginWarning",
-    "SessionPlugins",
-    "find_plugins",
-]
 
 ENTRY_POINTS = "holdfast.plugins"
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Ask", "CallRequest", "Reply", "Speech", "Usage"]
-
 
 class Speech(msgspec.Struct, frozen=True):
     """Words of a model: its answer (``text``) or its thoughts (``thinking``)."""

@@ -14,8 +14,6 @@ from holdfast.agent._suspension import Suspension
 from holdfast.errors import UsageError
 from holdfast.model import Notice
 
-__all__ = ["RunResult", "RunStream"]
-
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. ``session_id`` is None if the run had no session."""

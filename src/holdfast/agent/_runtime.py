@@ -27,8 +27,6 @@ from holdfast.session import (
     now_ms,
 )
 
-__all__ = ["EXIT_WORDS", "Runtime"]
-
 CLI_SESSION = "cli_session"
 EXIT_WORDS = frozenset(["exit", ";"])
 IDLE_MS = 30 * 60 * 1000

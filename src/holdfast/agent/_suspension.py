@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 
 from holdfast.agent._context import Suspend
-from holdfast.agent._talk import Talk
+from holdfast.agent._run_log import Talk
 from holdfast.errors import ResumeTokenExpired, ResumeTokenInvalid, ResumeTokenUsed
 from holdfast.session import Session
-
-__all__ = ["Suspension", "Waiting", "find_waiting", "revoke", "suspend"]
 
 _TOKEN_BYTES = 24
 

@@ -15,8 +15,6 @@ from holdfast.agent._options import check_function, check_map, check_texts, chec
 from holdfast.errors import UsageError
 from holdfast.session import in_thread
 
-__all__ = ["Tool", "as_tools", "tool"]
-
 HOUR_MS = 3_600_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z", re.ASCII)
 _UNCALLABLE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)

@@ -5,11 +5,11 @@ then calls ``question(connection)`` with the SQLite connection of the index; wha
 the index is mended, or gone round, before the question is asked again.
 
 How the parts fit together: for every session whose log went on, the index reads the new events once
-and hands them to each part in the same transaction (``_derived.py`` is the one place that calls):
+and hands them to each part in the same transaction (``_look.py``, ``sqlite/writer.py``):
 
-    _search_tables.create_tables(…)          when an index is made
-    _search_tables.forget(…, row)            the session is gone, or is read anew from its beginning
-    _search_tables.add(…, row, events)       the events after those that were added before
+    search_tables.create_tables(…)          when an index is made
+    search_tables.forget(…, row)            the session is gone, or is read anew from its beginning
+    search_tables.add(…, row, events)       the events after those that were added before
     Tally.from_bytes(data).feed(events)      the same events; Tally().to_bytes() is kept in the row
     auto_tags(tally)                         what a list shows as the session's automatic tags
 
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
-    from holdfast.catalog._catching_up import Progress
+    from holdfast.catalog._catch_up import Progress
     from holdfast.catalog._feeder import Feeder
     from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
-    from holdfast.catalog._hits import Asked, Hit, scan_logs, search_index
     from holdfast.catalog._index import Row, make_page, shown
     from holdfast.catalog._look import look
     from holdfast.catalog._orders import NEWEST, Order, arranged, read_order, words_in
@@ -42,18 +41,19 @@ if TYPE_CHECKING:
         protection,
         read_policies,
     )
+    from holdfast.catalog._search import Asked, Hit, scan_logs, search_index
+    from holdfast.catalog._search_texts import ROLES
     from holdfast.catalog._snippets import Snippet
-    from holdfast.catalog._words import ROLES
 
 # Loaded when first asked for: a program that only records needs none of it.
 _LAZY = {
     "EVERYTHING": "_filter",
-    "Asked": "_hits",
-    "Hit": "_hits",
-    "ROLES": "_words",
+    "Asked": "_search",
+    "Hit": "_search",
+    "ROLES": "_search_texts",
     "Snippet": "_snippets",
-    "scan_logs": "_hits",
-    "search_index": "_hits",
+    "scan_logs": "_search",
+    "search_index": "_search",
     "Catalog": "_catalog",
     "Decision": "_retention",
     "Feeder": "_feeder",
@@ -62,7 +62,7 @@ _LAZY = {
     "Page": "_filter",
     "Plan": "_retention",
     "Policy": "_retention",
-    "Progress": "_catching_up",
+    "Progress": "_catch_up",
     "Reindexed": "_catalog",
     "Spared": "_retention",
     "live_limit": "_retention",

@@ -9,8 +9,6 @@ from zlib import crc32
 
 from holdfast.errors import UsageError
 
-__all__ = ["Calendar", "Moment"]
-
 _PERIODS_FILLED_MAX = 20_000
 _PRINTED_UNTIL_S = 2_524_608_000  # the year 2050
 _DAY = dt.timedelta(days=1)

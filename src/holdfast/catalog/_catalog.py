@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,29 +11,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from holdfast.catalog._catching_up import PREFIX, CatchUp, Lag, Progress, catch_up, lag, read_on
+from holdfast.catalog._catch_up import PREFIX, CatchUp, Lag, Progress, catch_up, lag, read_on
+from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
 from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
-from holdfast.catalog._index import (
-    NEVER_READ,
-    Index,
-    IndexDamaged,
-    IndexMoved,
-    IndexRefused,
-    Kept,
-    shown,
-)
-from holdfast.catalog._opening import open_in_memory, open_index, open_lent
+from holdfast.catalog._index import NEVER_READ, Index, Kept, shown
 from holdfast.catalog._orders import NEWEST, Order
+from holdfast.catalog.sqlite.schema import mark_of_store
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import Gap, SessionMetadata
 from holdfast.storage import Store, forks
-from holdfast.storage._sqlite import discard, file_mark, is_busy, sqlite_errors
+from holdfast.storage.sqlite.connection import connect, discard, file_mark, is_busy, sqlite_errors
 
 if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
-    from holdfast.storage._sqlite import Connection
+    from holdfast.storage.postgres.link import Link
+    from holdfast.storage.sqlite.connection import Connection
 
-__all__ = ["Catalog", "Health", "Reindexed"]
 
 T = TypeVar("T")
 _TRIES_MAX = 3
@@ -414,3 +408,45 @@ def _troubles(*more: type[Exception]) -> tuple[type[Exception], ...]:
     """What can be wrong with an index."""
     # Texts of a damaged file need not be texts, not even those of its errors.
     return (IndexDamaged, IndexMoved, IndexRefused, UnicodeError, *more, *sqlite_errors())
+
+
+# Making the index of a store: in its file, or in memory.
+
+
+def open_index(store: Store, place: str) -> Index:
+    """The index in a file, emptied if it is of another store or version.
+
+    Raises Unavailable or Forbidden where there can be no such file, and SQLite's own errors for
+    what is wrong with it.
+    """
+    from holdfast.catalog.sqlite.index import SqliteIndex
+
+    connection = connect(place)
+    try:
+        return SqliteIndex(connection, mark_of_store(store.identity, os.path.dirname(place)))
+    except BaseException:
+        connection.close()
+        raise
+
+
+def open_lent(link: Link) -> Index:
+    """The index in the database that a store lends.
+
+    Raises IndexRefused where the role may not keep one there, and errors of the store.
+    """
+    from holdfast.catalog.postgres.index import PostgresIndex
+
+    return PostgresIndex(link)
+
+
+def open_in_memory(store: Store) -> Index:
+    """An empty index in memory, without SQLite if there is none that has what is needed."""
+    from holdfast.catalog._plain_index import PlainIndex
+
+    troubles: tuple[type[Exception], ...] = (Unavailable, *sqlite_errors())
+    try:
+        from holdfast.catalog.sqlite.index import SqliteIndex
+
+        return SqliteIndex(connect(None), store.identity)
+    except troubles:
+        return PlainIndex()

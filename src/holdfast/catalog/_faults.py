@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["IndexDamaged", "IndexMoved", "IndexRefused"]
-
 
 class IndexDamaged(Exception):
     """What the index gave is not what was put into it."""

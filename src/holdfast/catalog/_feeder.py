@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog
     from holdfast.catalog._prices import Prices
 
-__all__ = ["Feeder", "Watched"]
-
 _TICK_S = 2.0
 # After working for a while the thread rests so many times as long.
 _REST = 9.0

@@ -7,12 +7,18 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog._cursors import CHECK_BYTES, cursor_of
-from holdfast.catalog._orders import NEWEST, SORTS, Order, Place, place_in, text_of
+from holdfast.catalog._orders import (
+    CHECK_BYTES,
+    NEWEST,
+    SORTS,
+    Order,
+    Place,
+    cursor_of,
+    place_in,
+    text_of,
+)
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
-
-__all__ = ["EVERYTHING", "Filter", "Page", "Place", "read_cursor", "write_cursor"]
 
 _CURSOR_CHARS_MAX = 1200
 _decode = msgspec.json.Decoder(list[int | str]).decode

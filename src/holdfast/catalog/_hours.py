@@ -14,21 +14,6 @@ import msgspec
 
 from holdfast.replay import Tokens, add_usage
 
-__all__ = [
-    "HOUR_MS",
-    "LATENCY_BOUNDS_MS",
-    "NAME_CHARS_MAX",
-    "OTHERS",
-    "Hour",
-    "Spent",
-    "ToolUse",
-    "coarsen",
-    "hour_of",
-    "room_for",
-    "told_tokens",
-    "weigh",
-]
-
 HOUR_MS = 3_600_000
 OTHERS = "(others)"
 """Stands for the models or tools of a session that has more of them than are kept apart."""

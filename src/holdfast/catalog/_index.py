@@ -9,30 +9,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
-from holdfast.catalog._filter import Filter, Page, Place
-from holdfast.catalog._liveness import OPEN, liveness
-from holdfast.catalog._orders import NEWEST, Order
+from holdfast.catalog._filter import Filter, Page
+from holdfast.catalog._orders import NEWEST, OPEN, Order, Place, liveness
 from holdfast.model import START, Event, Position, SessionMetadata
 
 if TYPE_CHECKING:
-    from holdfast.catalog._hits import Asked, Hit
     from holdfast.catalog._prices import Prices
+    from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
-    from holdfast.storage._sqlite import Connection
-
-__all__ = [
-    "Index",
-    "IndexDamaged",
-    "IndexMoved",
-    "IndexRefused",
-    "Kept",
-    "Row",
-    "Trace",
-    "Update",
-    "make_page",
-    "shown",
-]
+    from holdfast.storage.sqlite.connection import Connection
 
 NEVER_READ = ""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog._derived import tallied
 from holdfast.catalog._index import NEVER_READ, Kept, Row, Trace, Update
 from holdfast.catalog._tally import Tally
+from holdfast.catalog._topics import auto_tags
 from holdfast.errors import Damaged, HoldfastError, InvalidData, KeyMissing, StoreError, TooNew
 from holdfast.model import START, Event, LineReader, Position, SessionMetadata
 from holdfast.replay import (
@@ -28,7 +29,6 @@ from holdfast.storage import Entry, Log, Store
 if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
 
-__all__ = ["look"]
 
 _STEP_BYTES = 8 << 20
 
@@ -268,3 +268,33 @@ def _writer(state: State) -> dict[str, Any]:
     if last is None:
         return {}
     return {"closed": last.closed, "pid": last.pid, "host": last.host}
+
+
+# What is derived from a session's events beside its row: words to search, a tally to count.
+
+
+class Tallied(msgspec.Struct, frozen=True):
+    """What a tally says of a session, and its bytes to go on from."""
+
+    data: bytes = b""
+    model: str | None = None
+    auto_tags: tuple[str, ...] = ()
+    cost: float | None = None
+    estimate: int = 0
+    """About how many tokens it has; 0 where it is told how many were used."""
+
+
+def tallied(tally: Tally, events: Sequence[Event], prices: Prices | None = None) -> Tallied:
+    """Feed a tally with the next events, and say what follows from it."""
+    from holdfast.catalog._prices import cost_of
+
+    tally.feed(events)
+    cost = cost_of(tally, _prices() if prices is None else prices)
+    return Tallied(tally.to_bytes(), tally.model, auto_tags(tally), cost, tally.estimate)
+
+
+@cache
+def _prices() -> Prices:
+    from holdfast.catalog._prices import Prices
+
+    return Prices()

@@ -11,25 +11,22 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
-from holdfast.catalog._facts import mark_of_store, read_fact
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._placing import check_place
 from holdfast.catalog._price_list import price_mark
-from holdfast.catalog._schema import has_schema
+from holdfast.catalog.sqlite.places import check_place
+from holdfast.catalog.sqlite.schema import has_schema, mark_of_store, read_fact
 from holdfast.errors import HoldfastError
-from holdfast.storage._sqlite import connect, sqlite_errors
-from holdfast.storage._touched import Touched
-from holdfast.storage._tree import Tree, real_path
 from holdfast.storage.disk import Disk
+from holdfast.storage.files.journal import Touched
+from holdfast.storage.files.tree import Tree, real_path
+from holdfast.storage.sqlite.connection import connect, sqlite_errors
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from holdfast.storage._sqlite import Connection
-
-__all__ = ["FIELDS", "Listed", "Newest", "Number", "newest"]
+    from holdfast.storage.sqlite.connection import Connection
 
 _NEWEST = (
     "SELECT s.updated, s.id, s.data, s.crc, s.settled FROM sessions s"
@@ -94,7 +91,7 @@ class Newest:
         """The cursor of the sessions that follow; None at the end."""
         if not self.has_more or not self.rows:
             return None
-        from holdfast.catalog._cursors import cursor_of
+        from holdfast.catalog._orders import cursor_of
 
         last = self.rows[-1]
         # An id is never in need of an escape.
@@ -160,7 +157,7 @@ def _listed(connection: Connection, decode: Callable[[str], Any], found: Any) ->
 
 
 def _see_whether_it_lives(row: Listed, trace: dict[str, Any]) -> None:
-    from holdfast.catalog._liveness import CUT_SHORT, OPEN, liveness
+    from holdfast.catalog._orders import CUT_SHORT, OPEN, liveness
 
     now = liveness(
         closed=trace.get("closed", True),

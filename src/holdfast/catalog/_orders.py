@@ -8,26 +8,15 @@ from __future__ import annotations
 
 import struct
 import unicodedata
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
+from zlib import crc32
 
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
-
-__all__ = [
-    "NEWEST",
-    "SORTS",
-    "Order",
-    "Place",
-    "arranged",
-    "folded",
-    "is_behind",
-    "place_in",
-    "read_order",
-    "text_of",
-    "words_in",
-]
+from holdfast.storage.disk import is_at_work
 
 Place = tuple[int | str, str]
 """Where a session stands in a list: what it is sorted by, and its id."""
@@ -153,3 +142,30 @@ def text_of(row: SessionMetadata, *, auto_tags: bool = True) -> str:
     if auto_tags:
         parts += row.auto_tags
     return "\n".join(["", *map(folded, parts), ""])
+
+
+# Cursors as texts: a place in a list with a checksum, in letters that need no quoting.
+
+
+CHECK_BYTES = 4
+_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+def cursor_of(place: bytes) -> str:
+    """The cursor of a place that is encoded as JSON."""
+    data = crc32(place).to_bytes(CHECK_BYTES, "big") + place
+    return b2a_base64(data, newline=False).translate(_SAFE).decode()
+
+
+# What only the moment of asking tells of a session that was not closed: whether a writer lives.
+
+
+OPEN = "open"
+CUT_SHORT = "cut short"
+
+
+def liveness(*, closed: bool, cut_short: bool, pid: int | None, host: str | None) -> str | None:
+    """OPEN if a writer on this machine has it; CUT_SHORT if it ended in mid-turn."""
+    if not closed and is_at_work(pid, host):
+        return OPEN
+    return CUT_SHORT if cut_short else None

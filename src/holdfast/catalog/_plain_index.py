@@ -6,16 +6,14 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.catalog._filter import Filter, Page, Place
+from holdfast.catalog._filter import Filter, Page
 from holdfast.catalog._index import Index, Kept, Update, make_page, shown
-from holdfast.catalog._orders import NEWEST, Order, arranged
+from holdfast.catalog._orders import NEWEST, Order, Place, arranged
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
-    from holdfast.catalog._hits import Asked, Hit
+    from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
-
-__all__ = ["PlainIndex"]
 
 
 class PlainIndex(Index):
@@ -72,7 +70,7 @@ class PlainIndex(Index):
 
     def search(self, store: Store, asked: Asked) -> list[Hit]:
         """By reading every log."""
-        from holdfast.catalog._hits import scan_logs
+        from holdfast.catalog._search import scan_logs
 
         return scan_logs(store, self.page(asked.sessions, None, None), asked)
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["AS_OF", "PRICE_LIST", "by_length", "price_mark"]
-
 AS_OF = "2025-10"
 """The month of which these prices are, as far as known."""
 

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.catalog._hours import Hour, Spent
-from holdfast.catalog._price_list import AS_OF, PRICE_LIST, by_length, price_mark
+from holdfast.catalog._price_list import PRICE_LIST, by_length, price_mark
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     # Not loaded with the prices: it brings the vocabulary, and every list needs prices.
     from holdfast.catalog._tally import Tally
-
-__all__ = ["AS_OF", "Bill", "Price", "Prices", "bill_of", "cost_of", "read_prices"]
 
 _MILLION = 1_000_000
 _REMEMBERED_MAX = 10_000

@@ -20,9 +20,7 @@ from functools import cached_property, lru_cache
 
 import msgspec
 
-from holdfast.catalog._folding import NO_WORD, WORD, fold, words_of
-
-__all__ = ["FTS5", "QUERY_CHARS_MAX", "TERMS_MAX", "Fts5", "Query", "Term", "read_query"]
+from holdfast.catalog._tokenizer import NO_WORD, WORD, fold, words_of
 
 QUERY_CHARS_MAX = 1000
 TERMS_MAX = 32

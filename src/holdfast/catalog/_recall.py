@@ -14,8 +14,8 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.catalog._folding import fold
-from holdfast.catalog._words import TEXT_CHARS_MAX, Said, said_in
+from holdfast.catalog._search_texts import TEXT_CHARS_MAX, Said, said_in
+from holdfast.catalog._tokenizer import fold
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
 from holdfast.session import read_range, resolve_blobs
@@ -23,8 +23,6 @@ from holdfast.session import read_range, resolve_blobs
 if TYPE_CHECKING:
     from holdfast.catalog._search import Found
     from holdfast.storage import Log, Stamp, Store
-
-__all__ = ["Memory", "Recalled", "Recaller"]
 
 # The end of a line: eight digits of the running checksum, a quote, a brace, a newline.
 _END_BYTES = 11

@@ -11,18 +11,6 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 
-__all__ = [
-    "KEEP_TAG",
-    "Decision",
-    "Plan",
-    "Policy",
-    "Spared",
-    "live_limit",
-    "plan",
-    "protection",
-    "read_policies",
-]
-
 KEEP_TAG = "keep"
 """A session with this tag is let go by no policy."""
 

@@ -9,8 +9,6 @@ import msgspec
 
 from holdfast.security import neutralise_line
 
-__all__ = ["SNIPPET_CHARS", "Snippet", "make_snippet"]
-
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 40
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f]+")

@@ -25,8 +25,6 @@ from holdfast.catalog._stats_shapes import (
 from holdfast.catalog._stats_sums import Period, Sum, Sums
 from holdfast.catalog._tally import SHAPE, checked
 
-__all__ = ["Counted", "Counter", "Wanted", "count_sessions"]
-
 UNTAGGED = "(none)"
 _SHARES_MAX = 50
 _GROUPS_MAX = 2_000

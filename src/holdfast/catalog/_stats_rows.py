@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from holdfast.catalog._index import IndexDamaged
+from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._stats import Counted, Counter, Wanted
 from holdfast.catalog._stats_sums import Period, Sums
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
     from holdfast.catalog._stats_shapes import Stats
     from holdfast.model import SessionMetadata
-
-__all__ = ["count_index"]
 
 _SHAPE = 2
 """Changes with the members of the sums: those of another one are not read."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Period", "SessionFigures", "Share", "Stats", "ToolFigures", "TopicCount"]
-
 
 class _Used(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 0

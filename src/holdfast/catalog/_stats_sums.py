@@ -14,8 +14,6 @@ from holdfast.catalog._stats_shapes import SessionFigures
 if TYPE_CHECKING:
     from holdfast.catalog._calendar import Moment
 
-__all__ = ["Period", "Sum", "Sums"]
-
 Period = Literal["day", "week", "month"]
 
 _TOP = 10

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["STOPWORDS"]
-
 STOPWORDS: frozenset[str] = frozenset(
     """
     about above after again against also although always another anything around because been before

@@ -30,8 +30,6 @@ from holdfast.errors import InvalidData
 from holdfast.model import Event
 from holdfast.replay import BYTES_PER_TOKEN, Calls, blocks_of, estimate_tokens, mark_of
 
-__all__ = ["SHAPE", "Tally", "checked"]
-
 SHAPE = 3
 """Changes with the members of a tally and with the vocabulary: bytes of another one do not load."""
 

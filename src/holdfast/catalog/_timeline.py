@@ -12,8 +12,6 @@ from holdfast.catalog._prices import Bill, Prices, bill_of
 from holdfast.catalog._tally import Tally
 from holdfast.model import Event
 
-__all__ = ["Timeline", "TurnFigures", "timeline_of"]
-
 _PROMPT_CHARS = 120
 
 

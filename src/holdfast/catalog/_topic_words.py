@@ -6,8 +6,6 @@ for its usual endings too. English first, then words of other languages.
 
 from __future__ import annotations
 
-__all__ = ["TOPIC_WORDS"]
-
 TOPIC_WORDS: dict[str, str] = {
     # Work on software
     "testing": """

@@ -6,8 +6,6 @@ These words are found inside a text, since nothing separates them there. The mar
 
 from __future__ import annotations
 
-__all__ = ["CJK_WORDS"]
-
 CJK_WORDS: dict[str, str] = {
     "testing": """
         测试! 单元测试! 用例 テスト! 単体テスト! 테스트!

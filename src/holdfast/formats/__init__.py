@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.formats._archive import holds_bundle, is_zip, open_archive
 from holdfast.formats._bounds import Bounds
 from holdfast.formats._bundle import Bundle, BundledSession, is_bundle, read_bundle, write_bundle
-from holdfast.formats._fitting import fit_drafts, fit_value
+from holdfast.formats._file import File, MemoryFile
 from holdfast.formats._foreign import (
     Draft,
     Foreign,
@@ -14,12 +14,20 @@ from holdfast.formats._foreign import (
     read_time,
     session_id_of,
 )
-from holdfast.formats._one_file import File, MemoryFile
+from holdfast.formats._normalizer import fit_drafts, fit_value
 from holdfast.formats._own_sessions import OwnSession, is_own_log, is_own_session, own_session
-from holdfast.formats._readers import READERS, all_readers, claims, reader_for, reader_of
-from holdfast.formats._recorded import ExportOptions, Recorded
+from holdfast.formats._registry import (
+    FORMATS,
+    READERS,
+    Format,
+    all_readers,
+    claims,
+    format_of,
+    reader_for,
+    reader_of,
+)
 from holdfast.formats._source import Source
-from holdfast.formats._writers import FORMATS, Format, format_of
+from holdfast.formats._view import ExportOptions, Recorded
 from holdfast.formats.readers._speech import speak
 
 __all__ = [

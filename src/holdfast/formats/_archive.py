@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 from holdfast.errors import InvalidData, TooLarge
 from holdfast.formats._bounds import Bounds, check_name
-from holdfast.formats._one_file import File
+from holdfast.formats._file import File
 from holdfast.formats._source import Source
-
-__all__ = ["holds_bundle", "is_zip", "open_archive"]
 
 _MANIFEST = "manifest.json"
 _BUNDLE = b'"holdfast-bundle"'

@@ -16,8 +16,6 @@ import msgspec
 from holdfast.errors import InvalidData, TooLarge
 from holdfast.model import decode_json
 
-__all__ = ["BYTE_ORDER_MARK", "Bounds", "check_name", "decode_document"]
-
 _KIB = 1024
 _MIB = 1024 * _KIB
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)

@@ -24,8 +24,6 @@ from holdfast.errors import Damaged, InvalidData, TooLarge, TooNew
 from holdfast.formats._bounds import Bounds, check_name, decode_document
 from holdfast.model import FORMAT_VERSION, VERSION, check_id
 
-__all__ = ["BUNDLE_VERSION", "Bundle", "BundledSession", "is_bundle", "read_bundle", "write_bundle"]
-
 BUNDLE_VERSION = 1
 _MANIFEST = "manifest.json"
 _LOG = "events.jsonl"

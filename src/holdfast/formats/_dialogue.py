@@ -6,10 +6,8 @@ import hashlib
 import uuid
 from typing import Any, NamedTuple
 
-from holdfast.formats._recorded import Recorded, moment
+from holdfast.formats._view import Recorded, moment
 from holdfast.replay import Conversation, sanitize, to_dialect
-
-__all__ = ["Dialogue", "Turn", "dialogue", "digest_id", "iso", "result_text", "stable_uuid"]
 
 Block = dict[str, Any]
 _NAMESPACE = uuid.UUID("6c1f1f3e-2f0b-5f4b-9d0c-6f2b5d0c7a11")

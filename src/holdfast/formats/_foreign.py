@@ -15,17 +15,6 @@ from holdfast.errors import HoldfastError, TooNew
 if TYPE_CHECKING:
     from holdfast.formats._source import Source
 
-__all__ = [
-    "Draft",
-    "Foreign",
-    "Reader",
-    "check_version",
-    "frame",
-    "read_time",
-    "refusal_of",
-    "session_id_of",
-]
-
 _DIGEST_CHARS = 16
 _UNFIT = re.compile(r"[^a-z0-9]+")
 _READABLE_CHARS_MAX = 90

@@ -14,18 +14,6 @@ from holdfast.formats._source import Source
 from holdfast.model import Event, Limits, encode_data, encode_line, encode_with_blobs, is_id
 from holdfast.model import line_body as body_of
 
-__all__ = [
-    "DOCUMENT_FORMAT",
-    "DOCUMENT_VERSION",
-    "OwnDocument",
-    "OwnFolder",
-    "OwnLines",
-    "OwnSession",
-    "is_own_log",
-    "is_own_session",
-    "own_session",
-]
-
 DOCUMENT_FORMAT = "holdfast-session"
 DOCUMENT_VERSION = 1
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from google.adk.events.event import Event
 from google.adk.sessions import State
 
+from holdfast.errors import Conflict, NotFound
 from holdfast.integrations._units import Form, Unit, Words, answered, blocks_of, spoken, voices
 from holdfast.replay import to_dialect
+from holdfast.storage import MUST_NOT_EXIST
 
-__all__ = ["FORM", "VARIABLE", "by_owner", "events_of"]
+if TYPE_CHECKING:
+    import holdfast
+
 
 VARIABLE = "variable_set"
 
@@ -103,3 +111,154 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
 
 
 FORM = Form("adk/1", _tell, _rebuild)
+
+
+# State that sessions of the Agent Development Kit share: that of a user, and that of an app.
+#
+# It is kept in one document for each, and an event in a session's log is what changes it. So that
+# the
+# two never disagree, whatever is killed when, a change is announced in the document, then
+# recorded in
+# the log, then put among the values. One that was announced counts as soon as the log has it.
+
+
+_DOCUMENT = "shared.json"
+_SHARED = "shared"
+_ATTEMPTS = 50
+_OPENINGS = 2  # the one of the writer itself may come after its announcement; the next is another's
+
+Values = dict[str, Any]
+
+
+class _Change(msgspec.Struct):
+    """A change that counts if the log of its session has its token."""
+
+    token: str
+    session: str
+    after: int
+    values: Values
+
+
+class _Held(msgspec.Struct):
+    """What a document holds."""
+
+    values: Values = msgspec.field(default_factory=dict)
+    announced: list[_Change] = msgspec.field(default_factory=list)
+
+
+class Announced:
+    """Changes that were announced: record ``words`` in the log, then ``settle`` them."""
+
+    def __init__(self, shared: Shared, changes: dict[str, _Change]) -> None:
+        self._shared = shared
+        self._changes = changes
+        tokens = {change.token: None for change in changes.values()}
+        self.words: Words = [_mark(token) for token in tokens]
+
+    def settle(self) -> None:
+        """The log has the words: the changes are put among the values."""
+        for key, change in self._changes.items():
+            self._shared.end(key, change, happened=True)
+
+    def withdraw(self) -> None:
+        """The log will not get the words: the changes are forgotten."""
+        for key, change in self._changes.items():
+            self._shared.end(key, change, happened=False)
+
+
+class Shared:
+    """The documents of shared state in one Holdfast."""
+
+    def __init__(self, library: holdfast.Holdfast) -> None:
+        self._library = library
+
+    def read(self, key: str) -> Values:
+        """The values of a document, as the logs of all sessions say they are."""
+        found = self._library.store.documents(key).get(_DOCUMENT)
+        if found is None:
+            return {}
+        return self._settled(msgspec.json.decode(found[0], type=_Held)).values
+
+    def announce(self, changes: dict[str, Values], session_id: str, after: int) -> Announced:
+        """Announce changes of documents that an event of a session is about to make.
+
+        ``after`` is the newest event of the session, which is held, and on the medium.
+        """
+        token = uuid.uuid4().hex
+        made: dict[str, _Change] = {}
+        for key, values in changes.items():
+            made[key] = _Change(token, session_id, after, values)
+            self._update(key, partial(_add, made[key]))
+        return Announced(self, made)
+
+    def end(self, key: str, change: _Change, *, happened: bool) -> None:
+        """Take an announced change from a document, and put it among the values if it happened."""
+        self._update(key, partial(_take_out, change, happened=happened))
+
+    def settle(self, key: str) -> None:
+        """Put what the logs have among the values, before a log goes."""
+        self._update(key, lambda _: None)
+
+    def set(self, key: str, values: Values) -> None:
+        """Change values by no event of a session."""
+        if values:
+            self._update(key, lambda held: held.values.update(values))
+
+    def _update(self, key: str, change: Callable[[_Held], None]) -> None:
+        """Change a document that others may be changing at the same time."""
+        documents = self._library.store.documents(key)
+        for left in reversed(range(_ATTEMPTS)):
+            data, etag = documents.get(_DOCUMENT) or (b"{}", MUST_NOT_EXIST)
+            held = msgspec.json.decode(data, type=_Held)
+            before = msgspec.json.encode(held)
+            change(held)
+            made = msgspec.json.encode(self._settled(held))
+            if made == before:
+                return
+            try:
+                documents.put(_DOCUMENT, made, if_match=etag)
+            except Conflict:
+                if not left:
+                    raise
+            else:
+                return
+
+    def _settled(self, held: _Held) -> _Held:
+        open_ones: list[_Change] = []
+        for change in held.announced:
+            happened = self._happened(change)
+            if happened:
+                held.values.update(change.values)
+            elif happened is None:
+                open_ones.append(change)
+        held.announced = open_ones
+        return held
+
+    def _happened(self, change: _Change) -> bool | None:
+        """Whether the log has a change; None as long as it still may get it."""
+        openings = 0
+        try:
+            for event in self._library.events(
+                change.session, change.after + 1, types={"frame", "opened"}, reverse=True
+            ):
+                if event.data.get(_SHARED) == change.token:
+                    return True
+                openings += event.type == "opened"
+        except NotFound:
+            return False
+        return False if openings >= _OPENINGS else None
+
+
+def _mark(token: str) -> tuple[str, dict[str, Any]]:
+    return "frame", {"direction": "stored", "tool": "adk", _SHARED: token}
+
+
+def _add(change: _Change, held: _Held) -> None:
+    held.announced.append(change)
+
+
+def _take_out(change: _Change, held: _Held, *, happened: bool) -> None:
+    left = [one for one in held.announced if one.token != change.token]
+    if len(left) < len(held.announced) and happened:  # else somebody has put it there already
+        held.values.update(change.values)
+    held.announced = left

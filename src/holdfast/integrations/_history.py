@@ -11,8 +11,6 @@ from holdfast.integrations._units import Form, Unit, Units, Words, voices
 from holdfast.model import Event
 from holdfast.session import Session
 
-__all__ = ["Change", "History", "missing"]
-
 Change: TypeAlias = tuple[Sequence[Unit], Sequence[dict[str, Any]]]
 """Messages that are taken back, and items that are recorded."""
 

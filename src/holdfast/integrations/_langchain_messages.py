@@ -27,20 +27,6 @@ from holdfast.formats import speak
 from holdfast.integrations._units import LOST, Form, Unit, Words, fresh
 from holdfast.replay import from_dialect
 
-__all__ = [
-    "FORM",
-    "Known",
-    "Model",
-    "answered",
-    "as_item",
-    "from_item",
-    "messages_of",
-    "plain",
-    "reference",
-    "seqs_of",
-    "told_by_others",
-]
-
 _KINDS = frozenset(
     {
         *(AIMessage, AIMessageChunk, ChatMessage, FunctionMessage, HumanMessage),

@@ -21,8 +21,6 @@ from holdfast.formats import session_id_of
 from holdfast.model import Event, check_id
 from holdfast.session import Patience, Session, Timers, WhenForgotten, resolve_blobs
 
-__all__ = ["SESSIONS", "Act", "Library", "Place", "library_of", "linked", "own_id"]
-
 Library: TypeAlias = "holdfast.Holdfast | str | os.PathLike[str] | None"
 """What an adapter takes as its ``hf``."""
 

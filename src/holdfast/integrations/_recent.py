@@ -10,8 +10,6 @@ from weakref import WeakValueDictionary
 
 from holdfast.integrations._place import Place
 
-__all__ = ["LIMIT", "Recent"]
-
 LIMIT = 256
 _AT_ONCE = 4  # whoever comes makes room for more than itself, and waits for little
 

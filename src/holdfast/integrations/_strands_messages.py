@@ -11,8 +11,6 @@ from uuid import UUID, uuid5
 from holdfast.integrations._units import Form, Words, blocks_of, spoken
 from holdfast.model import Event
 
-__all__ = ["FORM", "as_message", "micros_of", "repaired", "time_of"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PUT_IN = UUID("5f0c6a0e-3b1d-4f0a-9d1c-6f5a52f3f4c7")

@@ -24,8 +24,15 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import to_jsonable_python
 
-from holdfast.integrations._adk_events import FORM, VARIABLE, by_owner, events_of
-from holdfast.integrations._adk_shared import Announced, Shared, Values
+from holdfast.integrations._adk_events import (
+    FORM,
+    VARIABLE,
+    Announced,
+    Shared,
+    Values,
+    by_owner,
+    events_of,
+)
 from holdfast.integrations._place import SESSIONS, Library, Place, library_of, linked
 from holdfast.integrations._recent import Recent
 from holdfast.integrations._units import CONVERSATION, Unit, Units, Words

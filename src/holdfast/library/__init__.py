@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.library._branching import Forebear, Lineage
-from holdfast.library._erasing import Erased
+from holdfast.library._branches import Forebear, Lineage
 from holdfast.library._holdfast import Holdfast, open  # noqa: A004 - the name that users call
-from holdfast.library._import_report import ImportedSession, ImportReport
-from holdfast.library._importing import Place
-from holdfast.library._reading import SnapshotInfo
-from holdfast.library._redacting import RedactionReport
+from holdfast.library._imports import ImportedSession, ImportReport, Place
+from holdfast.library._redaction import RedactionReport
 from holdfast.library._retention import Pruned
-from holdfast.library._sealing import KeyInfo, Resealed
-from holdfast.library._trash import Trashed
+from holdfast.library._seals import KeyInfo, Resealed
+from holdfast.library._trash import Erased, Trashed
+from holdfast.library._views import SnapshotInfo
 
 __all__ = [
     "Erased",

@@ -15,19 +15,19 @@ import msgspec
 
 from holdfast._config import Given
 from holdfast.errors import HoldfastError, Locked, UsageError
-from holdfast.library._branching import Branching
-from holdfast.library._care import Care
-from holdfast.library._copy_to import Copying
-from holdfast.library._counting import Counting
-from holdfast.library._erasing import Erasing
-from holdfast.library._exporting import Exporting
-from holdfast.library._importing import Importing
+from holdfast.library._branches import Branching
+from holdfast.library._copy import Copying
+from holdfast.library._export import Exporting
+from holdfast.library._finder import Searching
+from holdfast.library._health import Care
+from holdfast.library._imports import Importing
 from holdfast.library._labels import Labels
-from holdfast.library._observing import Observing
-from holdfast.library._redacting import Redacting
+from holdfast.library._observers import Observing
+from holdfast.library._redaction import Redacting
 from holdfast.library._retention import Retention
-from holdfast.library._sealing import Sealing
-from holdfast.library._searching import Searching
+from holdfast.library._seals import Sealing
+from holdfast.library._stats import Counting
+from holdfast.library._trash import Erasing
 from holdfast.model import Limits, Notice, check_id
 from holdfast.session import (
     Opening,
@@ -45,8 +45,6 @@ from holdfast.storage import Store
 if TYPE_CHECKING:
     from holdfast.library._keychain import GivenKey
     from holdfast.model import Gap
-
-__all__ = ["Holdfast", "open"]
 
 _live: WeakValueDictionary[tuple[str, str], Session] = WeakValueDictionary()
 _live_lock = threading.RLock()

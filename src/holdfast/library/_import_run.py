@@ -26,16 +26,14 @@ from holdfast.formats import (
     reader_of,
     session_id_of,
 )
-from holdfast.library._bringing import Origin, bring
-from holdfast.library._import_report import ImportedSession, ImportReport, Skipped
+from holdfast.library._import_session import Origin, bring
+from holdfast.library._imports import ImportedSession, ImportReport, Skipped
 from holdfast.library._signed_files import SignedFile
 from holdfast.model import fit_id
 from holdfast.session import point_agent, read_agent
 
 if TYPE_CHECKING:
-    from holdfast.library._importing import Given, Importing
-
-__all__ = ["ImportRun", "tools_in"]
+    from holdfast.library._imports import Given, Importing
 
 BUNDLE = "bundle"
 _SEAL_BYTES = 64
@@ -109,7 +107,7 @@ class ImportRun:
 
     def _unpack(self, source: Source) -> None:
         """Bring in a bundle, or a session of ours by itself."""
-        from holdfast.library._unpacking import bring_whole, unpack
+        from holdfast.library._bundle_import import bring_whole, unpack
 
         facade: Any = self._library
         if not self._is_bundle(source):

@@ -29,8 +29,6 @@ from holdfast.security import (
 if TYPE_CHECKING:
     from holdfast.storage import Store
 
-__all__ = ["GivenKey", "KeyChain", "as_sources", "make_key", "read_key_file"]
-
 GivenKey = str | bytes | Iterable["str | bytes"]
 """A key of 32 bytes, the name of a source, several with commas between them, or a list of these."""
 
@@ -188,7 +186,7 @@ def _read_kdf(data: bytes) -> Kdf | None:
 
 def read_key_file(path: str) -> bytes:
     """A key file of the user's. Raises KeyMissing, and Forbidden if others may read it."""
-    from holdfast.storage.loose import read_file
+    from holdfast.storage.outside import read_file
 
     real = os.path.realpath(path)
     try:

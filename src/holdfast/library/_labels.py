@@ -6,14 +6,12 @@ import builtins
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import TooLarge, UsageError
-from holdfast.library._finding import Finding
-from holdfast.library._given import whole
+from holdfast.library._arguments import whole
+from holdfast.library._finder import Finding
 
 if TYPE_CHECKING:
     from holdfast.catalog._topics import Topic
     from holdfast.session import Session
-
-__all__ = ["Labels"]
 
 _REASON_CHARS_MAX = 2_000
 

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import HoldfastError, Locked, SecurityError, UsageError
-from holdfast.library._ground import session_key
-from holdfast.library._reading import of_known_format
+from holdfast.library._base import session_key
 from holdfast.library._trash import Trash, Trashed
+from holdfast.library._views import of_known_format
 from holdfast.model import Notice, SessionMetadata
 from holdfast.session import Snapshots, now_ms
 
 if TYPE_CHECKING:
     from holdfast.catalog import Decision, Policy, Spared
-
-__all__ = ["Pruned", "Retention"]
 
 _DAY_MS = 86_400_000
 _TRASH_DAYS = 30

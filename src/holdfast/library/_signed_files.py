@@ -8,8 +8,6 @@ from collections.abc import Iterable
 
 from holdfast.errors import KeyMissing, NotFound, TooLarge, UsageError
 
-__all__ = ["SignedFile", "read_signed", "signing_seed", "write_signed"]
-
 _SEED_BYTES = 32
 _BYTES_MAX = 1 << 30
 _CHUNK_BYTES = 1 << 20
@@ -51,7 +49,7 @@ class SignedFile(io.BytesIO):
 def read_signed(path: str | os.PathLike[str], key: str) -> SignedFile:
     """A file, read once. Raises Tampered unless it is what was signed, KeyMissing without that."""
     from holdfast.security import SIGNATURE_SUFFIX, verify_signature
-    from holdfast.storage.loose import read_file
+    from holdfast.storage.outside import read_file
 
     text = os.fspath(path)
     if os.path.isfile(key):

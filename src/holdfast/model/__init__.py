@@ -16,14 +16,13 @@ from holdfast.model._blobs import (
     is_reference,
     restore_keys,
 )
-from holdfast.model._block import AnyLine
 from holdfast.model._data import (
     decode_json,
     encode_data,
     encode_with_blobs,
     read_blob,
 )
-from holdfast.model._event import Event, one_by_one
+from holdfast.model._event import STATUSES, Event, Notice, SessionMetadata, Status, one_by_one
 from holdfast.model._ids import RANDOM_BYTES, check_id, fit_id, fold_id, is_id, make_id
 from holdfast.model._limits import FORMAT_VERSION, Limits
 from holdfast.model._line import (
@@ -36,11 +35,10 @@ from holdfast.model._line import (
     line_body,
     type_bytes,
 )
-from holdfast.model._metadata import STATUSES, SessionMetadata, Status
-from holdfast.model._notices import Notice
 from holdfast.model._reader import (
     BEFORE_ALL,
     SEAL_END,
+    AnyLine,
     LineReader,
     Unseal,
     end_of,
@@ -53,30 +51,29 @@ from holdfast.model._version import VERSION
 
 if TYPE_CHECKING:
     from holdfast.model._bodies import BODIES, CONVERSATION_TYPES
-    from holdfast.model._codec import Record, encode_value
-    from holdfast.model._decode_value import decode_value
-    from holdfast.model._making import LineMaker, line_maker, make_line
-    from holdfast.model._messages import Block, Content, Message, Role
+    from holdfast.model._data import decode_strict
+    from holdfast.model._event import Block, Content, Message, Role
+    from holdfast.model._maker import LineMaker, line_maker, make_line
     from holdfast.model._salvage import Gap, Salvage, salvage
-    from holdfast.model._strict import decode_strict
+    from holdfast.model._values import Record, decode_value, encode_value
 
 # Loaded when first asked for: most programs never need them.
 _LAZY = {
     "BODIES": "_bodies",
-    "Block": "_messages",
+    "Block": "_event",
     "CONVERSATION_TYPES": "_bodies",
-    "Content": "_messages",
+    "Content": "_event",
     "Gap": "_salvage",
-    "LineMaker": "_making",
-    "Message": "_messages",
-    "Record": "_codec",
-    "Role": "_messages",
+    "LineMaker": "_maker",
+    "Message": "_event",
+    "Record": "_values",
+    "Role": "_event",
     "Salvage": "_salvage",
-    "decode_strict": "_strict",
-    "decode_value": "_decode_value",
-    "encode_value": "_codec",
-    "line_maker": "_making",
-    "make_line": "_making",
+    "decode_strict": "_data",
+    "decode_value": "_values",
+    "encode_value": "_values",
+    "line_maker": "_maker",
+    "make_line": "_maker",
     "salvage": "_salvage",
 }
 

@@ -10,17 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "BLOB_KEY",
-    "blob_name",
-    "blob_reference",
-    "escape_keys",
-    "fill_references",
-    "is_blob_name",
-    "is_reference",
-    "restore_keys",
-]
-
 BLOB_KEY = "$blob"
 _NAME = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 _ESCAPABLE = re.compile(r"\$+blob\Z")

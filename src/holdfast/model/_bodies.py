@@ -11,8 +11,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["BODIES", "CONVERSATION_TYPES"]
-
 Content = str | list[Any]
 
 

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypedDict,
+    TypeVar,
+    get_args,
+    overload,
+)
 
 import msgspec
 
@@ -16,8 +27,6 @@ from holdfast.model._blobs import restore_keys
 from holdfast.model._data import decode_json, encode_data
 from holdfast.model._limits import Limits
 from holdfast.model._line import type_bytes
-
-__all__ = ["Event", "one_by_one"]
 
 T = TypeVar("T")
 
@@ -185,3 +194,99 @@ def _decode_together(events: Sequence[Event]) -> None:
         for event, value in zip(events, values, strict=True):
             if type(value) is dict:
                 event.__dict__.update(data=value, is_whole=True)
+
+
+# What a store tells its subscribers besides the events themselves.
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """Something happened to a session that is not part of its log."""
+
+    kind: str
+    """``snapshot_created``, ``snapshot_failed``, ``session_restored``, ``torn_tail``, and others:
+    docs/reference/observability.md lists them all, with what ``detail`` has."""
+    session_id: str
+    detail: dict[str, Any] = {}
+
+
+# What is known of a session without reading its conversation.
+
+
+Status = Literal["idle", "running", "waiting", "interrupted", "failed"]
+"""What a session does, by its events and by whether the process that recorded them still runs."""
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+class SessionMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a list of sessions. Times are Unix milliseconds."""
+
+    session_id: str
+    title: str | None = None
+    tags: tuple[str, ...] = ()
+    """What people called it."""
+    auto_tags: tuple[str, ...] = ()
+    """What the catalogue calls it, by its content; derived, never recorded."""
+    created_at: int = 0
+    updated_at: int = 0
+    message_count: int = 0
+    total_tokens: int = 0
+    tokens_estimated: bool = False
+    """Whether that is an estimate: nobody told how many tokens were used."""
+    event_count: int = 0
+    size_bytes: int = 0
+    agent_id: str | None = None
+    model: str | None = None
+    """The model that answered last."""
+    cost: float | None = None
+    """In US dollars; None where the price of a model is not known."""
+    parent: str | None = None
+    cwd: str | None = None
+    """Where its agent worked, if that was recorded."""
+    pinned: bool = False
+    held: bool = False
+    """Under legal hold: neither a policy nor a person can let it go."""
+    archived: bool = False
+    open: bool = False
+    """A writer that lives has it open."""
+    status: str = "idle"
+    """idle, running, waiting, interrupted or failed: derived from events, never stored."""
+    state: str = "ok"
+    """ok, damaged, sealed, too_new or unreadable: whether the log could be read."""
+
+
+# Messages in the neutral form: plain dicts with a role and a string or blocks as content.
+#
+# Blocks have Anthropic's shape: ``text``, ``thinking``, ``tool_use {id, name, input}``,
+# ``tool_result {tool_use_id, content, is_error}``, ``image``, ``document``. The types here say
+# what a
+# message holds; at run time they are ordinary dicts that any JSON library takes.
+
+
+Role = Literal["user", "assistant", "system", "tool"]
+
+
+class Block(TypedDict, total=False):
+    """One part of a message; ``type`` says which of the other members are there."""
+
+    type: str
+    text: str
+    thinking: str
+    signature: str
+    id: str
+    name: str
+    input: Any
+    tool_use_id: str
+    content: Any
+    is_error: bool
+    source: dict[str, Any]
+
+
+Content = str | list[Block]
+
+
+class Message(TypedDict):
+    """One turn of a conversation."""
+
+    role: Role
+    content: Content

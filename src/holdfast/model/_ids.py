@@ -11,8 +11,6 @@ import re
 
 from holdfast.errors import InvalidId
 
-__all__ = ["check_id", "fit_id", "fold_id", "is_id", "make_id"]
-
 ID_CHARS_MAX = 128
 
 _GRAMMAR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z", re.ASCII)

@@ -6,8 +6,6 @@ import msgspec
 
 from holdfast.errors import UsageError
 
-__all__ = ["FORMAT_VERSION", "Limits"]
-
 FORMAT_VERSION = 1
 """The major version of the line format. A log of a higher one is refused untouched."""
 

@@ -21,18 +21,6 @@ from holdfast.errors import InvalidData
 if TYPE_CHECKING:
     from holdfast.model._event import Event
 
-__all__ = [
-    "LINE_HEADS",
-    "LINE_TAIL",
-    "START",
-    "Position",
-    "encode_event_line",
-    "encode_line",
-    "encode_sealed_line",
-    "line_body",
-    "line_head",
-]
-
 CRC_KEY = b',"crc":"'
 CRC_END = b'"}\n'
 DIGITS = 8

@@ -1,6 +1,6 @@
 /* From an event's data to its line, in one go: the part of an append that may be compiled.
 
-   `make_line` of _making.py is the truth, and is what runs where this was not built. This takes
+   `make_line` of _maker.py is the truth, and is what runs where this was not built. This takes
    nothing but what is plain, and gives the same bytes; for whatever is unusual it answers None, and
    the Python decides. It knows no layout of its own either: the head of a line comes from there.
 
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* To be raised, here and in _making.py, with every change of what either expects of the other. */
+/* To be raised, here and in _maker.py, with every change of what either expects of the other. */
 #define ABI 1
 #ifndef SOURCE
 #define SOURCE 0
@@ -554,7 +554,7 @@ static PyObject *finish(State *state, PyObject *const *given, PyObject *head, co
 
 PyDoc_STRVAR(make_line_doc,
              "make_line(type, data, seq, crc, clock, depth)\n--\n\n"
-             "As the function of _making.py: event, line and checksum, or None.");
+             "As the function of _maker.py: event, line and checksum, or None.");
 
 static PyObject *make_line(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {

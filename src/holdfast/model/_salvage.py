@@ -16,16 +16,14 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.model._block import (
+from holdfast.model._line import CRC_KEY, Position, follow_digits
+from holdfast.model._reader import (
     AnyLine,
     decode_each,
     decode_line,
     decode_plain_line,
     number_lines,
 )
-from holdfast.model._line import CRC_KEY, Position, follow_digits
-
-__all__ = ["Gap", "Salvage", "salvage"]
 
 _SEQ_KEY = b'{"seq":'
 _SEQ = re.compile(rb'([0-9]{1,18}),"')

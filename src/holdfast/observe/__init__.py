@@ -5,12 +5,10 @@ Nothing of it is loaded unless it is used. OpenTelemetry is in ``holdfast.integr
 
 from __future__ import annotations
 
-from holdfast.observe._dashboard import dashboard
-from holdfast.observe._figures import CONTENT_TYPE, Figures, Sink
-from holdfast.observe._logging import LEVELS, JsonFormatter, LogObserver, TextFormatter, log_to
-from holdfast.observe._names import METRICS, Metric
-from holdfast.observe._store_figures import add_health, store_figures
-from holdfast.observe._watching import Metrics, Watching, code_of
+from holdfast.observe._events import LEVELS, JsonFormatter, LogObserver, TextFormatter, log_to
+from holdfast.observe._figures import CONTENT_TYPE, METRICS, Figures, Metric, Sink
+from holdfast.observe._observer import Metrics, Watching, code_of
+from holdfast.observe._store_figures import add_health, dashboard, store_figures
 
 __all__ = [
     "CONTENT_TYPE",

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from opentelemetry import context, metrics, trace
-from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
-from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
+from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, Event, Notice
-from holdfast.observe._figures import Figures
-from holdfast.observe._names import METRICS
-from holdfast.observe._otel_spans import CONVERSATION, Clients, Spans
+from holdfast.observe._figures import METRICS, Figures
+from holdfast.observe._observer import Watching, code_of
 from holdfast.observe._store_figures import add_health
-from holdfast.observe._watching import Watching, code_of
 from holdfast.session import Done, Observers
-
-__all__ = ["OtelObserver", "observe", "trace_session"]
 
 _SCOPE = "holdfast"
 # An append is too small to be a span of its own; that it took long is in the metrics.
@@ -210,3 +210,262 @@ def _end(span: Span, done: Done) -> None:
     if done.restored:
         span.set_attribute("holdfast.restored", True)
     span.end()
+
+
+# Traces made of recorded events: turns, answers of the model and uses of tools.
+#
+# The names are those of OpenTelemetry's conventions for generative AI. They are still being
+# worked
+# on, and their module says so with its name; the few that are needed are here.
+
+
+CONVERSATION = "gen_ai.conversation.id"
+_OPERATION = "gen_ai.operation.name"
+_AGENT = "gen_ai.agent.name"
+_PROVIDER = "gen_ai.provider.name"
+_MODEL = "gen_ai.request.model"
+_ANSWERED = "gen_ai.response.model"
+_INPUT_TOKENS = "gen_ai.usage.input_tokens"
+_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+_TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105 - of a language model
+_TOOL = "gen_ai.tool.name"
+_CALL = "gen_ai.tool.call.id"
+_ARGUMENTS = "gen_ai.tool.call.arguments"
+_RESULT = "gen_ai.tool.call.result"
+_OUTPUT = "gen_ai.output.messages"
+_ERROR = "error.type"
+
+_PROVIDERS = {"claude": "anthropic", "gpt": "openai", "gemini": "gcp.gemini"}
+# After one of these the model is at it.
+_ASKS = frozenset({"user", "tool_result", "system", "turn_start", "agent_start", "compaction"})
+_ENDS = {"closed": "closed", "interrupted": "interrupted"}
+_OPEN_MAX = 10_000
+_NS_PER_MS = 1_000_000
+
+Key = tuple[str, str, str]
+"""Session, run or call, and which of the two."""
+
+
+class Clients(NamedTuple):
+    """The two metrics that the conventions want of a client of models."""
+
+    tokens: Histogram
+    seconds: Histogram
+
+
+class Spans:
+    """Follows the events of sessions, and makes a span of each thing that took time.
+
+    What was said, and what tools were given and gave, is left out unless ``content`` is true.
+    """
+
+    def __init__(self, tracer: Tracer, clients: Clients | None, *, content: bool) -> None:
+        self._tracer = tracer
+        self._clients = clients
+        self._content = content
+        self._open: OrderedDict[Key, Span] = OrderedDict()
+        self._called: set[Key] = set()
+        self._asked: dict[tuple[str, str], int] = {}
+        self._models: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def take(self, session_id: str, event: Event) -> None:
+        """One more event of a session."""
+        with self._lock:
+            handle = getattr(self, f"_on_{event.type}", None)
+            if handle is not None:
+                handle(session_id, event)
+            if event.type in _ASKS:
+                self._asked[session_id, event.run or ""] = event.timestamp
+            if event.type in _ENDS:
+                self._end_all(session_id, event)
+
+    def end(self) -> None:
+        """End whatever is open."""
+        with self._lock:
+            for span in self._open.values():
+                span.end()
+            self._open.clear()
+            self._called.clear()
+            self._asked.clear()
+            self._models.clear()
+
+    # -- turns and agents ----------------------------------------------------------------------
+
+    def _on_turn_start(self, session_id: str, event: Event) -> None:
+        self._begin_agent(session_id, event, None)
+
+    def _on_agent_start(self, session_id: str, event: Event) -> None:
+        key = (session_id, event.run or "", "run")
+        agent = _text(event.data.get("agent"))
+        if key in self._open:
+            self._open[key].update_name(f"invoke_agent {agent}")
+            self._open[key].set_attribute(_AGENT, agent)
+            return
+        self._begin_agent(session_id, event, self._of_session(session_id))
+        self._called.add(key)
+
+    def _begin_agent(self, session_id: str, event: Event, parent: Span | None) -> None:
+        agent = _text(event.data.get("agent"))
+        name = f"invoke_agent {agent}".strip()
+        span = self._begin(session_id, event, name, "invoke_agent", parent)
+        if agent:
+            span.set_attribute(_AGENT, agent)
+        self._keep((session_id, event.run or "", "run"), span)
+
+    def _on_turn_end(self, session_id: str, event: Event) -> None:
+        reason = _text(event.data.get("reason")) or "completed"
+        bad = reason if reason in ("failed", "cancelled") else None
+        self._finish((session_id, event.run or "", "run"), event, bad)
+        self._asked.pop((session_id, event.run or ""), None)
+
+    def _on_agent_error(self, session_id: str, event: Event) -> None:
+        error = event.data.get("error")
+        code = _text(error.get("code")) if isinstance(error, dict) else ""
+        span = self._open.get((session_id, event.run or "", "run"))
+        if span is not None:
+            _fail(span, code or "error")
+            self._on_agent_complete(session_id, event)
+
+    def _on_agent_complete(self, session_id: str, event: Event) -> None:
+        key = (session_id, event.run or "", "run")
+        if key in self._called:  # an agent's first turn ends with the turn
+            self._finish(key, event, None)
+
+    # -- the model -----------------------------------------------------------------------------
+
+    def _on_config(self, session_id: str, event: Event) -> None:
+        model = _text(event.data.get("model"))
+        if model:
+            self._models[session_id] = model
+
+    def _on_assistant(self, session_id: str, event: Event) -> None:
+        asked = self._asked.pop((session_id, event.run or ""), None)
+        if asked is None:
+            return
+        data = event.data
+        answered = _text(data.get("model"))
+        model = self._models.get(session_id) or answered
+        span = self._begin(
+            session_id,
+            event,
+            f"chat {model}".strip(),
+            "chat",
+            self._open.get((session_id, event.run or "", "run")),
+            kind=SpanKind.CLIENT,
+            began=asked,
+        )
+        usage = data.get("usage")
+        found = usage if isinstance(usage, dict) else {}
+        attributes = {
+            _PROVIDER: _provider(model),
+            _MODEL: model,
+            _ANSWERED: answered,
+            _INPUT_TOKENS: found.get("input_tokens"),
+            _OUTPUT_TOKENS: found.get("output_tokens"),
+        }
+        kept = {name: value for name, value in attributes.items() if value}
+        span.set_attributes(kept)
+        if self._content:
+            said = {"role": "assistant", "content": data.get("content")}
+            span.set_attribute(_OUTPUT, _json([said]))
+        span.end(event.timestamp * _NS_PER_MS)
+        self._measure(kept, (event.timestamp - asked) / 1000)
+
+    def _measure(self, kept: dict[str, Any], seconds: float) -> None:
+        if self._clients is None:
+            return
+        base = {_OPERATION: "chat", **({_MODEL: kept[_MODEL]} if _MODEL in kept else {})}
+        self._clients.seconds.record(max(seconds, 0), base)
+        for kind, name in (("input", _INPUT_TOKENS), ("output", _OUTPUT_TOKENS)):
+            if isinstance(kept.get(name), int):
+                self._clients.tokens.record(kept[name], {**base, _TOKEN_TYPE: kind})
+
+    # -- tools ---------------------------------------------------------------------------------
+
+    def _on_tool_call(self, session_id: str, event: Event) -> None:
+        self._on_assistant(session_id, event)  # an answer that is nothing but calls
+        tool, call = _text(event.data.get("tool")), event.id or ""
+        parent = self._open.get((session_id, event.run or "", "run"))
+        name = f"execute_tool {tool}"
+        span = self._begin(session_id, event, name, "execute_tool", parent)
+        span.set_attributes({_TOOL: tool, _CALL: call})
+        if self._content:
+            span.set_attribute(_ARGUMENTS, _json(event.data.get("params")))
+        self._keep((session_id, call, "call"), span)
+
+    def _on_tool_result(self, session_id: str, event: Event) -> None:
+        key = (session_id, event.id or "", "call")
+        span = self._open.get(key)
+        if span is not None:
+            if self._content:
+                span.set_attribute(_RESULT, _json(event.data.get("result")))
+            self._finish(key, event, "tool_error" if event.data.get("is_error") else None)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        session_id: str,
+        event: Event,
+        name: str,
+        operation: str,
+        parent: Span | None,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        began: int | None = None,
+    ) -> Span:
+        context: Context | None = None if parent is None else trace.set_span_in_context(parent)
+        return self._tracer.start_span(
+            name,
+            context,
+            kind,
+            {_OPERATION: operation, CONVERSATION: session_id},
+            start_time=(event.timestamp if began is None else began) * _NS_PER_MS,
+        )
+
+    def _keep(self, key: Key, span: Span) -> None:
+        """A span that is open; of too many the oldest are given up, as nobody will end them."""
+        self._open[key] = span
+        while len(self._open) > _OPEN_MAX:
+            oldest, given_up = self._open.popitem(last=False)
+            self._called.discard(oldest)
+            given_up.end()
+
+    def _finish(self, key: Key, event: Event, error: str | None) -> None:
+        span = self._open.pop(key, None)
+        self._called.discard(key)
+        if span is not None:
+            if error is not None:
+                _fail(span, error)
+            span.end(event.timestamp * _NS_PER_MS)
+
+    def _of_session(self, session_id: str) -> Span | None:
+        """The newest span that is open in a session."""
+        return next((s for key, s in reversed(self._open.items()) if key[0] == session_id), None)
+
+    def _end_all(self, session_id: str, event: Event) -> None:
+        for key in [key for key in self._open if key[0] == session_id]:
+            self._finish(key, event, _ENDS[event.type])
+        for asked in [key for key in self._asked if key[0] == session_id]:
+            del self._asked[asked]
+        self._models.pop(session_id, None)
+
+
+def _provider(model: str) -> str:
+    """Whose model it is, where its name tells."""
+    before, colon, _ = model.partition(":")
+    return before if colon else _PROVIDERS.get(model.partition("-")[0], "")
+
+
+def _fail(span: Span, reason: str) -> None:
+    span.set_attribute(_ERROR, reason)
+    span.set_status(Status(StatusCode.ERROR))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=repr).decode()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from importlib.resources import files
 
 from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
 from holdfast.model import FORMAT_VERSION, STATUSES, VERSION
 from holdfast.observe._figures import Figures
-
-__all__ = ["add_health", "store_figures"]
 
 _STATES = ("ok", "damaged", "sealed", "too_new", "unreadable")
 _PAGE = 1000
@@ -87,3 +86,11 @@ def _add_sessions(figures: Figures, hf: Holdfast) -> None:
     figures.set("holdfast_trash_sessions", sum(1 for _ in hf.store.entries("trash/")))
     if newest:
         figures.set("holdfast_last_activity_seconds", newest / 1000)
+
+
+# The dashboard for Grafana that comes along.
+
+
+def dashboard() -> str:
+    """The dashboard as JSON, to be imported into Grafana; it asks for a Prometheus data source."""
+    return files("holdfast.observe").joinpath("grafana-dashboard.json").read_text("utf-8")

@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.replay._fold import Fold, fold
-from holdfast.replay._stage import WHY_NOT_RUN, Stage, stage_after
+from holdfast.replay._progress import needs_interruption
 from holdfast.replay._state import (
+    WHY_NOT_RUN,
     Approval,
     LoadBlob,
     MemoryEntry,
@@ -20,14 +21,15 @@ from holdfast.replay._state import (
     PendingCall,
     Permissions,
     PluginState,
+    Stage,
     State,
     Tokens,
     ToolState,
     Turning,
     Usage,
     read_variable,
+    stage_after,
 )
-from holdfast.replay._status import needs_interruption
 from holdfast.replay._todos import TODO_TOOLS, read_todos
 from holdfast.replay._upcast import STEPS, Step, check_format, format_of, upcast, upcast_event
 from holdfast.replay._usage import BYTES_PER_TOKEN, add_usage, estimate_tokens
@@ -46,24 +48,25 @@ if TYPE_CHECKING:
         compare,
     )
     from holdfast.replay._conversation import Conversation, RunConversation, runs
-    from holdfast.replay._convert import from_dialect, to_dialect
-    from holdfast.replay._description import describe
     from holdfast.replay._dialects import PROVIDERS
     from holdfast.replay._history import read_history
-    from holdfast.replay._inspect import (
+    from holdfast.replay._issues import Issue, format_issues, recovery_line
+    from holdfast.replay._merge import Clash, MergeBlobs, MergeReport, MergeWishes, plan_merge
+    from holdfast.replay._messages import (
+        from_dialect,
         has_incomplete_tool_call,
         is_complete,
         last_tool_call,
+        recognise,
         recover_todos,
+        to_dialect,
         tool_result_message,
     )
-    from holdfast.replay._issues import Issue, format_issues, recovery_line
-    from holdfast.replay._merge import Clash, MergeBlobs, MergeReport, MergeWishes, plan_merge
-    from holdfast.replay._reading import recognise
     from holdfast.replay._record import tell
     from holdfast.replay._recover import Recovery, recover
     from holdfast.replay._rules import Validation, validate
     from holdfast.replay._sanitize import Sanitized, sanitize
+    from holdfast.replay._state import describe
     from holdfast.replay._turns import TurnView
     from holdfast.replay._window import LeftOut, TokenCount
     from holdfast.replay.content import Media, as_json, as_pieces, as_text, kinds_said
@@ -110,28 +113,28 @@ _LAZY = {
     "as_text": "content",
     "blocks_of": "_calls",
     "compare": "_compare",
-    "describe": "_description",
+    "describe": "_state",
     "format_issues": "_issues",
-    "from_dialect": "_convert",
+    "from_dialect": "_messages",
     "grouped": "transcript",
-    "has_incomplete_tool_call": "_inspect",
-    "is_complete": "_inspect",
+    "has_incomplete_tool_call": "_messages",
+    "is_complete": "_messages",
     "kinds_said": "content",
-    "last_tool_call": "_inspect",
+    "last_tool_call": "_messages",
     "plan_merge": "_merge",
     "mark_of": "_calls",
     "read_history": "_history",
     "read_transcript": "transcript",
     "unreadable": "transcript",
-    "recognise": "_reading",
+    "recognise": "_messages",
     "recover": "_recover",
-    "recover_todos": "_inspect",
+    "recover_todos": "_messages",
     "recovery_line": "_issues",
     "runs": "_conversation",
     "sanitize": "_sanitize",
     "tell": "_record",
-    "to_dialect": "_convert",
-    "tool_result_message": "_inspect",
+    "to_dialect": "_messages",
+    "tool_result_message": "_messages",
     "validate": "_rules",
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.model import BLOB_KEY
-from holdfast.replay._compact import template
+from holdfast.replay._allocation import template
 from holdfast.replay._ids import call_key
 from holdfast.replay._media import read_document, read_image
 from holdfast.replay._text import (
@@ -22,20 +22,6 @@ from holdfast.replay._text import (
     type_name,
 )
 from holdfast.replay._values import blob_text, read_input, read_result
-
-__all__ = [
-    "OWNERS",
-    "SERVER_CALLS",
-    "Block",
-    "Note",
-    "code_of",
-    "is_paused",
-    "is_soft",
-    "is_thought",
-    "read_block",
-    "read_content",
-    "text_block",
-]
 
 Block = dict[str, Any]
 Note = Callable[[str, str, Any], None]

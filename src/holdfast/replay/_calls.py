@@ -13,8 +13,6 @@ from zlib import crc32
 
 import msgspec
 
-__all__ = ["CallRecord", "Calls", "News", "blocks_of", "mark_of"]
-
 _KEPT_MAX = 256
 _SAME_ID_MAX = 16
 _ID_CHARS_MAX = 120

@@ -10,11 +10,9 @@ from holdfast.errors import UsageError
 from holdfast.model import Event
 from holdfast.replay._dialects import Message
 from holdfast.replay._issues import Issue
-from holdfast.replay._routing import EVERY, Router
+from holdfast.replay._runs import EVERY, Router
 from holdfast.replay._scribe import Scribe, explain_orphans
 from holdfast.replay._thread import Thread
-
-__all__ = ["Conversation", "RunConversation", "check_incomplete", "runs"]
 
 INCOMPLETE = ("mark", "drop", "keep")
 

@@ -15,8 +15,6 @@ from holdfast.replay._state import State
 from holdfast.replay._todos import TODO_TOOLS
 from holdfast.replay._upcast import STEPS, Steps, upcast
 
-__all__ = ["Fold", "fold"]
-
 
 def _reducers(todo_tools: Collection[str], steps: Steps) -> dict[str, Reducer]:
     return {

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 from holdfast.model import Event
 from holdfast.replay._turns import Turn, data_of
 
-__all__ = ["Copy", "History", "Origin", "Segment", "common_prefix", "read_history"]
-
 
 class Origin(NamedTuple):
     """An event by the log in which it was first recorded, and its number there."""

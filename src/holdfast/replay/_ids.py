@@ -8,18 +8,6 @@ from typing import Any
 
 from holdfast.replay._text import clean_text
 
-__all__ = [
-    "OPENAI_ID_CHARS_MAX",
-    "Names",
-    "call_key",
-    "fit_id",
-    "fit_name",
-    "is_named",
-    "mistral_id",
-    "name_key",
-    "short_id",
-]
-
 ID_CHARS_MAX = 64
 OPENAI_ID_CHARS_MAX = 40
 NAME_CHARS_MAX = 128

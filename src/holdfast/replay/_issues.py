@@ -10,9 +10,7 @@ from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from holdfast.replay._dialects import Dialect
-    from holdfast.replay._drafts import Draft
-
-__all__ = ["Issue", "IssueList", "format_issues", "recovery_line", "unreached"]
+    from holdfast.replay._pieces import Draft
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ from typing import Any
 
 from holdfast.replay._text import is_base64, is_blank, plain_text
 
-__all__ = ["IMAGE_TYPES", "describe", "read_document", "read_image"]
-
 Block = dict[str, Any]
 Note = Callable[[str, str, Any], None]
 

@@ -16,8 +16,6 @@ from holdfast.replay._blocks import Block
 from holdfast.replay._dialects import Dialect, Fragment, Message
 from holdfast.replay._rules import check_alone, goes_on
 
-__all__ = ["Native", "Page", "Told", "last_systems", "pack", "unpack", "write_draft"]
-
 _SHARED_CHARS_MIN = 40
 _SAME = ""
 """The one member of an object that stands for a text of the event, by its number."""

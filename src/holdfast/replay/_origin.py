@@ -15,8 +15,6 @@ from holdfast.replay._progress import Data, Reducer
 from holdfast.replay._state import Parent, State, ToolState
 from holdfast.replay._upcast import Steps, check_format
 
-__all__ = ["ORIGINS", "session_start_reducer"]
-
 _BRANCH_TITLE = re.compile(
     r"(?P<title>.*) \((?P<reason>[a-z]+)(?: (?P<number>[0-9]{1,9}))?\)\Z", re.ASCII | re.DOTALL
 )

@@ -6,14 +6,17 @@ Which event a piece is of is told by its place among the others.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
 import msgspec
 
 from holdfast.replay._blocks import Block, text_block
 from holdfast.replay._issues import IssueList
-from holdfast.replay._stage import Stage, may_have_run
+from holdfast.replay._native import Told
+from holdfast.replay._state import Stage, may_have_run
 from holdfast.replay._text import is_blank
-
-__all__ = ["NOWHERE", "Call", "Mark", "Piece", "Stream", "Summary"]
 
 NOWHERE = -1
 
@@ -109,3 +112,139 @@ class Stream(Piece, gc=False, eq=False, kw_only=True):
             self.block = {"type": "thinking", "thinking": text}
         else:
             self.block = text_block(text)
+
+
+# Drafts of messages: which blocks are one, and which events said them.
+#
+# A conversation may have millions of them, so they are kept end to end: a place in a list and two
+# numbers for each block, a number for each message.
+
+
+ROLES = ("user", "assistant")
+"""They take turns, and the user begins."""
+
+
+class Draft:
+    """A message in the making, by itself."""
+
+    __slots__ = ("blocks", "role", "seqs", "summary")
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.blocks: list[Block] = []
+        self.seqs = array("q")
+        self.summary = False
+
+    def add(self, block: Block, seq: int) -> None:
+        """One more block, and the event that said it."""
+        self.blocks.append(block)
+        self.seqs.append(seq)
+
+
+class Drafts:
+    """All drafts of a conversation. ``epoch`` changes when they do anything else than grow.
+
+    ``flat`` are the blocks of all messages, ``told`` what came as messages of a provider.
+    """
+
+    __slots__ = ("_seqs", "_starts", "_summaries", "_texts_from", "epoch", "flat", "told")
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.told = Told()
+        self.flat: list[Block] = []
+        self._seqs = array("q")
+        self._starts = array("q")
+        self._summaries: list[int] = []
+        self._texts_from = 0
+
+    def __len__(self) -> int:
+        """How many messages there are."""
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[Draft]:
+        """Each by itself."""
+        summaries = set(self._summaries)
+        for index in range(len(self._starts)):
+            draft = Draft(ROLES[index & 1])
+            part = self._part(index)
+            draft.blocks, draft.seqs = self.flat[part], self._seqs[part]
+            draft.summary = index in summaries
+            yield draft
+
+    def role(self, index: int) -> str:
+        """Who says one message."""
+        return ROLES[index & 1]
+
+    def blocks(self, index: int) -> list[Block]:
+        """The blocks of one message, as a list of the caller's."""
+        return self.flat[self._part(index)]
+
+    def last_blocks(self, skipped: int) -> list[Block]:
+        """The blocks of the last message after so many of them."""
+        return self.flat[self._starts[-1] + skipped :]
+
+    def is_assistants(self) -> bool:
+        """Whether the last message is an assistant's."""
+        return bool(self._starts) and not len(self._starts) & 1
+
+    def last_count(self) -> int:
+        """How many blocks the last message has; 0 if there is none."""
+        return len(self.flat) - self._starts[-1] if self._starts else 0
+
+    def last_is_texts(self) -> bool:
+        """Whether the last message has nothing but texts."""
+        return self._texts_from <= self._starts[-1]
+
+    def seqs(self, index: int) -> Sequence[int]:
+        """The events of one message's blocks."""
+        return self._seqs[self._part(index)]
+
+    def add(self, role: str, block: Block, seq: int) -> int:
+        """One more block and the event that said it: in the last message, or in one of its own.
+
+        Which message that is.
+        """
+        starts, blocks = self._starts, self.flat
+        last = len(starts) - 1
+        if ROLES[last & 1] != role:
+            last += 1
+            starts.append(len(blocks))
+        blocks.append(block)
+        self._seqs.append(seq)
+        if block["type"] != "text":
+            self._texts_from = len(blocks)
+        return last
+
+    def mark_summary(self) -> None:
+        """The last message holds a summary."""
+        self._summaries.append(len(self._starts) - 1)
+
+    def cut(self, count: int) -> int:
+        """Keep the first ``count`` blocks; the first message that is not as it was."""
+        starts = self._starts
+        kept = bisect_left(starts, count)
+        if count == len(self.flat):
+            return kept
+        whole = kept < len(starts) and starts[kept] == count
+        first = kept if whole else kept - 1
+        del self.flat[count:], self._seqs[count:], starts[kept:]
+        self.epoch += 1
+        while self._summaries and self._summaries[-1] >= first:
+            self._summaries.pop()
+        if self._texts_from >= count:
+            self._texts_from = self._find_texts()
+        return first
+
+    def _find_texts(self) -> int:
+        """Where nothing but texts begins, as far as the last message goes."""
+        start = self._starts[-1] if self._starts else 0
+        at = len(self.flat)
+        while at > start and self.flat[at - 1]["type"] == "text":
+            at -= 1
+        return at
+
+    def _part(self, index: int) -> slice:
+        starts = self._starts
+        stop = starts[index + 1] if index + 1 < len(starts) else len(self.flat)
+        return slice(starts[index], stop)

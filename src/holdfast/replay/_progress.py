@@ -15,20 +15,10 @@ import msgspec
 
 from holdfast.model import Event
 from holdfast.replay._calls import blocks_of
-from holdfast.replay._stage import Stage, may_have_run
-from holdfast.replay._state import Opening, PendingCall, State, Turning
+from holdfast.replay._state import Opening, PendingCall, Stage, State, Turning, may_have_run
 from holdfast.replay._todos import read_todos
 from holdfast.replay._upcast import Steps, check_format
 from holdfast.replay._usage import add_usage
-
-__all__ = [
-    "PROGRESS",
-    "Data",
-    "Reducer",
-    "fresh_data",
-    "opened_reducer",
-    "tool_call_reducer",
-]
 
 Data = dict[str, Any] | None
 Reducer = Callable[[State, Event, Data], None]
@@ -339,3 +329,26 @@ PROGRESS: dict[str, Reducer] = {
     "closed": _closed,
     "interrupted": _interrupted,
 }
+
+
+# What the end of a log says about how the work on it ended.
+
+
+def needs_interruption(state: State) -> dict[str, Any] | None:
+    """The data of the ``interrupted`` event that the next writer records; None if none is due.
+
+    Due when the log ends in mid-turn and nobody closed it: the process that was at work is gone. A
+    suspended session is not interrupted, it waits. Ask before the first append of a new open; once
+    the event is applied, the answer is None.
+    """
+    if state.suspended or not state.mid_turn:
+        return None
+    turn, calls = state.open_turn, state.pending_calls
+    not_run = [name for name, call in calls.items() if not may_have_run(call.stage)]
+    return {
+        "turn": None if turn is None else turn.turn,
+        "calls": [name for name in calls if name not in not_run],
+        **({"not_run": not_run} if not_run else {}),
+        "streaming": state.uncovered_delta,
+        "reason": "the process ended in mid-turn",
+    }

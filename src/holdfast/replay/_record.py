@@ -14,12 +14,10 @@ from holdfast.replay._dialects import DIALECTS, Dialect, Message
 from holdfast.replay._dialects._answer import Answer, open_answer
 from holdfast.replay._dialects.neutral import bare_text
 from holdfast.replay._ids import fit_id, fit_name, is_named
+from holdfast.replay._messages import admit, recognise
 from holdfast.replay._native import pack
-from holdfast.replay._reading import admit, recognise
 from holdfast.replay._rules import check_alone
 from holdfast.replay._text import is_blank, type_name
-
-__all__ = ["WORDLESS", "Words", "tell"]
 
 Words = list[tuple[str, dict[str, Any]]]
 """Types and data of events to be."""

@@ -12,12 +12,9 @@ import msgspec
 
 from holdfast.model import Event, decode_json, is_reference
 from holdfast.replay._progress import Data, Reducer, fresh_data
-from holdfast.replay._stage import stage_after
-from holdfast.replay._state import Approval, MemoryEntry, PluginState, State
+from holdfast.replay._state import Approval, MemoryEntry, PluginState, State, stage_after
 from holdfast.replay._todos import read_todos
 from holdfast.replay._usage import add_usage
-
-__all__ = ["SETTINGS"]
 
 _NULL = msgspec.Raw(b"null")
 _ALLOW = frozenset({"allow", "allowed", "approve", "approved", "grant", "granted"})

@@ -7,31 +7,54 @@ its :class:`Fold`; whoever asks for a session's state gets :meth:`State.copy`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast.errors import InvalidData
-from holdfast.model import Status, decode_json, fill_references, restore_keys
-from holdfast.replay._stage import Stage
+from holdfast.model import SessionMetadata, Status, decode_json, fill_references, restore_keys
 
-__all__ = [
-    "Approval",
-    "LoadBlob",
-    "MemoryEntry",
-    "MemoryStats",
-    "Opening",
-    "Parent",
-    "PendingCall",
-    "Permissions",
-    "PluginState",
-    "State",
-    "Tokens",
-    "ToolState",
-    "Turning",
-    "Usage",
-    "read_variable",
-]
+# How far a tool call came that has no result, where its user may have been asked about it first.
+#
+# A ``tool_call``, or a message that asks for one, is an intent: whether it took effect is
+# unknown. A
+# ``permission`` that names the call knows more. While the question is open, and after a refusal,
+# the call has not run.
+
+
+Stage = Literal["announced", "asked", "begun", "refused"]
+
+_REFUSALS = frozenset({"deny", "denied", "reject", "rejected", "cancelled"})
+WHY_NOT_RUN: dict[Stage, str] = {
+    "asked": "nobody answered whether it may run",
+    "refused": "it was refused",
+}
+"""Why a call has not run, by how far it came; any other may have."""
+_UNKNOWN = "(interrupted: whether this call took effect is unknown)"
+
+
+def stage_after(decision: Any) -> Stage | None:
+    """How far a call is after a ``permission`` about it, given the decision in that; None for none.
+
+    Whatever is neither a question nor a refusal may have let it run.
+    """
+    if not isinstance(decision, str):
+        return None
+    if decision == "ask":
+        return "asked"
+    return "refused" if decision in _REFUSALS else "begun"
+
+
+def may_have_run(stage: Stage) -> bool:
+    """Whether a call that came so far may have taken effect."""
+    return stage not in WHY_NOT_RUN
+
+
+def stand_in(stage: Stage) -> str:
+    """What a model is told in the place of the result that a call never got."""
+    why = WHY_NOT_RUN.get(stage)
+    return _UNKNOWN if why is None else f"(not run: {why})"
+
 
 LoadBlob = Callable[[dict[str, Any]], Any]
 """Gives what a reference ``{"$blob": …}`` stands for."""
@@ -376,3 +399,31 @@ def read_variable(raw: msgspec.Raw, load: LoadBlob | None, classes: tuple[type, 
         return decode_value(value, classes)
     except InvalidData:  # too deep for the codec, which therefore never wrote it
         return value
+
+
+# What a list of sessions shows of a state.
+
+
+def describe(state: State, session_id: str, size_bytes: int) -> SessionMetadata:
+    """The session as its events describe it; what only a store can know is left as it is."""
+    return SessionMetadata(
+        session_id=session_id,
+        title=state.shown_title,
+        tags=tuple(state.tags),
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        message_count=state.message_count,
+        total_tokens=state.usage.total_tokens,
+        event_count=state.event_count,
+        size_bytes=size_bytes,
+        agent_id=state.agent_id,
+        parent=state.parent.session if state.parent else None,
+        cwd=_text(state.metadata.get("cwd")),
+        pinned=state.metadata.get("pinned") is True,
+        held=bool(state.metadata.get("legal_hold")),
+        status=state.status,
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -10,16 +10,6 @@ import binascii
 import math
 from typing import Any
 
-__all__ = [
-    "DEPTH_MAX",
-    "clean_json",
-    "clean_text",
-    "is_base64",
-    "is_blank",
-    "plain_text",
-    "type_name",
-]
-
 DEPTH_MAX = 64
 """Nesting of one value; deeper parts are cut off. The same bound as for recorded events."""
 

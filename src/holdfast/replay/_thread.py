@@ -18,14 +18,11 @@ from itertools import takewhile
 from typing import Any
 
 from holdfast.replay._blocks import SERVER_CALLS, Block, code_of, is_soft, is_thought, text_block
-from holdfast.replay._drafts import Drafts
 from holdfast.replay._ids import Names, fit_id, fit_name, is_named
 from holdfast.replay._issues import IssueList
 from holdfast.replay._native import Native
-from holdfast.replay._pieces import NOWHERE, Call, Mark, Piece, Stream, Summary
-from holdfast.replay._stage import Stage, stand_in
-
-__all__ = ["OPENING", "Thread"]
+from holdfast.replay._pieces import NOWHERE, Call, Drafts, Mark, Piece, Stream, Summary
+from holdfast.replay._state import Stage, stand_in
 
 OPENING = "(the conversation begins here)"
 """The user turn that is put before an assistant who speaks first."""

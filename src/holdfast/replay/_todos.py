@@ -7,8 +7,6 @@ from typing import Any
 from holdfast.errors import InvalidData
 from holdfast.model import decode_json
 
-__all__ = ["TODO_TOOLS", "read_todos"]
-
 TODO_TOOLS = frozenset({"todowrite", "todo_write"})
 """Names, without regard to case, of tools whose calls carry the whole list."""
 

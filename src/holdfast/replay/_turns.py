@@ -14,17 +14,6 @@ from holdfast.replay._ids import call_key
 from holdfast.replay._state import Tokens
 from holdfast.replay._usage import add_usage
 
-__all__ = [
-    "Turn",
-    "TurnView",
-    "data_of",
-    "files_in",
-    "split_turns",
-    "text_of",
-    "tokens_of",
-    "tool_acts",
-]
-
 NOT_IN_TURNS = frozenset(
     """
     session_start opened closed title tag untag link forked merged imported interrupted redacted

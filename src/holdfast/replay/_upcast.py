@@ -14,8 +14,6 @@ import msgspec
 from holdfast.errors import TooNew
 from holdfast.model import FORMAT_VERSION, Event
 
-__all__ = ["STEPS", "Step", "Steps", "check_format", "format_of", "upcast", "upcast_event"]
-
 Step = Callable[[Event], Event]
 Steps = Sequence[Step | None]
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from holdfast.replay._state import Tokens
 
-__all__ = ["BYTES_PER_TOKEN", "add_usage", "estimate_tokens"]
-
 BYTES_PER_TOKEN = 4
 """What a token has on the average, in English; about."""
 

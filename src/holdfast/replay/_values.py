@@ -10,8 +10,6 @@ from holdfast.model import BLOB_KEY
 from holdfast.replay._media import read_document, read_image
 from holdfast.replay._text import clean_json, clean_text, is_blank, plain_text
 
-__all__ = ["NO_OUTPUT", "blob_text", "dump_json", "read_input", "read_result"]
-
 Note = Callable[[str, str, Any], None]
 
 NO_OUTPUT = "(no output)"

@@ -11,10 +11,8 @@ from array import array
 from sys import getrefcount
 
 from holdfast.replay._dialects import Dialect, Growth, Message
-from holdfast.replay._drafts import ROLES, Drafts
 from holdfast.replay._native import last_systems, write_draft
-
-__all__ = ["View"]
+from holdfast.replay._pieces import ROLES, Drafts
 
 _LONG = 16  # blocks; shorter messages are simply written anew
 

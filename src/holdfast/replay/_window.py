@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.replay._blocks import Block
-from holdfast.replay._drafts import Draft
+from holdfast.replay._pieces import Draft
 from holdfast.replay._usage import estimate_tokens
 from holdfast.replay._values import dump_json
-
-__all__ = ["LeftOut", "TokenCount", "Window", "fit_window"]
 
 CountTokens = Callable[[str], int]
 

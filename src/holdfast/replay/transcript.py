@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model import Event
-from holdfast.replay._stage import WHY_NOT_RUN, Stage, stage_after
+from holdfast.replay._state import WHY_NOT_RUN, Stage, stage_after
 from holdfast.replay.content import (
     Piece,
     as_json,

@@ -12,40 +12,40 @@ if TYPE_CHECKING:
 
     from holdfast.security._keys import (
         KEY_DOCUMENT,
+        PASSPHRASE_VARIABLE,
         Kdf,
         KeyDocument,
         Ring,
         WrappingKey,
+        find_passphrase,
+        find_secret,
         fingerprint,
         inherited,
         is_strong,
         new_kdf,
         read_key_document,
         read_key_text,
-        stretch,
-    )
-    from holdfast.security._keys_sources import (
-        PASSPHRASE_VARIABLE,
-        find_passphrase,
-        find_secret,
         split_source,
         store_in_keyring,
+        stretch,
     )
     from holdfast.security._passphrase import (
         is_sealed_file,
         open_with_passphrase,
         seal_with_passphrase,
     )
-    from holdfast.security._redact import Finding, Redactor, secret_values
-    from holdfast.security._redact_rules import read_user_rules
-    from holdfast.security._redact_scan import Scanner, has_mark
-    from holdfast.security._redact_stream import (
+    from holdfast.security._redact import (
         NOTHING_STREAMED,
+        Finding,
+        Redactor,
         Streamed,
         ends_stream,
         feed,
         finish,
+        secret_values,
     )
+    from holdfast.security._redact_rules import read_user_rules
+    from holdfast.security._redact_scan import Scanner, has_mark
     from holdfast.security._seal import (
         DataKey,
         Opener,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         open_document,
         seal_document,
     )
-    from holdfast.security._signing import (
+    from holdfast.security._signatures import (
         SIGNATURE_SUFFIX,
         Signing,
         public_key_text,
@@ -65,15 +65,15 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for: most programs seal nothing.
 _LAZY = {
-    "SIGNATURE_SUFFIX": "_signing",
-    "Signing": "_signing",
-    "public_key_text": "_signing",
-    "verify_signature": "_signing",
-    "PASSPHRASE_VARIABLE": "_keys_sources",
-    "find_passphrase": "_keys_sources",
-    "find_secret": "_keys_sources",
-    "split_source": "_keys_sources",
-    "store_in_keyring": "_keys_sources",
+    "SIGNATURE_SUFFIX": "_signatures",
+    "Signing": "_signatures",
+    "public_key_text": "_signatures",
+    "verify_signature": "_signatures",
+    "PASSPHRASE_VARIABLE": "_keys",
+    "find_passphrase": "_keys",
+    "find_secret": "_keys",
+    "split_source": "_keys",
+    "store_in_keyring": "_keys",
     "DataKey": "_seal",
     "Opener": "_seal",
     "Sealer": "_seal",
@@ -94,14 +94,14 @@ _LAZY = {
     "read_key_document": "_keys",
     "read_key_text": "_keys",
     "stretch": "_keys",
-    "NOTHING_STREAMED": "_redact_stream",
+    "NOTHING_STREAMED": "_redact",
     "Finding": "_redact",
     "Redactor": "_redact",
     "Scanner": "_redact_scan",
-    "Streamed": "_redact_stream",
-    "ends_stream": "_redact_stream",
-    "feed": "_redact_stream",
-    "finish": "_redact_stream",
+    "Streamed": "_redact",
+    "ends_stream": "_redact",
+    "feed": "_redact",
+    "finish": "_redact",
     "has_mark": "_redact_scan",
     "is_sealed_file": "_passphrase",
     "open_with_passphrase": "_passphrase",

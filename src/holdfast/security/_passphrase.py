@@ -18,8 +18,6 @@ import msgspec
 
 from holdfast.errors import KeyMissing, Tampered, TooNew, UsageError
 
-__all__ = ["SEALED_MARK", "is_sealed_file", "open_with_passphrase", "seal_with_passphrase"]
-
 SEALED_MARK = b"HOLDFAST-SEALED\n"
 _CHUNK_BYTES = 1 << 16
 _TAG_BYTES = 16

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from holdfast.security._redact_rules import Rule
 
-__all__ = ["OWN_RULES"]
-
 # Between a name and its value: the end of a quoted name, a sign, the beginning of a quoted value,
 # each perhaps escaped once by JSON.
 _SIGN = r"[\"'\\]{0,3}[ \t]{0,8}(?:=>|:=|=|:)[ \t]{0,8}[\"'`\\]{0,4}"

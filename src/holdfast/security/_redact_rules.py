@@ -12,8 +12,6 @@ import msgspec
 
 from holdfast.errors import UsageError
 
-__all__ = ["Rule", "RuleSet", "as_trie", "read_user_rules", "standard_rules"]
-
 _DATA = "_redact_rules.json"
 _ID = re.compile(r"[a-z0-9][a-z0-9_]{0,39}\Z")
 _USER_RULES_MAX = 200

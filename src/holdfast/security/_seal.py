@@ -26,22 +26,6 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = [
-    "BEFORE_ALL",
-    "KEY_BYTES",
-    "DataKey",
-    "Opener",
-    "Sealer",
-    "cipher_of",
-    "derive",
-    "document_key",
-    "is_sealed_document",
-    "new_data_key",
-    "open_document",
-    "seal_document",
-    "tag_end",
-]
-
 KEY_BYTES = 32
 BEFORE_ALL = bytes(8)
 """What stands for the line before the first one."""

@@ -13,8 +13,6 @@ TYPE_CHECKING = False  # what most texts do not need is not loaded, and not made
 if TYPE_CHECKING:
     import re
 
-__all__ = ["escape_json", "neutralise", "neutralise_line"]
-
 _PICTURES = 0x2400  # ␀ and its neighbours: a picture for each control character, in their order
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 

@@ -5,26 +5,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from holdfast.session._blobs import blob_loader, resolve_blobs
+from holdfast.session._agent_documents import check_unsealed
 from holdfast.session._cancellation import in_thread, uncancelled
 from holdfast.session._clock import Clock, new_session_id, now_ms
-from holdfast.session._forgotten import WhenForgotten
-from holdfast.session._hub import Hub, Subscriber
-from holdfast.session._liveness import is_alive
-from holdfast.session._loading import Loaded, load, load_state_at
+from holdfast.session._conversation import log_recovery
+from holdfast.session._finalizers import WhenForgotten
+from holdfast.session._keeper import Timers
+from holdfast.session._loader import Loaded, load, load_state_at
+from holdfast.session._lock import Patience, check_wait, in_event_loop, is_alive
 from holdfast.session._opening import Opening, Options, check_title
-from holdfast.session._patience import Patience, check_wait, in_event_loop
-from holdfast.session._reading import read_range
-from holdfast.session._recording import Recorder
+from holdfast.session._parts import NotStoredWarning
 from holdfast.session._session import Session
 from holdfast.session._snapshots import Snapshot, Snapshots
-from holdfast.session._talk import log_recovery
-from holdfast.session._timers import Timers
+from holdfast.session._subscribers import Hub, Subscriber
 from holdfast.session._tool import ToolRun
 from holdfast.session._turn import Turn
-from holdfast.session._unsealed import check_unsealed
-from holdfast.session._variables import NotStoredWarning
+from holdfast.session._verbs import Recorder
 from holdfast.session._writer import Draft, Writer
+from holdfast.session.reader import blob_loader, read_range, resolve_blobs
 
 if TYPE_CHECKING:
     from holdfast.session._agent_documents import (
@@ -35,19 +33,26 @@ if TYPE_CHECKING:
         ApprovalsDocument,
         PluginDocument,
         damaged_documents,
+        point_agent,
+        read_agent,
         read_or_begin,
         set_aside,
     )
-    from holdfast.session._agent_pointer import point_agent, read_agent
     from holdfast.session._branches import Branches, check_new_id, detach_children
     from holdfast.session._follower import Follower
-    from holdfast.session._observing import Done, ObservedSession, Observer, Observers
-    from holdfast.session._places import Place
+    from holdfast.session._observed import Done, ObservedSession, Observer, Observers
+    from holdfast.session._offsets import Place
     from holdfast.session._repair import repair_log
-    from holdfast.session._resealing import decrypt_key, encrypt_key, rekey_key
-    from holdfast.session._sealing import SealedDocuments, SealingStore, opener_of, sealing, within
-    from holdfast.session._session_seal import rewriter_for
-    from holdfast.session._verifying import Finding, Report, verify_log
+    from holdfast.session._reseal import decrypt_key, encrypt_key, rekey_key
+    from holdfast.session._seal import rewriter_for
+    from holdfast.session._sealed_store import (
+        SealedDocuments,
+        SealingStore,
+        opener_of,
+        sealing,
+        within,
+    )
+    from holdfast.session._verification import Finding, Report, verify_log
 
 # Loaded when first asked for: branching, following and mending are rare.
 _LAZY = {
@@ -62,28 +67,28 @@ _LAZY = {
     "set_aside": "_agent_documents",
     "Branches": "_branches",
     "Follower": "_follower",
-    "Place": "_places",
-    "Done": "_observing",
-    "Finding": "_verifying",
-    "ObservedSession": "_observing",
-    "Observer": "_observing",
-    "Observers": "_observing",
-    "Report": "_verifying",
-    "SealedDocuments": "_sealing",
-    "SealingStore": "_sealing",
+    "Place": "_offsets",
+    "Done": "_observed",
+    "Finding": "_verification",
+    "ObservedSession": "_observed",
+    "Observer": "_observed",
+    "Observers": "_observed",
+    "Report": "_verification",
+    "SealedDocuments": "_sealed_store",
+    "SealingStore": "_sealed_store",
     "check_new_id": "_branches",
     "detach_children": "_branches",
-    "point_agent": "_agent_pointer",
-    "read_agent": "_agent_pointer",
-    "decrypt_key": "_resealing",
-    "encrypt_key": "_resealing",
-    "opener_of": "_sealing",
-    "rekey_key": "_resealing",
+    "point_agent": "_agent_documents",
+    "read_agent": "_agent_documents",
+    "decrypt_key": "_reseal",
+    "encrypt_key": "_reseal",
+    "opener_of": "_sealed_store",
+    "rekey_key": "_reseal",
     "repair_log": "_repair",
-    "rewriter_for": "_session_seal",
-    "sealing": "_sealing",
-    "verify_log": "_verifying",
-    "within": "_sealing",
+    "rewriter_for": "_seal",
+    "sealing": "_sealed_store",
+    "verify_log": "_verification",
+    "within": "_sealed_store",
 }
 
 __all__ = [

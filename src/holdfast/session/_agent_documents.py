@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from zlib import crc32
 
 import msgspec
 
-from holdfast.errors import Conflict, Damaged, SecurityError, StoreError
+from holdfast.errors import Conflict, Damaged, KeyMissing, SecurityError, StoreError, TooNew
 from holdfast.replay import Approval, MemoryEntry
-from holdfast.session._unsealed import check_unsealed
+from holdfast.session._clock import Clock, now_ms
 from holdfast.storage import MUST_NOT_EXIST, Documents
-
-__all__ = [
-    "AGENT",
-    "MEMORY",
-    "PERMISSIONS",
-    "PLUGINS",
-    "AgentDocument",
-    "ApprovalsDocument",
-    "MemoryDocument",
-    "PluginDocument",
-    "damaged_documents",
-    "read_document",
-    "read_or_begin",
-    "set_aside",
-]
 
 T = TypeVar("T", bound=msgspec.Struct)
 AGENT, MEMORY, PERMISSIONS = "agent.json", "memory.json", "permissions.json"
@@ -150,3 +137,171 @@ def damaged_documents(documents: Documents) -> Iterator[Damaged]:
                 yield damaged
             except SecurityError:
                 continue  # who has no key, or the wrong one, cannot tell
+
+
+# Which session an agent goes on with: ``agents/<id>/agent.json``, compared and swapped.
+
+
+_VERSION = 1
+_TRIES_MAX = 50
+
+
+def read_agent(documents: Documents, agent_id: str) -> tuple[AgentDocument, str]:
+    """The document and its etag; an empty one if there is none.
+
+    Raises Damaged, with the bytes as ``data`` and the etag, if it cannot be read, and TooNew if a
+    newer version wrote it.
+    """
+    document, etag = read_document(documents, AGENT, AgentDocument)
+    if document.version > _VERSION:
+        raise TooNew(
+            f"{AGENT} of {agent_id} has version {document.version},"
+            f" and this Holdfast knows {_VERSION}"
+        )
+    return document, etag
+
+
+def point_agent(
+    documents: Documents,
+    agent_id: str,
+    session_id: str,
+    *,
+    agent_type: str | None = None,
+    read: Callable[[], tuple[AgentDocument, str]] | None = None,
+) -> None:
+    """Make a session the agent's current one; durable when it returns.
+
+    ``read`` is for callers with a rule of their own for what is stored already.
+    """
+    for _ in range(_TRIES_MAX):
+        document, etag = read() if read else read_agent(documents, agent_id)
+        if document.current_session == session_id and document.version == _VERSION:
+            return
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+        document.version = _VERSION
+        document.agent_id = agent_id
+        document.agent_type = agent_type or document.agent_type
+        document.current_session = session_id
+        document.created_at = document.created_at or now
+        document.last_active_at = now
+        try:
+            documents.put(AGENT, msgspec.json.encode(document), if_match=etag)
+        except Conflict:
+            continue
+        return
+    raise Conflict(f"{AGENT} kept changing while it was written")
+
+
+# The memory of an agent that outlives its sessions: one document, compared and swapped.
+
+
+class AgentMemory:
+    """``agents/<id>/memory.json``: read when first asked for, written when the session is flushed.
+
+    Many changes between two flushes cost one write. Two writers never lose each other's entries:
+    what is on disk is read again and only one's own changes are put over it. A document that cannot
+    be read is set aside and told; what is remembered then begins anew.
+    """
+
+    def __init__(
+        self, documents: Documents, clock: Clock = now_ms, *, read_only: bool = False
+    ) -> None:
+        self._documents = documents
+        self._clock = clock
+        self.read_only = read_only
+        self.tell: Callable[[str], None] = _tell_nobody
+        """Who is told of a document that was damaged."""
+        self._lock = threading.Lock()
+        self._changes: dict[str, MemoryEntry | None] = {}
+        """Not written yet: an entry that was set, or None for one that was forgotten."""
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something is waiting to be written."""
+        return bool(self._changes)
+
+    def entries(self) -> dict[str, MemoryEntry]:
+        """What the agent remembers now."""
+        stored = self._read()[0].entries
+        with self._lock:
+            _put_over(stored, self._changes)
+        return stored
+
+    def set(self, data: dict[str, Any]) -> None:
+        """Remember one entry, given as the data of a ``memory_set`` event."""
+        now = self._clock()
+        old = self.entries().get(data["key"])
+        entry = MemoryEntry(
+            key=data["key"],
+            description=data["description"],
+            raw=msgspec.Raw(msgspec.json.encode(data["value"])),
+            scope=data["scope"],
+            size_bytes=data["sizeBytes"],
+            priority=data["priority"],
+            pinned=data["pinned"],
+            created_at=now if old is None else old.created_at,
+            updated_at=now,
+        )
+        with self._lock:
+            self._changes[entry.key] = entry
+
+    def delete(self, key: str) -> bool:
+        """Forget one entry; whether there was one."""
+        if key not in self.entries():
+            return False
+        with self._lock:
+            self._changes[key] = None
+        return True
+
+    def flush(self) -> None:
+        """Write what is waiting. Durable when it returns."""
+        with self._lock:
+            changes = dict(self._changes)
+        if not changes:
+            return
+        self._write(changes)
+        with self._lock:
+            for key, entry in changes.items():
+                if self._changes.get(key) is entry:
+                    del self._changes[key]
+
+    def _write(self, changes: dict[str, MemoryEntry | None]) -> None:
+        for _ in range(_TRIES_MAX):
+            document, etag = self._read()
+            _put_over(document.entries, changes)
+            try:
+                self._documents.put(MEMORY, msgspec.json.encode(document), if_match=etag)
+            except Conflict:
+                continue
+            return
+        raise Conflict(f"{MEMORY} kept changing while it was written")
+
+    def _read(self) -> tuple[MemoryDocument, str]:
+        return read_or_begin(
+            self._documents, MEMORY, MemoryDocument, self.tell, mend=not self.read_only
+        )
+
+
+def _put_over(entries: dict[str, MemoryEntry], changes: dict[str, MemoryEntry | None]) -> None:
+    for key, entry in changes.items():
+        if entry is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = entry
+
+
+def _tell_nobody(_what: str) -> None:
+    """Until a session has it."""
+
+
+# A guard for whoever reads a document without keys: what is sealed is not damaged.
+
+
+_SEALED = b"HFSEAL\0"  # as security/_seal.py begins them
+
+
+def check_unsealed(data: bytes, name: str) -> bytes:
+    """The bytes of a document. Raises KeyMissing if they are sealed, and so nobody's to replace."""
+    if data.startswith(_SEALED):
+        raise KeyMissing(f"{name} is sealed and its key is not here", document=name)
+    return data

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import Conflict, Damaged, HoldfastError, InvalidId, NotFound, UsageError
 from holdfast.model import Event, Limits, check_id, read_line
 from holdfast.session._clock import Clock, now_ms, random_hex
-from holdfast.session._places import Place, find_place, has_place, line_at
+from holdfast.session._offsets import Place, find_place, has_place, line_at
 from holdfast.session._snapshots import Snapshots
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
     from holdfast.security import Redactor
-
-__all__ = ["Branches", "check_new_id", "detach_children"]
 
 _LEASE_MS = 30_000
 _LOG_ID_BYTES = 16
@@ -154,7 +152,7 @@ def _keys_for(store: Store, source: str, first: int) -> dict[str, bytes]:
     if not store.has_keys:
         return {}
     from holdfast.security import KEY_DOCUMENT, Ring, inherited, new_data_key
-    from holdfast.session._sealing import sealing
+    from holdfast.session._sealed_store import sealing
 
     sealed = sealing(store)
     ring = None if sealed is None else sealed.ring(source)
@@ -167,8 +165,8 @@ def _keys_for(store: Store, source: str, first: int) -> dict[str, bytes]:
 
 
 def _seal(store: Store, key: str, writer: Writer) -> None:
-    from holdfast.session._sealing import end_before
-    from holdfast.session._session_seal import sealer_for
+    from holdfast.session._seal import sealer_for
+    from holdfast.session._sealed_store import end_before
 
     sealer = sealer_for(store, key, writer.log, writer.epoch)
     if sealer is not None:

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["in_thread", "uncancelled", "was_cancelled"]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ from holdfast.errors import NotFound
 from holdfast.model import START, Event, LineReader
 from holdfast.storage import Store
 
-__all__ = ["Follower"]
-
 _WAIT_MIN_S = 0.005
 _WAIT_MAX_S = 0.1
 

@@ -18,20 +18,17 @@ from holdfast.errors import (
 )
 from holdfast.model import FORMAT_VERSION, VERSION, Limits, Notice, Position, check_id
 from holdfast.replay import State, needs_interruption
-from holdfast.session._agent_memory import AgentMemory
+from holdfast.session._agent_documents import AgentMemory
 from holdfast.session._clock import Clock, now_ms, random_hex
-from holdfast.session._liveness import is_alive
-from holdfast.session._loading import Loaded, find_loss, load
-from holdfast.session._patience import check_wait
+from holdfast.session._loader import Loaded, find_loss, load
+from holdfast.session._lock import check_wait, is_alive
 from holdfast.session._writer import Draft, Writer
 from holdfast.storage import Store
 
 if TYPE_CHECKING:
     from holdfast.model import Gap
     from holdfast.security import Sealer
-    from holdfast.session._session_seal import SessionSeal
-
-__all__ = ["Opening", "Options", "check_title"]
+    from holdfast.session._seal import SessionSeal
 
 _DURABILITIES = ("barriers", "always", "os")
 _RESUMES = ("auto", "always", "never")
@@ -142,7 +139,7 @@ class Opening:
             exists = self._was_there = store.exists(self.key)
             self._check_policy(exists=exists)
             if store.has_keys or options.seal:
-                from holdfast.session._session_seal import SessionSeal
+                from holdfast.session._seal import SessionSeal
 
                 self._seal = SessionSeal(store, self.key, wanted=options.seal, exists=exists)
             if exists and not self.read_only and not self._held:
@@ -343,7 +340,7 @@ class Opening:
 
     def _check_ours(self) -> None:
         """Raise Damaged rather than set aside, as a broken write, what somebody else wrote."""
-        from holdfast.session._places import is_foreign
+        from holdfast.session._offsets import is_foreign
 
         if is_foreign(self.log):
             raise Damaged(
@@ -355,7 +352,7 @@ class Opening:
             )
 
     def _rewriter(self) -> Sealer | None:
-        from holdfast.session._session_seal import rewriter_for
+        from holdfast.session._seal import rewriter_for
 
         return rewriter_for(self._store, self.key, self.log, self.epoch)
 

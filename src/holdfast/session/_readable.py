@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import UsageError
 from holdfast.model import Event, read_events
 from holdfast.session._opening import check_title
-from holdfast.session._reading import read_range
-from holdfast.session._recording import Recorder
 from holdfast.session._tool import find_asked_call
+from holdfast.session._verbs import Recorder
+from holdfast.session.reader import read_range
 
 if TYPE_CHECKING:
     import threading
 
     from holdfast.replay import Fold, State
+    from holdfast.session._conversation import Talk
     from holdfast.session._opening import Opening, Options
-    from holdfast.session._talk import Talk
     from holdfast.session._writer import Writer
-
-__all__ = ["Readable"]
 
 _MS = 1000.0
 

@@ -20,15 +20,13 @@ from holdfast.model import (
     salvage,
 )
 from holdfast.session._clock import Clock, now_ms
-from holdfast.session._loading import find_loss, load
+from holdfast.session._loader import find_loss, load
 from holdfast.session._snapshots import Snapshots
 from holdfast.storage import Documents, Log
 
 if TYPE_CHECKING:
     from holdfast.model import AnyLine, Unseal
     from holdfast.security import Sealer
-
-__all__ = ["gather", "next_generation", "repair_log", "sealed_lines"]
 
 _CRC_SHAPE = b',"crc":"'
 _TRAILER_BYTES = 18  # from the comma before "crc" to the closing brace

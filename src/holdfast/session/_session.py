@@ -10,29 +10,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.errors import Fenced, HoldfastError, StoreError, UsageError
 from holdfast.model import Event, Notice
-from holdfast.session._appending import Appending
-from holdfast.session._blobs import blob_loader
+from holdfast.session._appender import Appending
 from holdfast.session._cancellation import uncancelled
-from holdfast.session._forgotten import WhenForgotten
-from holdfast.session._hub import Hub
-from holdfast.session._keeping import Keeper
-from holdfast.session._memory import Memory
+from holdfast.session._conversation import Talk, log_recovery
+from holdfast.session._finalizers import WhenForgotten
+from holdfast.session._keeper import Keeper, Timers
 from holdfast.session._opening import Opening
-from holdfast.session._outbox import Outbox
-from holdfast.session._talk import Talk, log_recovery
-from holdfast.session._timers import Timers
-from holdfast.session._todos import Todos
+from holdfast.session._parts import Memory, Todos, Variables
+from holdfast.session._subscribers import Hub, Outbox
 from holdfast.session._turn import Turns
-from holdfast.session._variables import Variables
 from holdfast.session._writer import Draft
+from holdfast.session.reader import blob_loader
 from holdfast.storage import Store, forks
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from holdfast.session._redacting import Redacting
-
-__all__ = ["Session"]
+    from holdfast.session._redaction import Redacting
 
 _PATIENCE_S = 1.0
 _WAIT_S = 0.002
@@ -350,7 +344,7 @@ class Session(Appending):
 
 
 def _redacting(opening: Opening) -> Redacting:
-    from holdfast.session._redacting import Redacting
+    from holdfast.session._redaction import Redacting
 
     found = Redacting(opening.session_id, opening.options.redactor, opening.options.limits)
     opening.options = found.without_secrets(opening.options)

@@ -15,9 +15,7 @@ from holdfast.replay import blocks_of
 from holdfast.session._cancellation import was_cancelled
 
 if TYPE_CHECKING:
-    from holdfast.session._recording import Recorder
-
-__all__ = ["ToolRun", "find_asked_call"]
+    from holdfast.session._verbs import Recorder
 
 
 class ToolRun:

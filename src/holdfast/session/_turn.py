@@ -14,9 +14,7 @@ from holdfast.errors import UsageError
 from holdfast.session._cancellation import was_cancelled
 
 if TYPE_CHECKING:
-    from holdfast.session._recording import Recorder
-
-__all__ = ["Turn", "Turns"]
+    from holdfast.session._verbs import Recorder
 
 
 class _Ticket:

@@ -35,8 +35,6 @@ from holdfast.storage import Documents, Log
 if TYPE_CHECKING:
     from holdfast.security import Sealer
 
-__all__ = ["Draft", "Writer"]
-
 _PERCENT = 100
 # Events that end or explain a session are written even when it is over its size limit.
 _ALWAYS_ALLOWED = frozenset(

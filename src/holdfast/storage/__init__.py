@@ -8,7 +8,6 @@ TYPE_CHECKING = False  # loading `typing` takes longer than what the command's q
 if TYPE_CHECKING:
     from typing import Any
 
-    from holdfast.storage._sqlite_foreign import ForeignDatabase, copy_database
     from holdfast.storage.base import (
         MUST_NOT_EXIST,
         Capabilities,
@@ -22,14 +21,20 @@ if TYPE_CHECKING:
         Store,
     )
     from holdfast.storage.disk import Disk, forks
-    from holdfast.storage.files import FileStore
-    from holdfast.storage.listening import PrivateSocket
-    from holdfast.storage.loose import documents_beside, find_log, read_file
+    from holdfast.storage.files.store import FileStore
     from holdfast.storage.memory import MemoryDocuments, MemoryLog, MemoryStore
     from holdfast.storage.none import NoStore
-    from holdfast.storage.outside import Outside, look_outside
-    from holdfast.storage.placing import place_file
+    from holdfast.storage.outside import (
+        Outside,
+        documents_beside,
+        find_log,
+        look_outside,
+        place_file,
+        read_file,
+    )
+    from holdfast.storage.sockets import PrivateSocket
     from holdfast.storage.space import SpaceStore, check_space
+    from holdfast.storage.sqlite.foreign import ForeignDatabase, copy_database
     from holdfast.storage.urls import open_store, shown_url
 
 # Loaded when first asked for: most programs keep their sessions in files.
@@ -39,8 +44,8 @@ _LAZY = {
     "Disk": "disk",
     "Documents": "base",
     "Entry": "base",
-    "FileStore": "files",
-    "ForeignDatabase": "_sqlite_foreign",
+    "FileStore": "files.store",
+    "ForeignDatabase": "sqlite.foreign",
     "Lease": "base",
     "Log": "base",
     "MUST_NOT_EXIST": "base",
@@ -50,19 +55,19 @@ _LAZY = {
     "NoStore": "none",
     "Outside": "outside",
     "Pieces": "base",
-    "PrivateSocket": "listening",
+    "PrivateSocket": "sockets",
     "SpaceStore": "space",
     "Stamp": "base",
     "Store": "base",
     "check_space": "space",
-    "copy_database": "_sqlite_foreign",
-    "documents_beside": "loose",
-    "find_log": "loose",
+    "copy_database": "sqlite.foreign",
+    "documents_beside": "outside",
+    "find_log": "outside",
     "forks": "disk",
     "look_outside": "outside",
     "open_store": "urls",
-    "place_file": "placing",
-    "read_file": "loose",
+    "place_file": "outside",
+    "read_file": "outside",
     "shown_url": "urls",
 }
 

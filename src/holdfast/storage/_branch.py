@@ -8,8 +8,6 @@ from holdfast.errors import Conflict, NotFound, UsageError
 from holdfast.storage._names import check_key
 from holdfast.storage.base import BLOBS, Store
 
-__all__ = ["check_branch", "copy_branch", "first_bytes"]
-
 _LEASE_MS = 60_000
 
 

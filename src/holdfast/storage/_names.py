@@ -7,16 +7,6 @@ import re
 from holdfast.errors import InvalidId
 from holdfast.model import check_id
 
-__all__ = [
-    "check_document_name",
-    "check_key",
-    "check_prefix",
-    "etag_of",
-    "folder_of",
-    "is_document_name",
-    "needs_log",
-]
-
 _KINDS = ("sessions", "agents", "shared", "trash")
 _DOCUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}\Z", re.ASCII)
 _DOCUMENT_DEPTH_MAX = 3
@@ -78,3 +68,15 @@ def etag_of(data: bytes) -> str:
     import hashlib
 
     return hashlib.sha256(data).hexdigest()[:32]
+
+
+# What tells a path from the address of a store.
+
+
+_SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
+
+
+def is_path(where: str) -> bool:
+    """Whether this is the path of a directory, and not a URL."""
+    scheme, colon, _ = where.partition(":")
+    return not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from holdfast.storage.base import Log
 from holdfast.storage.disk import forks
 
-__all__ = ["Worker"]
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 class Worker(ABC):
@@ -62,3 +68,128 @@ class Worker(ABC):
     @abstractmethod
     def _forget(self) -> None:
         """Let go, in a forked child, of what the parent is going to do."""
+
+
+# One thread of a store that syncs for everyone who waits.
+
+
+_BATCHES_REMEMBERED = 4
+_GATHER_STEPS_MAX = 10
+
+
+class Flusher(Worker):
+    """Collects requests while a sync is under way and serves them all with the next one.
+
+    Closed, it serves what is waiting.
+    """
+
+    def __init__(self, gather_s: float = 0.0) -> None:
+        super().__init__("holdfast-flusher")
+        # For a store where one sync serves all logs: those who asked lately are waited for, as long
+        # as one of them comes in so many seconds. One that is alone never waits.
+        self._gather_s = gather_s
+        self._served: deque[frozenset[int]] = deque(maxlen=_BATCHES_REMEMBERED)
+        self._served_at = 0.0
+        self._wanted = 1
+        self._waiting: dict[int, tuple[Log, list[Future[None]]]] = {}
+
+    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
+        """A future that is done once all these logs are synced, or holds the first error."""
+        from concurrent.futures import Future
+
+        self._renew_after_fork()
+        result: Future[None] = Future()
+        # A sync that was asked for is done: whoever stops waiting must not call it off for others.
+        result.set_running_or_notify_cancel()
+        if not logs:
+            result.set_result(None)
+            return result
+        parts = _Parts(result, len(logs))
+        with self._condition:
+            for log in logs.values():
+                part: Future[None] = Future()
+                part.add_done_callback(parts.one_done)
+                self._waiting.setdefault(id(log), (log, []))[1].append(part)
+            self._closed = False
+            started = self._start()
+            if len(self._waiting) >= self._wanted:
+                self._condition.notify()
+        if not started:
+            self._serve_waiting()
+        return result
+
+    def _forget(self) -> None:
+        self._waiting = {}
+
+    def _run(self) -> None:
+        while self._wait():
+            self._gather()
+            self._serve_waiting()
+            self._served_at = time.monotonic()
+
+    def _gather(self) -> None:
+        """Wait a moment for those who asked just before, if there are others."""
+        if not self._gather_s:
+            return
+        now = time.monotonic()
+        longest = self._gather_s * _GATHER_STEPS_MAX
+        with self._condition:
+            if now - self._served_at > longest:
+                self._served.clear()
+            self._wanted = len(frozenset(self._waiting).union(*self._served))
+            come = 0
+            while come < len(self._waiting) < self._wanted and not self._closed:
+                come = len(self._waiting)
+                left = now + longest - time.monotonic()
+                self._condition.wait(min(self._gather_s, max(0.0, left)))
+            self._wanted = 1
+            # Who came alone is expected by nobody; after some such batches nobody is waited for.
+            self._served.append(frozenset(self._waiting if len(self._waiting) > 1 else ()))
+
+    def _wait(self) -> bool:
+        """Wait for work; False if there will be none."""
+        with self._condition:
+            while not self._waiting:
+                if self._closed:
+                    self._thread = None
+                    return False
+                self._condition.wait()
+        return True
+
+    def _serve_waiting(self) -> None:
+        with self._condition:
+            batch, self._waiting = self._waiting, {}
+        for log, parts in batch.values():
+            _serve(log, parts)
+
+
+def _serve(log: Log, parts: list[Future[None]]) -> None:
+    try:
+        log.sync()
+    except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
+        for part in parts:
+            part.set_exception(error)
+    else:
+        for part in parts:
+            part.set_result(None)
+
+
+class _Parts:
+    """Turns the ends of several syncs into the end of one."""
+
+    def __init__(self, result: Future[None], count: int) -> None:
+        self._result = result
+        self._left = count
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def one_done(self, part: Future[None]) -> None:
+        with self._lock:
+            self._error = self._error or part.exception()
+            self._left -= 1
+            if self._left:
+                return
+        if self._error is not None:
+            self._result.set_exception(self._error)
+        else:
+            self._result.set_result(None)

@@ -7,8 +7,6 @@ from typing import Any
 
 from holdfast.errors import Damaged
 
-__all__ = ["packed", "unpacked", "zstd_module"]
-
 _LEVEL = 3
 
 

@@ -7,13 +7,27 @@ may come from anywhere. What was passed over is told.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from holdfast.errors import Forbidden, NotFound, TooLarge, UsageError
-from holdfast.storage._tree import translation
+from holdfast.storage.base import Documents
 from holdfast.storage.disk import Disk
+from holdfast.storage.files.documents import FileDocuments
+from holdfast.storage.files.parts import (
+    ARCHIVE_NAME,
+    BASE_NAME,
+    LOG_NAME,
+    open_archive,
+    open_parts,
+    read_file_part,
+)
+from holdfast.storage.files.tree import Tree, let_go, translation
 
 __all__ = ["Outside", "OutsideFile", "look_outside"]
 
@@ -165,3 +179,324 @@ def look_outside(
     with translation(f"reading {text}"):
         found.look(files_max, levels_max)
     return found
+
+
+# A log outside of any store, as a person names it: read, and nothing else.
+
+
+def find_log(path: str | os.PathLike[str]) -> str:
+    """The real path of a log: the file itself, or the ``events.jsonl`` of a folder.
+
+    A folder may have ``events.jsonl.zst`` instead, or be a branch: that one is named by its
+    ``base.json``. Raises NotFound if there is none. Symlinks are resolved here, once: the path is
+    the caller's own choice, and what it leads to is then opened without following any.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text:
+        raise UsageError("a log needs the path of a file or folder")
+    found = os.path.realpath(text)
+    if os.path.isdir(found):
+        names = (LOG_NAME, ARCHIVE_NAME, BASE_NAME)
+        paths = [os.path.join(found, name) for name in names]
+        found = next((path for path in paths if os.path.lexists(path)), paths[0])
+    if not os.path.lexists(found):
+        raise NotFound(f"there is no log at {text}", path=text)
+    if not os.path.isfile(found):
+        raise UsageError(f"{text} is not a plain file", path=text)
+    return found
+
+
+def read_file(path: str, disk: Disk | None = None) -> Iterator[bytes]:
+    """The bytes that a log has now, in chunks, by the path that ``find_log`` gave.
+
+    Raises StoreError if it cannot be read, and TooLarge for an archive that claims too much.
+    """
+    disk = disk or Disk()
+    above, name = os.path.split(path)
+    with translation(f"reading {path}"), _opened(above, disk) as directory:
+        if name == BASE_NAME:
+            branch = open_parts(disk, directory)
+            if branch is not None and branch.found.is_branch:
+                with branch:
+                    yield from branch.read()
+                return
+            if branch is not None:
+                branch.close()
+        descriptor = disk.open_read(name, directory)
+        try:
+            if name.endswith(".jsonl.zst"):
+                yield from open_archive(disk, descriptor).read()
+            else:
+                yield from read_file_part(disk, descriptor, 0, disk.node(descriptor).size)
+        finally:
+            let_go(disk, descriptor)
+
+
+def documents_beside(path: str, disk: Disk | None = None) -> Documents:
+    """The documents in a log's folder, such as the payloads of a copied session. For reading."""
+    return FileDocuments(Tree(os.path.dirname(path), disk or Disk()), ())
+
+
+@contextmanager
+def _opened(path: str, disk: Disk) -> Iterator[int]:
+    """A descriptor of a directory, reached level by level."""
+    directory = disk.open_root()
+    for part in filter(None, path.split("/")):
+        try:
+            below = disk.open_passage(part, directory)
+        finally:
+            disk.close(directory)
+        directory = below
+    try:
+        yield directory
+    finally:
+        disk.close(directory)
+
+
+# A directory that may be looked at and not changed, for tools that read files.
+#
+# Nothing outside of it can be reached: every step of a path is taken by descriptor, without
+# symlinks.
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+class FolderEntry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+    size: int
+
+
+class Folder:
+    """A directory with everything below it. ``root`` may be a symlink; nothing below it may."""
+
+    def __init__(self, root: str, disk: Disk | None = None) -> None:
+        self.root = os.path.realpath(root)
+        self._disk = disk or Disk()
+
+    def read(self, path: str, bytes_max: int) -> bytes:
+        """The bytes of a file. Raises NotFound, Forbidden, and TooLarge above ``bytes_max``."""
+        *parents, name = self._parts(path) or [""]
+        with self._inside(path, parents) as parent:
+            node = self._disk.node_at(name, parent) if name else None
+            if node is None:
+                raise NotFound(f"there is no file {path}", remedy="List the directory first.")
+            if node.is_directory or node.is_symlink:
+                kind = "a directory" if node.is_directory else "a symlink, which is not followed"
+                raise Forbidden(f"{path} is {kind}", remedy="Name a file.")
+            if node.size > bytes_max:
+                raise TooLarge(f"{path} has {node.size:,} bytes, more than {bytes_max:,}")
+            descriptor = self._disk.open_read(name, parent)
+            try:
+                return self._read_all(descriptor, bytes_max)
+            finally:
+                self._disk.close(descriptor)
+
+    def names(self, path: str = ".") -> list[FolderEntry]:
+        """What is in a directory, sorted by name."""
+        with self._inside(path, self._parts(path)) as directory:
+            entries = []
+            for name in sorted(self._disk.scan(directory)):
+                node = self._disk.node_at(name, directory)
+                if node is not None:
+                    entries.append(FolderEntry(name, node.is_directory, node.size))
+            return entries
+
+    def _parts(self, path: str) -> list[str]:
+        if not isinstance(path, str) or "\0" in path:
+            raise UsageError("a path is a text without NUL")
+        whole = os.path.normpath(os.path.join(self.root, path))
+        relative = os.path.relpath(whole, self.root)
+        if relative == ".":
+            return []
+        if relative.split(os.sep)[0] == os.pardir:
+            raise Forbidden(
+                f"{path} is outside of {self.root}", remedy="Name a path inside the directory."
+            )
+        return relative.split(os.sep)
+
+    @contextlib.contextmanager
+    def _inside(self, path: str, parts: list[str]) -> Iterator[int]:
+        """A descriptor of a directory below the root."""
+        disk = self._disk
+        steps = [part for part in self.root.split(os.sep) if part] + parts
+        descriptor = disk.open_root()
+        try:
+            for number, step in enumerate(steps, 1):
+                last = number == len(steps)
+                below = (disk.open_directory if last else disk.open_passage)(step, descriptor)
+                disk.close(descriptor)
+                descriptor = below
+            yield descriptor
+        except FileNotFoundError as error:
+            raise NotFound(f"there is no {path}", remedy="List the directory first.") from error
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise Forbidden(f"{path} cannot be read: {reason}") from error
+        finally:
+            disk.close(descriptor)
+
+    def _read_all(self, descriptor: int, bytes_max: int) -> bytes:
+        parts: list[bytes] = []
+        offset = 0
+        while chunk := self._disk.read_at(descriptor, _CHUNK_BYTES, offset):
+            parts.append(chunk)
+            offset += len(chunk)
+            if offset > bytes_max:
+                raise TooLarge(f"the file has more than {bytes_max:,} bytes")
+        return b"".join(parts)
+
+
+# A file outside of any store, where a person wants it: whole or not at all, or line by line.
+
+
+# What file systems without hard links say.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class _Mode(NamedTuple):
+    """How a file is put in its place."""
+
+    overwrite: bool
+    for_all: bool
+
+
+def place_file(
+    path: str | os.PathLike[str],
+    chunks: Iterable[bytes],
+    *,
+    overwrite: bool = False,
+    make_folders: bool = False,
+    for_all: bool = False,
+    disk: Disk | None = None,
+) -> str:
+    """Write ``chunks`` to a file of mode 0600, or 0644 ``for_all``; the real path of it.
+
+    A crash or an error leaves what was there before, never a part. On the medium when it returns.
+    Raises UsageError if the file is there already and is not to be replaced, NotFound if its folder
+    is missing and not to be made, StoreError if the medium refuses.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text or text.endswith("/"):
+        raise UsageError("an export needs the path of a file")
+    folder = os.path.realpath(os.path.dirname(text) or ".")
+    name = os.path.basename(text)
+    disk = disk or Disk()
+    with translation(f"writing {text}"):
+        directory = _open_folder(folder, disk, make=make_folders)
+        try:
+            mode = _Mode(overwrite=overwrite, for_all=for_all)
+            _place(name, directory, chunks, disk, mode, shown=text)
+        finally:
+            let_go(disk, directory)
+    return os.path.join(folder, name)
+
+
+def add_to_file(path: str | os.PathLike[str], data: bytes, *, disk: Disk | None = None) -> None:
+    """Write ``data`` at the end of a file of mode 0600, which is made if it is missing.
+
+    It is opened anew each time: whoever moves it away in between gets a new one. Nothing is synced.
+    Raises UsageError for what can be no file, NotFound if its folder is missing, StoreError if the
+    medium refuses.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text or text.endswith("/"):
+        raise UsageError("there is no file to write to", path=text)
+    disk = disk or Disk()
+    with translation(f"writing {text}"):
+        directory = _open_folder(os.path.realpath(os.path.dirname(text) or "."), disk, make=False)
+        try:
+            descriptor = disk.open_log(os.path.basename(text), directory, create=True)
+            try:
+                _write_all(descriptor, data, disk)
+            finally:
+                let_go(disk, descriptor)
+        finally:
+            let_go(disk, directory)
+
+
+def _open_folder(folder: str, disk: Disk, *, make: bool) -> int:
+    parts = [part for part in folder.split("/") if part] or ["."]
+    current = disk.open_root()
+    for number, part in enumerate(parts, 1):
+        enter = disk.open_passage if number < len(parts) else disk.open_directory
+        try:
+            below = _enter(part, current, disk, enter, make=make)
+        except FileNotFoundError:
+            raise NotFound(
+                f"there is no folder {folder}", remedy="Make it first, or choose another place."
+            ) from None
+        finally:
+            let_go(disk, current)
+        current = below
+    return current
+
+
+def _enter(
+    part: str, parent: int, disk: Disk, enter: Callable[[str, int], int], *, make: bool
+) -> int:
+    try:
+        return enter(part, parent)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with contextlib.suppress(FileExistsError):
+        disk.make_directory(part, parent)
+    return enter(part, parent)
+
+
+def _place(
+    name: str, directory: int, chunks: Iterable[bytes], disk: Disk, mode: _Mode, *, shown: str
+) -> None:
+    node = disk.node_at(name, directory)
+    if node is not None and (not mode.overwrite or node.is_directory):
+        raise _is_there(shown)
+    temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+    descriptor = disk.open_new(temporary, directory)
+    try:
+        try:
+            for chunk in chunks:
+                _write_all(descriptor, chunk, disk)
+            if mode.for_all:
+                disk.show_to_all(descriptor)
+            disk.sync(descriptor)
+        finally:
+            let_go(disk, descriptor)
+        if mode.overwrite or not _linked(temporary, name, directory, disk):
+            disk.rename(temporary, directory, name, directory)
+    except FileExistsError:
+        raise _is_there(shown) from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            disk.unlink(temporary, directory)
+    disk.sync_directory(directory)
+
+
+def _linked(temporary: str, name: str, directory: int, disk: Disk) -> bool:
+    """Give the file its name, unless another has it; False where there are no second names."""
+    try:
+        disk.link(temporary, directory, name, directory)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if disk.node_at(name, directory) is not None:
+            raise FileExistsError from error
+        return False
+    return True
+
+
+def _write_all(descriptor: int, data: bytes, disk: Disk) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[disk.write(descriptor, rest) :]
+
+
+def _is_there(path: str) -> UsageError:
+    return UsageError(
+        f"there is something at {path} already", remedy="Choose another name, or ask to overwrite."
+    )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.errors import UsageError
-from holdfast.storage._addresses import is_path
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.storage._names import is_path
 from holdfast.storage.base import Store
-from holdfast.storage.files import FileStore
+from holdfast.storage.disk import Disk
+from holdfast.storage.files.store import FileStore
+from holdfast.storage.files.tree import Tree, real_path, translation
 
 if TYPE_CHECKING:
     from holdfast.storage.memory import MemoryStore
+
 
 __all__ = ["is_path", "open_store", "shown_url"]
 
@@ -49,15 +53,15 @@ def open_store(where: str | os.PathLike[str]) -> Store:
 
         return _named_memory.setdefault(rest, MemoryStore()) if rest else MemoryStore()
     if scheme == "sqlite":
-        from holdfast.storage.sqlite import SQLiteStore
+        from holdfast.storage.sqlite.store import SQLiteStore
 
         return SQLiteStore(_file_path(text))
     if scheme in ("postgresql", "postgres"):
-        from holdfast.storage.postgres import PostgresStore
+        from holdfast.storage.postgres.store import PostgresStore
 
         return PostgresStore(text)
     if scheme in ("s3", "gs", "az"):
-        from holdfast.storage.s3 import ObjectStore
+        from holdfast.storage.s3.store import ObjectStore
 
         return ObjectStore(text)
     if scheme == "file":
@@ -104,3 +108,27 @@ def _file_path(url: str) -> str:
     if not parts.path.startswith("/"):
         raise UsageError(f"{url} is not absolute; write {parts.scheme}:///path")
     return unquote(parts.path)
+
+
+# Where a catalogue of a store on another machine is kept: in the user's cache directory.
+
+
+def cache_place(address: str) -> str | None:
+    """The path of a file for this address, in a private directory; None where there can be none.
+
+    The address itself, which may have a password in it, is not to be seen there.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    try:
+        folder = real_path(os.path.join(home, "holdfast"))
+    except HoldfastError:
+        return None
+    tree = Tree(folder, Disk())
+    try:
+        with translation(f"making {folder}"):
+            tree.root(create=True)
+    except HoldfastError:
+        return None
+    finally:
+        tree.close()
+    return os.path.join(folder, f"{hashlib.sha256(address.encode()).hexdigest()[:32]}.db")

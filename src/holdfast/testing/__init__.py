@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.testing._contract_store import StoreContract
 from holdfast.testing._crash_states import CrashState
-from holdfast.testing._deferred import DeferredStore
-from holdfast.testing._faulty_disk import DISK_CALLS, FaultyDisk
+from holdfast.testing._faults import DISK_CALLS, DeferredStore, FaultyDisk
 from holdfast.testing._sim_disk import SimDisk
+from holdfast.testing.contract.store import StoreContract
 
 if TYPE_CHECKING:
     from holdfast.testing.strategies import (

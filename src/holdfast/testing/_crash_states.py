@@ -27,8 +27,6 @@ from holdfast.testing._effects import (
 if TYPE_CHECKING:
     from holdfast.testing._sim_disk import SimDisk
 
-__all__ = ["ROOT", "CrashState", "end_states", "kill_states", "power_states"]
-
 ROOT = 1
 _SUBSET_BITS_MAX = 6
 _UNSAFE_FILES_MAX = 4

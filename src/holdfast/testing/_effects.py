@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Acknowledged",
-    "Cut",
-    "DataChange",
-    "Effect",
-    "EntryChange",
-    "Image",
-    "Sync",
-    "SyncDirectory",
-    "Write",
-]
-
 
 class Write(NamedTuple):
     """Bytes written into a file."""

@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-__all__ = ["WIRES", "Wire"]
-
 _numbers = itertools.count(1)
 
 

@@ -10,7 +10,7 @@ import socket
 import pytest
 from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from holdfast.apps.acp.agent import AgentServer, Kit
+from holdfast.apps.acp.agent.server import AgentServer, Kit
 from holdfast.apps.wire.frames import RpcError
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe, Writer

@@ -8,10 +8,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from holdfast.apps.acp import agent
+from holdfast.apps.acp.agent import server
 from holdfast.apps.cli import _acp_agent, cli
 from holdfast.apps.cli._failure import EXIT_FINE
-from holdfast.apps.wire import serving
+from holdfast.apps.wire import pipes
 
 _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 
@@ -20,7 +20,7 @@ _KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KE
 def run(monkeypatch, tmp_path, store_root):
     """Runs the command without serving; what it would have served with."""
     served = []
-    monkeypatch.setattr(agent, "serve_agent", lambda *given: served.append(given))
+    monkeypatch.setattr(server, "serve_agent", lambda *given: served.append(given))
     monkeypatch.chdir(tmp_path)
     for name in (*_KEYS, "OPENAI_BASE_URL", "OLLAMA_HOST", "OLLAMA_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -62,7 +62,7 @@ def test_settings_are_taken_where_no_option_says_more(run, tmp_path):
     _, kit = run(HOLDFAST_MODEL="openai:gpt-4o")
     assert kit.agent_id == "mine"
     assert kit.instructions == "Be brief."
-    assert agent.Kit(make_model=list).instructions is None
+    assert server.Kit(make_model=list).instructions is None
     assert "gpt-4o" in kit.about
 
 
@@ -86,9 +86,9 @@ def test_what_a_library_prints_stays_out_of_the_frames(store_root, monkeypatch, 
     async def noisy(_):
         sys.stdout.write("a greeting\n")
 
-    monkeypatch.setattr(agent.AgentServer, "run", noisy)
-    monkeypatch.setattr(serving, "serve", lambda work: asyncio.run(work(None)))
-    agent.serve_agent(str(store_root), agent.Kit(make_model=list))
+    monkeypatch.setattr(server.AgentServer, "run", noisy)
+    monkeypatch.setattr(pipes, "serve", lambda work: asyncio.run(work(None)))
+    server.serve_agent(str(store_root), server.Kit(make_model=list))
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == "a greeting\n"

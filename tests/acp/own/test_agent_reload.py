@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from holdfast.apps.acp import _telling_past
+from holdfast.apps.acp.replay import past
 
 
 async def test_a_load_in_mid_turn_tells_everything_once_and_in_order(serve, tmp_path, monkeypatch):
     """What comes while the past is told comes after it, once, and before the turn's end."""
     go_on, told = asyncio.Event(), threading.Event()
-    next_lines = _telling_past.next_lines
+    next_lines = past.next_lines
 
     def slow(lines):
         assert told.wait(120)
         return next_lines(lines)
 
-    monkeypatch.setattr(_telling_past, "next_lines", slow)
+    monkeypatch.setattr(past, "next_lines", slow)
     editor = await serve(("first ", go_on, "and then the rest"))
     id = await editor.new(tmp_path)
     turn = asyncio.ensure_future(editor.prompt(id, "tell me"))

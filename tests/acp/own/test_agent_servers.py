@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.acp import _agent_servers
+from holdfast.apps.acp.agent import mcp_servers
 
 TINY = Path(__file__).parents[1] / "agents" / "tools_server.py"
 SECRET = "quite-unguessable-83"
@@ -123,7 +123,7 @@ async def test_a_server_that_cannot_be_had_is_told(serve, store_root, tmp_path, 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for_long(serve, tmp_path, monkeypatch):
     """It is ended, and the user told."""
-    monkeypatch.setattr(_agent_servers, "_START_S", 3)
+    monkeypatch.setattr(mcp_servers, "_START_S", 3)
     editor = await serve("hello")
     id = await begin(editor, tmp_path, tiny(tmp_path, "hang"))
     assert (await editor.prompt(id, "hi"))["stopReason"] == "end_turn"

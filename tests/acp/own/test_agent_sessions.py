@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.apps.acp.agent import AgentServer, Kit
+from holdfast.apps.acp.agent.server import AgentServer, Kit
 from holdfast.apps.wire.pipes import Pipe, Writer
 from holdfast.library import Holdfast
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from holdfast.apps.acp._replaying import replay
+from holdfast.apps.acp.replay.replay import replay
 
 
 def names(editor):

@@ -9,9 +9,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import complete_agent, store_option
-from holdfast.apps.talk.before import needs_agent
-
-__all__ = ["command"]
+from holdfast.apps.talk.checks import needs_agent
 
 _ENGINE = "pydantic_ai"
 
@@ -52,7 +50,7 @@ def command(app: App, *, model: str | None, agent: str | None, mode: str) -> int
     with needs_agent():
         if find_spec(_ENGINE) is None:  # it is loaded with the first prompt, which is too late
             raise ModuleNotFoundError(name=_ENGINE)
-        from holdfast.apps.acp.agent import Kit, serve_agent
+        from holdfast.apps.acp.agent.server import Kit, serve_agent
 
     kit = Kit.configured(app.place, model=model, agent=agent, mode=mode)
     serve_agent(app.place, kit)

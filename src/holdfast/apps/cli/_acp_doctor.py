@@ -10,12 +10,10 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._screen import Column, Span
+from holdfast.apps.render.page import Column, Span
 
 if TYPE_CHECKING:
-    from holdfast.apps.acp._doctor import Examination
-
-__all__ = ["command"]
+    from holdfast.apps.acp.doctor import Examination
 
 _COLUMNS = (Column("CAN"), Column("ANNOUNCED"), Column("REALLY"), Column("DETAIL", flexible=True))
 _STYLES = {"works": "good", "not tried": "faint"}
@@ -65,7 +63,7 @@ def command(
     It makes sessions of the agent's own, and removes one if it can. Its model is called only with
     --prompt; nothing is recorded here, and nothing is permitted to it.
     """
-    from holdfast.apps.acp._doctor import examine
+    from holdfast.apps.acp.doctor import examine
 
     found = asyncio.run(examine(agent, cwd=cwd or os.getcwd(), prompt=prompt, timeout_s=timeout_s))
     if as_json:

@@ -10,9 +10,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._screen import Span
-
-__all__ = ["command"]
+from holdfast.apps.render.page import Span
 
 
 @click.command(

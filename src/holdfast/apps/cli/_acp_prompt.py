@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import complete_id, json_option, store_option
-from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._talk_options import standard_input
-from holdfast.apps.talk.before import recordable
+from holdfast.apps.render.page import Span
+from holdfast.apps.talk.checks import recordable
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.model import is_id
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
         Turn,
         Update,
     )
-
-__all__ = ["command"]
 
 _STDIN = "-"
 _SHOWN = ("tool_call",)

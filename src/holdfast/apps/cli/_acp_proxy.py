@@ -8,8 +8,6 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import AtLeast, store_option
 
-__all__ = ["command"]
-
 
 @click.command(
     "proxy",
@@ -38,7 +36,7 @@ def command(app: App, agent: tuple[str, ...], *, window_tokens: int | None) -> i
     before it is shown; sessions can be listed, loaded, resumed, forked, closed and deleted whatever
     the agent can do. What goes wrong is told on standard error.
     """
-    from holdfast.apps.acp.serving import serve_proxy
+    from holdfast.apps.acp.proxy.server import serve_proxy
 
     serve_proxy(app.place, list(agent), window_tokens=window_tokens, say=app.warn)
     return EXIT_FINE

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from holdfast.apps.cli._asked import Asked, asked
-from holdfast.apps.cli._failure import explain, suggestion
+from holdfast.apps.cli._failure import (
+    explain,
+    kind_of,
+    suggestion,
+    tell_failure,
+    tell_warning,
+)
+from holdfast.apps.cli._flags import Asked, asked
 from holdfast.apps.cli._screen import standard_error, standard_output
-from holdfast.apps.cli._telling import kind_of, tell, tell_failure, tell_warning
 from holdfast.model import VERSION
 
 if TYPE_CHECKING:
@@ -22,8 +27,6 @@ if TYPE_CHECKING:
 
     from holdfast.apps.cli._pager import After, Paged
     from holdfast.library import Holdfast
-
-__all__ = ["App", "cli", "fail", "tell"]
 
 # The verbs as `holdfast --help` shows them, so that help loads none of them.
 SECTIONS = {
@@ -197,7 +200,7 @@ class _Verbs(click.Group):
             return None
         module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command: click.Command = import_module(f"holdfast.apps.cli.{module}").command
-        from holdfast.apps.cli._shared import with_shared_options
+        from holdfast.apps.cli._help import with_shared_options
 
         return with_shared_options(command)
 
@@ -227,11 +230,11 @@ class _Verbs(click.Group):
         return [CompletionItem(name, help=VERBS[name]) for name in begin]
 
     def _prepare(self) -> None:
-        from holdfast.apps.cli._shared import with_shared_options
+        from holdfast.apps.cli._help import with_shared_options
 
         with_shared_options(self)
         if COMPLETE_VARIABLE in os.environ:
-            from holdfast.apps.cli._shells import learn_shells
+            from holdfast.apps.cli._completion import learn_shells
 
             learn_shells()
 
@@ -292,7 +295,7 @@ def _begin(ctx: click.Context) -> None:
     if has_terminal() and is_installed():
         start(ctx.obj)
         return
-    from holdfast.apps.cli._shared import print_help
+    from holdfast.apps.cli._help import print_help
 
     ctx.obj.page()
     print_help(ctx.obj, ctx.get_help())

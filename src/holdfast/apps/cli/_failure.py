@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import click
 
-from holdfast.apps.shown.failure import told
+from holdfast.apps.cli._screen import Screen
+from holdfast.apps.render.failures import told
+from holdfast.apps.render.page import Span
 from holdfast.errors import (
     Damaged,
     Fenced,
@@ -21,17 +23,6 @@ from holdfast.errors import (
     TooNew,
     UsageError,
 )
-
-__all__ = [
-    "EXIT_DAMAGED",
-    "EXIT_FAILED",
-    "EXIT_FINE",
-    "EXIT_NOT_FOUND",
-    "EXIT_USAGE",
-    "Failure",
-    "explain",
-    "suggestion",
-]
 
 EXIT_FINE = 0
 EXIT_FAILED = 1
@@ -91,3 +82,54 @@ def _explain_click(error: click.ClickException) -> Failure:
         parts = error.ctx.command.list_commands(error.ctx)  # type: ignore[attr-defined]  # a group
         message = f"{path} needs one of: {', '.join(parts)}"
     return Failure(message[:1].lower() + message[1:], f"See `{path} --help`.", error.exit_code)
+
+
+# Failures and warnings, told to people in a sentence and to programs as JSON.
+
+
+def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
+    """A sentence and, below it, what to do about it."""
+    first, *more = message.split("\n")
+    screen.line(label, first, hang=2)
+    for line in [*more, *filter(None, remedy.split("\n"))]:
+        screen.line("  ", line, hang=2)
+
+
+def tell_warning(screen: Screen, message: str, remedy: str, *, as_json: bool) -> None:
+    """Something that is no failure."""
+    if as_json:
+        screen.json_line({"warning": {"message": message, "remedy": remedy}})
+    else:
+        tell(screen, Span("warning: ", "warning"), message, remedy)
+
+
+def tell_failure(screen: Screen, failure: Failure, kind: str, *, as_json: bool) -> None:
+    """Why it failed. Somebody who is not there any more is not told."""
+    try:
+        if as_json:
+            screen.json_line(
+                {
+                    "error": {
+                        "code": kind,
+                        "message": failure.message,
+                        "remedy": failure.remedy,
+                        "exit_code": failure.code,
+                    }
+                }
+            )
+        else:
+            tell(screen, Span("error: ", "bad"), failure.message, failure.remedy)
+        screen.flush()
+    except OSError:
+        pass
+
+
+def kind_of(error: BaseException) -> str:
+    """The code of an error for programs: that of its class, or of what else went wrong."""
+    if isinstance(error, HoldfastError):
+        return error.code
+    if isinstance(error, click.ClickException):
+        return UsageError.code
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return "stopped"
+    return "system" if isinstance(error, OSError) else "defect"

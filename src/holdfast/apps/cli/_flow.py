@@ -6,8 +6,6 @@ import re
 
 from rich.cells import cell_len
 
-__all__ = ["Flow"]
-
 _SPACES = re.compile(r"([ \n\t])")
 _TAB = 8
 

@@ -10,22 +10,11 @@ from typing import NamedTuple
 
 from holdfast._config import configuration, strange_variables
 from holdfast.apps.cli._app import App
-from holdfast.apps.shown.strangers import strangers_hint
-from holdfast.apps.shown.words import counted, size
+from holdfast.apps.render.failures import strangers_hint
+from holdfast.apps.render.words import counted, size
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import SessionMetadata
-
-__all__ = [
-    "BAD",
-    "GOOD",
-    "WARNING",
-    "Check",
-    "check_model",
-    "check_settings",
-    "check_store",
-    "place_and_reason",
-]
 
 GOOD, WARNING, BAD = "ok", "warning", "bad"
 _SAMPLE = 20  # newest sessions that are looked at; `verify --all` looks at every one

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.apps.shown.page import Column, Span
-from holdfast.apps.shown.words import ago, counted, price, short
+from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.words import ago, counted, price, short
 
 TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
 if TYPE_CHECKING:
-    from holdfast.apps.shown.page import Piece
+    from holdfast.apps.render.page import Piece
     from holdfast.catalog._newest import Listed
     from holdfast.model import SessionMetadata
-
-__all__ = ["COLUMNS", "older", "session_cells"]
 
 COLUMNS = (
     Column("ID"),

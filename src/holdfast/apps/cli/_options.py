@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from holdfast.apps.cli._app import App
+from holdfast.apps.render.words import moment_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = [
-    "AtLeast",
-    "complete_agent",
-    "complete_file",
-    "complete_folder",
-    "complete_id",
-    "complete_tag",
-    "host_option",
-    "json_option",
-    "limit_option",
-    "port_option",
-    "session_argument",
-    "sessions_argument",
-    "store_option",
-    "wait_option",
-]
 
 # Under this name a context keeps the store for the completion of what follows.
 STORE = "holdfast.store"
@@ -145,27 +131,27 @@ def complete_id(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str]]:
     """The ids that begin like this, for the shell."""
-    from holdfast.apps.cli import _completing
+    from holdfast.apps.cli import _completion
 
-    return _completing.complete_id(ctx, parameter, incomplete)
+    return _completion.complete_id(ctx, parameter, incomplete)
 
 
 def complete_tag(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str]]:
     """The tags that begin like this."""
-    from holdfast.apps.cli import _completing
+    from holdfast.apps.cli import _completion
 
-    return _completing.complete_tag(ctx, parameter, incomplete)
+    return _completion.complete_tag(ctx, parameter, incomplete)
 
 
 def complete_agent(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str]]:
     """The agents whose names begin like this."""
-    from holdfast.apps.cli import _completing
+    from holdfast.apps.cli import _completion
 
-    return _completing.complete_agent(ctx, parameter, incomplete)
+    return _completion.complete_agent(ctx, parameter, incomplete)
 
 
 def complete_file(
@@ -184,3 +170,28 @@ def complete_folder(
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="dir")]
+
+
+# Times on the command line: dates, and how long ago.
+
+
+class When(click.ParamType[datetime]):
+    """A moment; a day without a time means its beginning, or its end with ``end``."""
+
+    name = "when"
+
+    def __init__(self, *, end: bool = False) -> None:
+        self._end = end
+
+    def convert(
+        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """The moment in the user's time zone."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            return moment_of(value.strip(), end=self._end)
+        except (ValueError, OverflowError, OSError):
+            self.fail(
+                f"{value[:40]!a} is no date (2026-05-31) and no time ago (3d, 2h, 30m)", param
+            )

@@ -13,8 +13,6 @@ import click
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["After", "Paged", "pager_commands"]
-
 _VARIABLES = ("HOLDFAST_PAGER", "PAGER")
 _USUAL = ("less -R", "more")
 _NONE = ("", "cat")

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
 from holdfast.apps.cli._screen import Screen
-from holdfast.apps.shown.words import size
-
-__all__ = ["Meter", "metered", "progress"]
+from holdfast.apps.render.words import size
 
 T = TypeVar("T")
 _QUIET_SECONDS = 0.5

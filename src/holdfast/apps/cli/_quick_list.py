@@ -14,16 +14,17 @@ from time import time_ns
 
 from holdfast._config import store_without_settings
 from holdfast.apps.cli._screen import standard_error, standard_output
-from holdfast.storage._addresses import is_path
+from holdfast.catalog._newest import FIELDS, Number
+from holdfast.storage._names import is_path
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import TextIO
+    from typing import Any, TextIO
 
     from holdfast.catalog._newest import Newest
 
-__all__ = ["LIMIT", "quick_list"]
 
 LIMIT = 50
 """So many sessions a list shows if nothing is said."""
@@ -56,7 +57,7 @@ def quick_list(arguments: list[str]) -> int | None:
         _show(words, *made)
     except BaseException as error:  # noqa: BLE001 - explained, never shown as a stack trace
         from holdfast.apps.cli._app import App, fail
-        from holdfast.apps.cli._asked import asked
+        from holdfast.apps.cli._flags import asked
 
         return fail(App(None, asked(arguments)), error)
     return 0
@@ -137,8 +138,6 @@ def _text(words: _Words, found: Newest) -> str | None:
     out = standard_output(words.colour)
     out.pass_through(held)
     if words.as_json:
-        from holdfast.apps.cli._list_json import document_of
-
         out.json_document(document_of(found))
     else:
         from holdfast.apps.cli._list_table import COLUMNS, session_cells
@@ -173,3 +172,42 @@ def _show(words: _Words, found: Newest, text: str) -> None:
         err = standard_error(words.colour)
         err.line(older(found.total - len(found.rows)))
         err.flush()
+
+
+# A list as JSON for programs, as the whole command writes it, without what that loads.
+
+
+_STEP = "  "
+
+
+def document_of(found: Newest) -> str:
+    """The document: the sessions, and the cursor of those that follow."""
+    rows = [{name: getattr(row, name) for name in FIELDS} for row in found.rows]
+    return _json_text({"sessions": rows, "next": found.next}, "\n")
+
+
+def _json_text(value: Any, line: str) -> str:
+    """A value; ``line`` is what a line begins with where it stands."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Number):
+        return value.text
+    below = line + _STEP
+    if isinstance(value, dict):
+        parts = [f"{quoted(name)}: {_json_text(member, below)}" for name, member in value.items()]
+        return f"{{{below}{f',{below}'.join(parts)}{line}}}"
+    parts = [_json_text(member, below) for member in value]
+    return f"[{below}{f',{below}'.join(parts)}{line}]" if parts else "[]"
+
+
+def quoted(text: str) -> str:
+    """A text in quotes, with escapes for what JSON does not take as it is."""
+    try:
+        from _json import encode_basestring
+    except ImportError:
+        from json.encoder import encode_basestring
+    return encode_basestring(text)

@@ -11,8 +11,8 @@ import os
 import sys
 from contextlib import contextmanager
 
-from holdfast.apps.cli._colours import wants_colour
-from holdfast.apps.shown.page import Column, Page, Piece, Span
+from holdfast.apps.cli._flags import wants_colour
+from holdfast.apps.render.page import Page
 from holdfast.security import escape_json, neutralise
 
 # Neither `typing` nor `msgspec`: they take longer to load than a short list to show.
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from holdfast.apps.cli._flow import Flow
     from holdfast.apps.cli._pager import After, Paged
     from holdfast.apps.cli._progress import Meter
-    from holdfast.apps.shown.ink import Ink
-
-__all__ = ["Column", "Piece", "Screen", "Span", "standard_error", "standard_output"]
+    from holdfast.apps.render.ink import Ink
 
 _PAGE_COLUMNS = 120
 
@@ -133,7 +131,7 @@ class Screen(Page):
     def _ready(self) -> Ink:
         self._clear_meters()
         if self._chosen is None:
-            from holdfast.apps.shown.ink import Colour, Plain
+            from holdfast.apps.render.ink import Colour, Plain
 
             colour = wants_colour(self.colour, is_terminal=self.is_terminal)
             self._chosen = (Colour if self.is_terminal else Plain)(self._stream, colour=colour)

@@ -9,18 +9,16 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
+from holdfast.apps.cli._help import with_shared_options
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._screen import Column
-from holdfast.apps.cli._shared import with_shared_options
-from holdfast.apps.shown.words import counted
+from holdfast.apps.render.page import Column
+from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.apps.http.tokens import Token
     from holdfast.storage import Store
-
-__all__ = ["command"]
 
 _COLUMNS = (Column("SPACE"), Column("SESSIONS", right=True), Column("TOKENS", right=True))
 

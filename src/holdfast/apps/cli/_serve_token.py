@@ -8,14 +8,12 @@ from datetime import datetime, timedelta
 import click
 
 from holdfast.apps.cli._app import App
+from holdfast.apps.cli._help import with_shared_options
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._screen import Column, Span
-from holdfast.apps.cli._shared import with_shared_options
-from holdfast.apps.shown.words import day_time
+from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.words import day_time
 from holdfast.errors import UsageError
 from holdfast.session import now_ms
-
-__all__ = ["command"]
 
 _COLUMNS = (
     Column("ID"),

@@ -6,19 +6,17 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import suggestion
-from holdfast.apps.cli._screen import Column, Piece, Span
 from holdfast.apps.cli._summary import print_conversation, print_header
-from holdfast.apps.shown.words import ago
+from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.words import ago
 from holdfast.errors import UsageError
 from holdfast.replay import as_text
 from holdfast.session import Session, now_ms
 
 if TYPE_CHECKING:
-    from holdfast.apps.cli._chatting import Chat
-
-__all__ = ["COMMANDS", "is_command", "obey"]
+    from holdfast.apps.cli._chat import Chat
 
 _FORM = re.compile(r"/([a-z]+)(?:\s+(.*))?\Z", re.DOTALL)
 _LISTED = 20

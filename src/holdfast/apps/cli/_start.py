@@ -8,8 +8,6 @@ TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["main"]
-
 
 def main() -> NoReturn:
     """The entry point of the command."""

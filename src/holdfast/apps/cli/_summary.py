@@ -7,14 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.transcript import body, folded, heading
-from holdfast.apps.shown.words import ago, clock, counted, day_time
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.transcript import body, folded, heading
+from holdfast.apps.render.words import ago, clock, counted, day_time
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import Entry, read_transcript
 from holdfast.session import now_ms
-
-__all__ = ["last_of", "print_around", "print_conversation", "print_header"]
 
 T = TypeVar("T")
 _LABEL_CHARS = 10

@@ -10,8 +10,6 @@ import click
 
 from holdfast.apps.cli._options import complete_agent
 
-__all__ = ["Wishes", "standard_input", "talk_options"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from holdfast.apps.cli._groups import Parts
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._parts import Parts
 
 __all__ = ["command"]
 

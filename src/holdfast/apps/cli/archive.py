@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import sessions_argument, store_option
 from holdfast.apps.cli._progress import progress
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.words import size
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import size
 
 __all__ = ["command"]
 

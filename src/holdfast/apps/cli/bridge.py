@@ -7,7 +7,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import complete_agent, store_option
-from holdfast.apps.cli._screen import Span
+from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 
 __all__ = ["command"]

@@ -9,7 +9,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import store_option, wait_option
 from holdfast.apps.cli._talk_options import Wishes, talk_options
-from holdfast.apps.talk.before import needs_agent
+from holdfast.apps.talk.checks import needs_agent
 
 __all__ = ["command"]
 
@@ -38,6 +38,6 @@ def command(app: App, /, **wishes: Any) -> int:
     in the environment, else the small one that is embedded.
     """
     with needs_agent():
-        from holdfast.apps.cli._chatting import Chat
+        from holdfast.apps.cli._chat import Chat
 
     return Chat(app, Wishes(**wishes)).run()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branching import two_sessions
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._branches import two_sessions
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.shown.comparison import print_comparison
+from holdfast.apps.render.comparison import print_comparison
 
 __all__ = ["command"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from holdfast.apps.cli._app import App
+from holdfast.apps.cli._completion import SHELLS, script
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._shells import SHELLS, script
+from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 from holdfast.storage import place_file
 

@@ -10,8 +10,8 @@ from holdfast._config import KEYS, Configuration, configuration, places, strange
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE, EXIT_USAGE
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._screen import Column, Span
-from holdfast.apps.shown.words import counted
+from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError
 
 __all__ = ["command"]

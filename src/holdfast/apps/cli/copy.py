@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import complete_folder, json_option, sessions_argument, store_option
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.words import counted, size
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted, size
 
 __all__ = ["command"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._extras import Extra, find_extras, installed_version
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
 from holdfast.apps.cli._health import (
     BAD,
@@ -20,10 +21,10 @@ from holdfast.apps.cli._health import (
     place_and_reason,
 )
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.words import counted
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted
 from holdfast.model import FORMAT_VERSION, VERSION
-from holdfast.storage._sqlite import sqlite_version
+from holdfast.storage.sqlite.connection import sqlite_version
 
 __all__ = ["command"]
 
@@ -115,8 +116,8 @@ def _print_store(app: App, place: str, reason: str, checks: list[Check]) -> None
 def _print_versions(app: App) -> None:
     app.out.line()
     app.out.line(Span("Versions", "strong"))
-    for name, version in versions().items():
-        app.out.line(f"     {name:{_NAME_CHARS}}{version or 'missing'}")
+    for name, found in versions().items():
+        app.out.line(f"     {name:{_NAME_CHARS}}{found or 'missing'}")
 
 
 def _print_extras(app: App, extras: list[Extra]) -> None:
@@ -142,3 +143,56 @@ def _print_verdict(app: App, checks: list[Check]) -> None:
         app.out.line(Span(f"It works; {counted(warnings, 'thing')} to know above.", "warning"))
     else:
         app.out.line(Span("Everything is fine.", "good"))
+
+
+# The optional parts of Holdfast: what each gives, and whether it is installed.
+
+
+# By the names of the extras in pyproject.toml; a test compares the two.
+EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "agent": ("agents on any provider's model", ("pydantic-ai-slim",)),
+    "local": ("a model that runs on this machine", ("xllamacpp",)),
+    "tokens": ("exact token counts without a network", ("splintr-rs",)),
+    "crypto": ("sealed sessions and keys", ("cryptography", "keyring")),
+    "postgres": ("stores in PostgreSQL", ("asyncpg",)),
+    "s3": ("stores in S3 and its kin", ("obstore",)),
+    "tui": ("the terminal app", ("textual",)),
+    "web": ("the web app and the HTTP service", ("jinja2", "starlette", "uvicorn", "websockets")),
+    "acp": ("types of ACP; `holdfast acp` needs none", ("agent-client-protocol",)),
+    "mcp": ("tools for models, by MCP", ("mcp",)),
+    "otel": ("traces and metrics by OpenTelemetry", ("opentelemetry-api",)),
+    "openai-agents": ("sessions of the OpenAI Agents SDK", ("openai-agents",)),
+    "langgraph": ("checkpoints of LangGraph", ("langgraph", "langgraph-checkpoint")),
+    "adk": ("sessions of Google's ADK", ("google-adk",)),
+    "strands": ("sessions of Strands Agents", ("strands-agents",)),
+    "claude-sdk": ("sessions of the Claude Agent SDK", ("anyio", "claude-agent-sdk")),
+    "pydantic-ai": ("histories of Pydantic AI", ("pydantic-ai-slim",)),
+}
+
+
+class Extra(NamedTuple):
+    """One optional part; ``missing`` names the packages that are not there."""
+
+    name: str
+    gives: str
+    installed: bool
+    missing: tuple[str, ...]
+    install: str
+
+
+def find_extras() -> list[Extra]:
+    """Every optional part, and what it lacks."""
+    return [_look(name, gives, packages) for name, (gives, packages) in EXTRAS.items()]
+
+
+def installed_version(package: str) -> str | None:
+    """The version of an installed package; None if there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _look(name: str, gives: str, packages: tuple[str, ...]) -> Extra:
+    missing = tuple(package for package in packages if installed_version(package) is None)
+    return Extra(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'")

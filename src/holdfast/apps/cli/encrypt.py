@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from holdfast.apps.cli._resealing import rewrite, some_or_all
+from holdfast.apps.cli._seals import rewrite, some_or_all
 
 __all__ = ["command"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import (
     AtLeast,
     complete_file,
@@ -20,8 +20,8 @@ from holdfast.apps.cli._options import (
     session_argument,
     store_option,
 )
-from holdfast.apps.cli._recovering import PROVIDERS
-from holdfast.apps.cli._screen import Span
+from holdfast.apps.cli._recovery import PROVIDERS
+from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 
 __all__ = ["FORMATS", "command", "format_by_name"]

@@ -6,8 +6,8 @@ import click
 
 from holdfast.apps.cli._app import App, cli
 from holdfast.apps.cli._failure import suggestion
+from holdfast.apps.cli._help import print_help, with_shared_options
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._shared import print_help, with_shared_options
 
 __all__ = ["command", "complete_command", "find_command"]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.apps.cli._app import App, tell
-from holdfast.apps.cli._failure import EXIT_DAMAGED
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._failure import EXIT_DAMAGED, tell
 from holdfast.apps.cli._options import complete_file, json_option, store_option
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.words import counted
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError, InvalidData, KeyMissing, TooLarge, UsageError
 from holdfast.library import ImportReport, Place
 

@@ -8,8 +8,8 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._resealing import tell
-from holdfast.apps.cli._screen import Column, Span
+from holdfast.apps.cli._seals import tell
+from holdfast.apps.render.page import Column, Span
 from holdfast.library import KeyInfo
 
 __all__ = ["CheckedKeys", "KnownKeys", "NewKey", "command"]

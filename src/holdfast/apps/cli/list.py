@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ import click
 from click.core import ParameterSource
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import tell_none
+from holdfast.apps.cli._choice import tell_none
 from holdfast.apps.cli._list_table import COLUMNS, older, session_cells
 from holdfast.apps.cli._options import (
+    When,
     complete_agent,
     complete_folder,
     complete_id,
@@ -23,16 +25,17 @@ from holdfast.apps.cli._options import (
     store_option,
 )
 from holdfast.apps.cli._quick_list import LIMIT
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.cli._trash_list import list_trash
-from holdfast.apps.cli._when import When
-from holdfast.apps.shown.strangers import strangers_hint
-from holdfast.apps.shown.tree import forest
+from holdfast.apps.render.failures import strangers_hint
+from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.tree import forest
+from holdfast.apps.render.words import ago, counted, size
 from holdfast.model import STATUSES, SessionMetadata
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
+    from holdfast.apps.render.page import Piece
     from holdfast.catalog import Page
+
 
 __all__ = ["command"]
 
@@ -150,8 +153,6 @@ def command(
         return app.library.list(shown, tags, since, until, agent, after=after, sort=sort, **more)
 
     if watch:
-        from holdfast.apps.cli._watching import watch_sessions
-
         watch_sessions(app, ask, lambda rows: _print(app, rows, tree=tree), as_json=as_json)
         return
     rows = ask()
@@ -199,3 +200,115 @@ def _tell_rest(app: App, rows: Page, tags: Sequence[str], *, filtered: bool) -> 
         return
     if rows.has_more and app.out.is_terminal:
         app.err.line(older(app.library.catalog_health().sessions - len(rows)))
+
+
+# ``holdfast list --trash``: what was deleted and can be brought back.
+
+
+_COLUMNS = (
+    Column("ID"),
+    Column("DELETED"),
+    Column("TITLE", flexible=True, least=30),
+    Column("SIZE", right=True, spared=True),
+)
+
+
+def list_trash(app: App, limit: int | None, *, as_json: bool) -> None:
+    """Show the sessions in the trash, the last deleted first, and say how one comes back."""
+    found = app.library.trash()
+    shown = found[:limit]
+    if as_json:
+        names = ("session_id", "title", "deleted_at", "size_bytes")
+        app.out.json({"sessions": [{name: getattr(one, name) for name in names} for one in shown]})
+        return
+    if not found:
+        app.err.line(f"The trash of {app.where} is empty.")
+        return
+    now = now_ms()
+    rows: list[list[Piece]] = [
+        [
+            Span(one.session_id, "name"),
+            Span(ago(one.deleted_at, now) if one.deleted_at else "", "faint"),
+            one.title or "",
+            size(one.size_bytes),
+        ]
+        for one in shown
+    ]
+    app.out.table(_COLUMNS, rows)
+    if app.out.is_terminal:
+        if len(shown) < len(found):
+            more = counted(len(found) - len(shown), "session")
+            app.err.line(Span(f"and {more} deleted before; all with --all", "faint"))
+        app.err.line(Span("One comes back with `holdfast undelete ID`.", "faint"))
+
+
+# A list of sessions that goes on: what is added, changed or removed, by whichever process.
+
+
+_INTERVAL_S = 0.5
+_STYLES = {"added": "good", "changed": "", "removed": "bad"}
+
+Change = tuple[str, SessionMetadata]
+
+
+def watch_sessions(
+    app: App,
+    ask: Callable[[], Page],
+    draw: Callable[[Sequence[SessionMetadata]], None],
+    *,
+    as_json: bool,
+) -> None:
+    """Show what changes until the user has seen enough.
+
+    On a terminal the list is drawn again; otherwise each change is a line.
+    """
+    app.stop_paging()  # this has no end that a pager could wait for
+    redraws = app.out.is_terminal and not as_json
+    try:
+        known: dict[str, SessionMetadata] | None = None
+        while True:
+            rows = ask()
+            changes = [] if known is None else list(_changes(app, known, rows))
+            if redraws and (known is None or changes):
+                app.out.flush()
+                click.clear()
+                draw(rows)
+                app.out.line(Span("watching; Ctrl-C ends it", "faint"))
+            elif not redraws:
+                for change in changes:
+                    _tell(app, change, as_json=as_json)
+            app.out.flush()
+            known = {row.session_id: row for row in rows}
+            time.sleep(_INTERVAL_S)
+    except KeyboardInterrupt:
+        return
+
+
+def _changes(
+    app: App, known: dict[str, SessionMetadata], rows: Sequence[SessionMetadata]
+) -> Iterator[Change]:
+    """What is not as it was, the oldest first."""
+    now = {row.session_id for row in rows}
+    for id, row in known.items():
+        # One that only gave way to newer ones on the page is still there.
+        if id not in now and not app.library.exists(id):
+            yield "removed", row
+    for row in reversed(rows):
+        before = known.get(row.session_id)
+        if before is None:
+            yield "added", row
+        elif before != row:
+            yield "changed", row
+
+
+def _tell(app: App, change: Change, *, as_json: bool) -> None:
+    kind, row = change
+    if as_json:
+        app.out.json_line({"change": kind, "session": row})
+        return
+    state = row.status if row.state == "ok" else row.state
+    app.out.line(
+        Span(f"{kind:8}", _STYLES[kind]),
+        Span(row.session_id, "name"),
+        f"  {row.message_count} msgs  {state}  {row.title or ''}",
+    )

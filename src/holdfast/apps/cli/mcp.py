@@ -9,7 +9,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import port_option, store_option
-from holdfast.apps.cli._screen import Span
+from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 
 __all__ = ["command"]
@@ -41,7 +41,7 @@ def command(app: App, *, write: bool, http: bool, port: int) -> int:
     serves one client on standard input and output.
     """
     try:
-        from holdfast.apps.mcp.serving import serve_http, serve_stdio
+        from holdfast.apps.mcp.run import serve_http, serve_stdio
     except ModuleNotFoundError as error:
         raise UsageError(
             f"this needs the package {error.name}, which is not installed",

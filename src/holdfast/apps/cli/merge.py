@@ -9,12 +9,12 @@ import click
 import msgspec
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branching import new_options, two_sessions
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._branches import new_options, two_sessions
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.comparison import kept_value
-from holdfast.apps.shown.words import counted
+from holdfast.apps.render.comparison import kept_value
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from holdfast.apps.cli._options import (
     json_option,
     store_option,
 )
-from holdfast.apps.cli._screen import Column, Piece, Span
-from holdfast.apps.shown.words import ago, counted, size
+from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.words import ago, counted, size
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import AtLeast, complete_id, json_option, store_option
-from holdfast.apps.cli._recovering import print_recovery, provider_options
-from holdfast.apps.shown.words import counted
+from holdfast.apps.cli._recovery import print_recovery, provider_options
+from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model import Event, LineReader, is_id
 from holdfast.session import resolve_blobs

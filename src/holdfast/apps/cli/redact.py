@@ -7,11 +7,11 @@ import sys
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, session_argument, store_option
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.words import counted
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted
 from holdfast.library import RedactionReport
 
 __all__ = ["command"]

@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.shown.words import counted, size
+from holdfast.apps.render.words import counted, size
 
 __all__ = ["command"]
 

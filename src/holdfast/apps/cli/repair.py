@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import complete_id, json_option, store_option
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.words import counted, size
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted, size
 from holdfast.errors import UsageError
 from holdfast.model import Gap
 

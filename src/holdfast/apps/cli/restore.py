@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._branching import at_option, id_option, tell_made
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._branches import at_option, id_option, tell_made
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import json_option, session_argument, store_option
 
 __all__ = ["command"]

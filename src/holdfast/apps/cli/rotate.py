@@ -6,7 +6,7 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option
-from holdfast.apps.cli._resealing import tell
+from holdfast.apps.cli._seals import tell
 
 __all__ = ["command"]
 

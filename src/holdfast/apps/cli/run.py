@@ -9,18 +9,18 @@ import msgspec
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option, wait_option
-from holdfast.apps.cli._screen import Span
 from holdfast.apps.cli._talk_options import (
     Wishes,
     standard_input,
     talk_options,
 )
-from holdfast.apps.talk.before import needs_agent, recordable
+from holdfast.apps.render.page import Span
+from holdfast.apps.talk.checks import needs_agent, recordable
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from holdfast.agent import RunResult
-    from holdfast.apps.cli._talking import Talker
+    from holdfast.apps.cli._talk import Talker
 
 __all__ = ["command"]
 
@@ -51,7 +51,7 @@ def command(app: App, /, prompt: tuple[str, ...], *, as_json: bool, **wishes: An
     standard output, everything else to standard error.
     """
     with needs_agent():
-        from holdfast.apps.cli._talking import Talker
+        from holdfast.apps.cli._talk import Talker
 
     text = _prompt(prompt)
     talker = Talker(app, Wishes(**wishes))

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import suggestion
 from holdfast.apps.cli._options import store_option
-from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.render.page import Column, Piece, Span
 from holdfast.errors import NotFound
 
 __all__ = ["command", "names", "schema_text"]

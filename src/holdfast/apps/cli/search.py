@@ -8,8 +8,9 @@ from datetime import datetime
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose, tell_none
+from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._options import (
+    When,
     complete_agent,
     complete_id,
     complete_tag,
@@ -17,9 +18,8 @@ from holdfast.apps.cli._options import (
     limit_option,
     store_option,
 )
-from holdfast.apps.cli._screen import Piece, Span
-from holdfast.apps.cli._when import When
-from holdfast.apps.shown.words import ago
+from holdfast.apps.render.page import Piece, Span
+from holdfast.apps.render.words import ago
 from holdfast.catalog import ROLES, Hit
 from holdfast.session import now_ms
 

@@ -6,9 +6,9 @@ import click
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
+from holdfast.apps.cli._groups import Parts
 from holdfast.apps.cli._options import complete_folder, host_option, port_option, store_option
-from holdfast.apps.cli._parts import Parts
-from holdfast.apps.cli._screen import Span
+from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 
 __all__ = ["command"]
@@ -97,7 +97,7 @@ def command(
         raise UsageError("without an agent there is no model", remedy="Leave out --no-agent.")
     app: App = ctx.obj
     try:
-        from holdfast.apps.http.serving import serve
+        from holdfast.apps.http.server import serve
     except ModuleNotFoundError as error:
         raise UsageError(
             f"this needs the package {error.name}, which is not installed",

@@ -9,13 +9,13 @@ import click
 import msgspec
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
 from holdfast.apps.cli._options import AtLeast, json_option, session_argument, store_option
-from holdfast.apps.cli._recovering import print_recovery, provider_options
-from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.cli._recovery import print_recovery, provider_options
 from holdfast.apps.cli._summary import last_of, print_around, print_conversation, print_header
-from holdfast.apps.shown.words import day_time
+from holdfast.apps.render.page import Column, Piece, Span
+from holdfast.apps.render.words import day_time
 from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import read_transcript

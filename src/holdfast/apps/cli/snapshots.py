@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import json_option, session_argument, store_option
-from holdfast.apps.cli._screen import Column, Span
-from holdfast.apps.shown.words import ago, day_time
+from holdfast.apps.render.page import Column, Span
+from holdfast.apps.render.words import ago, day_time
 from holdfast.session import now_ms
 
 __all__ = ["command"]

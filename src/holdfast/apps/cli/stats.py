@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+from collections.abc import Sequence
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 import click
+import msgspec
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose, tell_none
+from holdfast.apps.cli._choice import choose, tell_none
 from holdfast.apps.cli._options import (
+    When,
     complete_agent,
     complete_id,
     complete_tag,
     json_option,
     store_option,
 )
-from holdfast.apps.cli._when import When
-from holdfast.apps.shown.strangers import strangers_hint
-from holdfast.library._counting import By
+from holdfast.apps.render.failures import strangers_hint
+from holdfast.catalog._stats_shapes import (
+    Period,
+    SessionFigures,
+    Share,
+    Stats,
+    ToolFigures,
+    TopicCount,
+)
+from holdfast.library._stats import By
 
 __all__ = ["command"]
 
@@ -109,11 +121,9 @@ def command(
     if as_json:
         app.out.json(found)
     elif table is not None:
-        from holdfast.apps.cli._stats_csv import print_csv
-
         print_csv(app, found, table)
     elif found.sessions:
-        from holdfast.apps.shown.stats import print_stats
+        from holdfast.apps.render.stats import print_stats
 
         print_stats(app.out, found, _width(app))
     else:
@@ -125,12 +135,11 @@ def _one(app: App, id: str, table: str | None, *, as_json: bool) -> None:
     if as_json:
         app.out.json(timeline)
     elif table is not None:
-        from holdfast.apps.cli._stats_csv import print_rows
         from holdfast.catalog._timeline import TurnFigures
 
         print_rows(app, TurnFigures, timeline.turns)
     else:
-        from holdfast.apps.shown.stats import print_timeline
+        from holdfast.apps.render.stats import print_timeline
 
         print_timeline(app.out, timeline)
 
@@ -157,3 +166,55 @@ def _tell_none(app: App, tags: tuple[str, ...], *, filtered: bool) -> None:
         app.warn(told, remedy)
         return
     app.err.line(f"There are no sessions in {app.where} yet, so there is nothing to count.")
+
+
+# Statistics as CSV: one table at a time.
+
+
+_SHAPES: dict[str, type[msgspec.Struct]] = {
+    "periods": Period,
+    "models": Share,
+    "agents": Share,
+    "tags": Share,
+    "tools": ToolFigures,
+    "topics": TopicCount,
+    "longest": SessionFigures,
+    "most_expensive": SessionFigures,
+}
+TABLES = (*_SHAPES, "days", "hours", "weekdays")
+# A spreadsheet takes a text that begins like this for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def print_csv(app: App, stats: Stats, table: str) -> None:
+    """One table of the statistics, with a heading."""
+    if table == "days":
+        _print(app, ["day", "messages"], list(stats.days.items()))
+    elif table in ("hours", "weekdays"):
+        _print(app, [table[:-1], "messages"], list(enumerate(getattr(stats, table))))
+    else:
+        print_rows(app, _SHAPES[table], getattr(stats, table))
+
+
+def print_rows(app: App, shape: type[msgspec.Struct], rows: Sequence[msgspec.Struct]) -> None:
+    """Rows of one shape, a column for each member, the name first."""
+    members = sorted(shape.__struct_fields__, key=lambda name: name not in _FIRST)
+    _print(app, members, [[getattr(row, name) for name in members] for row in rows])
+
+
+_FIRST = frozenset({"start", "name", "tag", "session_id", "title", "seq"})
+
+
+def _print(app: App, heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    for row in (heading, *rows):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(map(_safe, row))
+        app.out.line(line.getvalue())
+
+
+def _safe(value: Any) -> Any:
+    if isinstance(value, dict):
+        return " ".join(f"{name}:{count}" for name, count in value.items())
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import (
     complete_tag,
     json_option,
@@ -13,7 +13,7 @@ from holdfast.apps.cli._options import (
     store_option,
     wait_option,
 )
-from holdfast.apps.cli._screen import Column, Piece, Span
+from holdfast.apps.render.page import Column, Piece, Span
 
 __all__ = ["command"]
 
@@ -107,10 +107,10 @@ def _explain(app: App, session_id: str, *, as_json: bool) -> None:
 
 
 def _suggest(app: App, session_id: str, model: str | None, *, apply: bool, as_json: bool) -> None:
-    from holdfast.apps.talk.before import needs_agent
+    from holdfast.apps.talk.checks import needs_agent
 
     with needs_agent():
-        from holdfast.apps.cli._suggesting import suggest
+        from holdfast.apps.cli._suggestions import suggest
 
     found = suggest(app, session_id, model)
     if apply:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import json_option, session_argument, store_option, wait_option
-from holdfast.apps.cli._screen import Span
+from holdfast.apps.render.page import Span
 
 __all__ = ["command"]
 

@@ -7,7 +7,7 @@ import sys
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose
+from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import complete_agent, complete_id, store_option
 from holdfast.errors import UsageError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose_deleted
+from holdfast.apps.cli._choice import choose_deleted
 from holdfast.apps.cli._options import sessions_argument, store_option
-from holdfast.apps.cli._screen import Span
+from holdfast.apps.render.page import Span
 
 __all__ = ["command"]
 

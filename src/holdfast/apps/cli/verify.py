@@ -9,12 +9,12 @@ import click
 import msgspec
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._choosing import choose, session_ids
+from holdfast.apps.cli._choice import choose, session_ids
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE, explain
 from holdfast.apps.cli._options import json_option, sessions_argument, store_option
 from holdfast.apps.cli._progress import progress
-from holdfast.apps.cli._screen import Span
-from holdfast.apps.shown.words import counted
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import counted
 from holdfast.errors import (
     DataError,
     HoldfastError,

@@ -10,7 +10,7 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import host_option, port_option, store_option
-from holdfast.apps.cli._screen import Span
+from holdfast.apps.render.page import Span
 from holdfast.errors import UsageError
 
 __all__ = ["command", "has_display"]
@@ -44,7 +44,7 @@ def command(
     Ctrl-C ends it; running answers are stopped, and what was said is kept.
     """
     try:
-        from holdfast.apps.web.serving import serve_web
+        from holdfast.apps.web.app import serve_web
     except ModuleNotFoundError as error:
         raise UsageError(
             f"this needs the package {error.name}, which is not installed",

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.apps.gate.refusing import header, refuse
+from holdfast.apps.gate.responses import header, refuse
 
 __all__ = ["LOOPBACK", "SAFE_METHODS", "HostCheck", "OriginCheck", "same_secret"]
 

@@ -9,15 +9,13 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from holdfast.apps.gate.amounts import address_of
+from holdfast.apps.gate.limits import address_of
 from holdfast.apps.http.tokens import Token
 from holdfast.model import is_id
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.apps.http._endpoints import Endpoint
-
-__all__ = ["LOGGER", "event", "note"]
 
 LOGGER = logging.getLogger("holdfast.audit")
 """Lines go here; ``holdfast serve`` writes them to standard error."""

@@ -23,8 +23,6 @@ from holdfast.session import Session
 if TYPE_CHECKING:
     from holdfast.apps.http._service import Service
 
-__all__ = ["Call", "answer", "as_json"]
-
 _KEY_CHARS_MAX = 200
 
 

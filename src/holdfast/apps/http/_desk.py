@@ -14,8 +14,6 @@ from holdfast.library import Holdfast
 from holdfast.session import Session
 from holdfast.session._cancellation import uncancelled
 
-__all__ = ["LEASE_MS", "Desk", "Spaces"]
-
 LEASE_MS = 10_000
 """After so long others may take over what a machine that died had open."""
 _SPACES_MAX = 200

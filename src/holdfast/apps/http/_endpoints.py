@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from holdfast.apps.http._call import Call
 
-__all__ = ["EVENT_STREAM", "JSON", "Endpoint"]
-
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 

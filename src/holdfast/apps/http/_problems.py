@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.apps.gate.refusing import PROBLEM, problem_body
+from holdfast.apps.gate.responses import PROBLEM, problem_body
 from holdfast.errors import (
     AgentError,
     AgentTypeMismatch,
@@ -27,8 +27,6 @@ from holdfast.errors import (
     TooLarge,
     UsageError,
 )
-
-__all__ = ["Refused", "problem", "problem_fields", "status_of"]
 
 # The first that fits counts.
 _STATUS: tuple[tuple[type[HoldfastError], int], ...] = (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from starlette.requests import HTTPConnection
 
 from holdfast.agent._kit import Kit
-from holdfast.apps.gate.amounts import Buckets, address_of
+from holdfast.apps.gate.limits import Buckets, address_of
 from holdfast.apps.http import _audit
 from holdfast.apps.http._desk import Desk, Spaces
 from holdfast.apps.http._endpoints import EVENT_STREAM, Endpoint
@@ -21,8 +21,6 @@ from holdfast.apps.http._turns import Turns
 from holdfast.apps.http.tokens import Token, TokenBook
 from holdfast.library import Holdfast
 from holdfast.observe import Metrics, add_health
-
-__all__ = ["Service"]
 
 _STREAMS_MAX = 2000
 _STREAMS_OF_SPACE_MAX = 1000

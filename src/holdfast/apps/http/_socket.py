@@ -16,12 +16,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from holdfast.apps.http import _audit
 from holdfast.apps.http._call import as_json
-from holdfast.apps.http._following import Following
 from holdfast.apps.http._problems import Refused, problem, problem_fields
 from holdfast.apps.http._shapes import Append, Turn
+from holdfast.apps.http._stream import Following
 from holdfast.apps.http._turns import Message, Running
 from holdfast.apps.http.tokens import Token
-from holdfast.apps.talk.asking import Scope
+from holdfast.apps.talk.questions import Scope
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import check_id
@@ -29,8 +29,6 @@ from holdfast.session import Session, new_session_id
 
 if TYPE_CHECKING:
     from holdfast.apps.http._service import Service
-
-__all__ = ["EVENTS", "TYPES", "Said", "serve_input"]
 
 TYPES = ("user_input", "input", "append", "subscribe", "tool_approve", "cancel")
 """What a client may send."""
@@ -321,6 +319,6 @@ def _open(hf: Holdfast, id: str) -> Session:
 
 
 def _append(session: Session, wish: Append) -> int:
-    from holdfast.apps.http._writing import record
+    from holdfast.apps.http._changes import record
 
     return record(session, [wish], None)[0].seq

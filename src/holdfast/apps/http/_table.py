@@ -6,21 +6,19 @@ from typing import Any
 
 from starlette.responses import Response
 
-from holdfast.apps.http import _reading, _writing
+from holdfast.apps.http import _changes, _queries
 from holdfast.apps.http import _shapes as shapes
 from holdfast.apps.http._call import Call, as_json
-from holdfast.apps.http._endpoints import JSON, Endpoint
-from holdfast.apps.http._following import EVENT_STREAM, follow
+from holdfast.apps.http._endpoints import EVENT_STREAM, JSON, Endpoint
 from holdfast.apps.http._problems import Refused
-from holdfast.apps.http._talking import approve, begin_turn, cancel
+from holdfast.apps.http._stream import follow
+from holdfast.apps.http._turns import approve, begin_turn, cancel
 from holdfast.apps.http.tokens import METRICS_SCOPE
 from holdfast.catalog._stats_shapes import Stats
 from holdfast.errors import HoldfastError
 from holdfast.model import VERSION, SessionMetadata
 from holdfast.observe import CONTENT_TYPE
 from holdfast.replay import Comparison
-
-__all__ = ["ENDPOINTS"]
 
 _ONE = "/v1/sessions/{id}"
 
@@ -54,7 +52,7 @@ async def _delete(call: Call) -> Response:
 async def _repair(call: Call) -> Response:
     """A whole log, once nobody has it open."""
     await call.service.desk.let_go(call.space, call.id)
-    found = await call.service.threads.run(_writing.repair, call)
+    found = await call.service.threads.run(_changes.repair, call)
     return Response(as_json(found), media_type=JSON)
 
 
@@ -90,7 +88,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="List sessions, newest first.",
         query=shapes.ListAsked,
         answer=shapes.Sessions,
-        work=_reading.list_sessions,
+        work=_queries.list_sessions,
     ),
     Endpoint(
         method="POST",
@@ -101,7 +99,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answer=shapes.Create,
         status=201,
         keyed=True,
-        work=_writing.create,
+        work=_changes.create,
     ),
     Endpoint(
         method="GET",
@@ -109,7 +107,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="Find what was said, in every session or in one.",
         query=shapes.Search,
         answer=shapes.Hits,
-        work=_reading.search,
+        work=_queries.search,
     ),
     Endpoint(
         method="GET",
@@ -117,7 +115,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="Tokens, cost, activity, tools and topics.",
         query=shapes.StatsAsked,
         answer=Stats,
-        work=_reading.stats,
+        work=_queries.stats,
     ),
     Endpoint(
         method="POST",
@@ -127,14 +125,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         query=shapes.Import,
         takes_bytes=True,
         answer=shapes.Imported,
-        work=_writing.import_bytes,
+        work=_changes.import_bytes,
     ),
     Endpoint(
         method="GET",
         path="/v1/trash",
         summary="List what can be brought back.",
         answer=shapes.TrashList,
-        work=_reading.trash,
+        work=_queries.trash,
     ),
     Endpoint(
         method="POST",
@@ -142,14 +140,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="Bring a session back from the trash.",
         scope="write",
         answer=shapes.Held,
-        work=_writing.undelete,
+        work=_changes.undelete,
     ),
     Endpoint(
         method="GET",
         path=_ONE,
         summary="Show what a session is.",
         answer=SessionMetadata,
-        work=_reading.look,
+        work=_queries.look,
     ),
     Endpoint(
         method="PATCH",
@@ -159,7 +157,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=shapes.Labels,
         answer=shapes.Held,
         writes=True,
-        work=_writing.label,
+        work=_changes.label,
     ),
     Endpoint(
         method="DELETE",
@@ -175,7 +173,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="Read events, page by page.",
         query=shapes.EventsAsked,
         answer=shapes.Events,
-        work=_reading.read_events,
+        work=_queries.read_events,
     ),
     Endpoint(
         method="POST",
@@ -186,7 +184,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answer=shapes.Appended,
         keyed=True,
         writes=True,
-        work=_writing.append,
+        work=_changes.append,
     ),
     Endpoint(
         method="POST",
@@ -197,7 +195,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answer=shapes.Appended,
         keyed=True,
         writes=True,
-        work=_writing.append_many,
+        work=_changes.append_many,
     ),
     Endpoint(
         method="GET",
@@ -214,7 +212,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="The state, now or after an event.",
         query=shapes.StateAsked,
         answer=dict[str, Any],
-        work=_reading.state,
+        work=_queries.state,
     ),
     Endpoint(
         method="GET",
@@ -222,7 +220,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="A valid conversation for a provider, whatever the log holds.",
         query=shapes.MessagesAsked,
         answer=shapes.Messages,
-        work=_reading.messages,
+        work=_queries.messages,
     ),
     Endpoint(
         method="GET",
@@ -230,7 +228,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="Two sessions side by side since their last common event.",
         query=shapes.Comparing,
         answer=Comparison,
-        work=_reading.compare,
+        work=_queries.compare,
     ),
     Endpoint(
         method="POST",
@@ -241,7 +239,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answer=shapes.Fork,
         status=201,
         keyed=True,
-        work=_writing.fork,
+        work=_changes.fork,
     ),
     Endpoint(
         method="POST",
@@ -252,7 +250,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answer=shapes.Fork,
         status=201,
         keyed=True,
-        work=_writing.merge,
+        work=_changes.merge,
     ),
     Endpoint(
         method="POST",
@@ -263,14 +261,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answer=shapes.Fork,
         status=201,
         keyed=True,
-        work=_writing.restore,
+        work=_changes.restore,
     ),
     Endpoint(
         method="GET",
         path=f"{_ONE}/snapshots",
         summary="List the snapshots of a session.",
         answer=shapes.Snapshots,
-        work=_reading.snapshots,
+        work=_queries.snapshots,
     ),
     Endpoint(
         method="POST",
@@ -279,7 +277,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         scope="write",
         answer=shapes.SnapshotsHere,
         writes=True,
-        work=_writing.snapshot,
+        work=_changes.snapshot,
     ),
     Endpoint(
         method="GET",
@@ -288,14 +286,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         query=shapes.Export,
         answer=bytes,
         media="*/*",
-        work=_reading.export,
+        work=_queries.export,
     ),
     Endpoint(
         method="GET",
         path=f"{_ONE}/verify",
         summary="Look at every byte and say what is whole.",
         answer=shapes.Verified,
-        work=_reading.verify,
+        work=_queries.verify,
     ),
     Endpoint(
         method="POST",
@@ -313,7 +311,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=shapes.Hold,
         answer=shapes.Held,
         writes=True,
-        work=_writing.hold,
+        work=_changes.hold,
     ),
     Endpoint(
         method="POST",

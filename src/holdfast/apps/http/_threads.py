@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from holdfast.apps.http._problems import Refused
 
-__all__ = ["Threads"]
-
 T = TypeVar("T")
 _WAITING_MAX = 1000
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -11,18 +14,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from holdfast.agent._kit import Kit
 from holdfast.apps.gate.callers import LOOPBACK
-from holdfast.apps.gate.guarding import guarded
+from holdfast.apps.gate.guards import guarded
+from holdfast.apps.gate.server import run
+from holdfast.apps.http import _audit
 from holdfast.apps.http._call import answer
-from holdfast.apps.http._describing import INPUT, describe
 from holdfast.apps.http._endpoints import JSON, Endpoint
+from holdfast.apps.http._openapi import INPUT, describe
 from holdfast.apps.http._problems import Refused, problem
 from holdfast.apps.http._service import Service
 from holdfast.apps.http._socket import serve_input
 from holdfast.apps.http._table import ENDPOINTS
+from holdfast.apps.http.tokens import TokenBook
+from holdfast.apps.watched import watch
+from holdfast.library import Holdfast
 
 __all__ = ["DESCRIPTION", "INPUT", "http_app"]
 
@@ -118,3 +127,63 @@ async def _failed(_: Request, _error: Exception) -> Response:
 
 def _body_bytes_max(scope: Scope) -> int:
     return _IMPORT_BYTES_MAX if scope["path"] == "/v1/import" else _BODY_BYTES_MAX
+
+
+# Serving until the process is asked to end.
+
+
+def serve(
+    place: str | None,
+    kit: Kit | None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    rate: float = 100,
+    root: str | None = None,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve the spaces of a store. Raises as ``holdfast.open`` does, and Unavailable.
+
+    Turns that run when the process is asked to end are put off: another server, or this one when
+    it is there again, goes on with them.
+    """
+    _say_audit()
+    with Holdfast(place, redaction="mark") as hf:
+        watch(hf, level="info")
+        TokenBook(hf.store)  # told before anybody is let in
+        names = (*LOOPBACK, host, *hosts)
+        app = _Late(lambda: Service(hf, kit, rate=rate, root=root), hosts=names, origins=origins)
+        run(app, host=host, port=port, ready=ready, stopping=app.stop)
+
+
+class _Late:
+    """The application, made on the event loop that it runs on."""
+
+    def __init__(self, make: Callable[[], Service], **options: Any) -> None:
+        self._make = make
+        self._options = options
+        self._service: Service | None = None
+        self._app: Any = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection, as ASGI has it."""
+        if self._app is None:
+            self._service = self._make()
+            self._app = http_app(self._service, **self._options)
+        await self._app(scope, receive, send)
+
+    def stop(self) -> None:
+        """Put off what would go on for long."""
+        if self._service is not None:
+            self._service.begin_stop()
+
+
+def _say_audit() -> None:
+    """Audit lines on standard error, each by itself."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    _audit.LOGGER.addHandler(handler)
+    _audit.LOGGER.setLevel(logging.INFO)
+    _audit.LOGGER.propagate = False

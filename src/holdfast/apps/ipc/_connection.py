@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.ipc._current import Current, Say
 from holdfast.apps.ipc._messages import (
     ASKS,
     BY_METHOD,
@@ -22,6 +21,7 @@ from holdfast.apps.ipc._messages import (
     error_body,
     refusal,
 )
+from holdfast.apps.ipc._session import Current, Say
 from holdfast.apps.wire.frames import (
     CANCELLED,
     INVALID_PARAMS,
@@ -37,8 +37,6 @@ from holdfast.apps.wire.frames import (
 )
 from holdfast.apps.wire.lines import TooLong
 from holdfast.apps.wire.pipes import Pipe
-
-__all__ = ["LINE_BYTES_MAX", "Connection"]
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
 """One message to the bridge; what it answers may be longer."""

@@ -9,34 +9,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.apps.talk.asking import Scope
-from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, RpcError
-from holdfast.apps.wire.times import utc
+from holdfast.apps.talk.questions import Scope
+from holdfast.apps.wire.frames import (
+    INTERNAL,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    NOT_FOUND,
+    RpcError,
+    utc,
+)
 from holdfast.errors import HoldfastError, InvalidId, NotFound, UsageError
 from holdfast.model import SessionMetadata
-
-__all__ = [
-    "ASKS",
-    "BY_METHOD",
-    "LIMIT_MAX",
-    "NOTICES",
-    "Ask",
-    "Cancel",
-    "Initialize",
-    "Query",
-    "SessionCreate",
-    "SessionDelete",
-    "SessionExport",
-    "SessionList",
-    "SessionLoad",
-    "SessionSave",
-    "ToolApprove",
-    "Wish",
-    "as_refusal",
-    "failure",
-    "refusal",
-    "session_info",
-]
 
 LIMIT_MAX = 2**53 - 1
 """The largest whole number that every language reads from JSON as it was written."""

@@ -11,10 +11,9 @@ from importlib.resources import files
 
 from holdfast.agent._kit import Kit
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
-from holdfast.apps.ipc._current import Current
+from holdfast.apps.ipc._session import Current
 from holdfast.apps.watched import watch
-from holdfast.apps.wire.pipes import Pipe, Writer
-from holdfast.apps.wire.serving import ENDING, serve
+from holdfast.apps.wire.pipes import ENDING, Pipe, Writer, serve
 from holdfast.library import Holdfast
 from holdfast.storage import PrivateSocket
 

@@ -12,28 +12,14 @@ from typing import Any
 
 import msgspec
 
-from holdfast.apps.shown.strangers import strangers_hint
-from holdfast.apps.shown.transcript import body, heading, with_blobs
-from holdfast.apps.wire.times import utc
+from holdfast.apps.render.failures import strangers_hint
+from holdfast.apps.render.transcript import body, heading, with_blobs
+from holdfast.apps.wire.frames import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import Event, SessionMetadata, check_id, is_id
 from holdfast.replay import Entry, Transcript, read_transcript
 from holdfast.security import neutralise, neutralise_line
-
-__all__ = [
-    "ANSWER_CHARS_MAX",
-    "DOCUMENT_CHARS_MAX",
-    "choose",
-    "list_page",
-    "read_document",
-    "read_events",
-    "recall_messages",
-    "recall_state",
-    "search",
-    "shown",
-    "summarise",
-]
 
 ANSWER_CHARS_MAX = 40_000
 """One answer of a tool: about 10,000 tokens, of which clients take so many."""

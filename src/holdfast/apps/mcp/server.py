@@ -12,7 +12,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.shared.exceptions import MCPError
 from pydantic import Field
 
-from holdfast.apps.mcp import _answers, _saving
+from holdfast.apps.mcp import _answers, _save
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import VERSION
@@ -163,7 +163,7 @@ class SessionServer(MCPServer[Any]):
     ) -> dict[str, Any]:
         """Add a note or a message to a session, or begin a session with it."""
         with _told():
-            saved: dict[str, Any] = _saving.save(
+            saved: dict[str, Any] = _save.save(
                 self._hf, text, role=role, session_id=session_id, title=title
             )
             return saved
@@ -171,7 +171,7 @@ class SessionServer(MCPServer[Any]):
     def fork_session(self, session_id: Id, at: At = None, title: Title = None) -> dict[str, Any]:
         """Make a new session from any point of another, which stays as it is."""
         with _told():
-            made: dict[str, Any] = _saving.fork(self._hf, session_id, at=at, title=title)
+            made: dict[str, Any] = _save.fork(self._hf, session_id, at=at, title=title)
             return made
 
     # -- resources ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import os
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.security import Scanner
 from holdfast.storage import MUST_NOT_EXIST, Documents
-from holdfast.storage.loose import documents_beside
+from holdfast.storage.outside import documents_beside
 
 __all__ = ["History"]
 

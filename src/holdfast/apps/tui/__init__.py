@@ -1,7 +1,7 @@
 """The terminal app: browse, read, search, compare and talk, in one place.
 
-Everything that is shown passes through ``_paper`` or ``_safe``, where it is neutralised; nothing of
-a session is ever read as markup. Whatever may take time runs in a thread.
+Everything that is shown passes through ``_page_screen`` or ``_safe``, where it is neutralised;
+nothing of a session is ever read as markup. Whatever may take time runs in a thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def make_app(library: Holdfast, **wishes: Any) -> SessionsApp:
 
     ``wishes`` are those of SessionsApp. The library is the caller's, who closes it.
     """
-    from holdfast.apps.tui._starting import Start
+    from holdfast.apps.tui._start import Start
 
     start = Start(library)
     try:

@@ -3,14 +3,121 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, wait
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
-from holdfast.apps.tui._handing import hand_over
-from holdfast.apps.tui._merging import Merging
-from holdfast.apps.tui._undoing import Done
+from textual.worker import get_current_worker
 
-__all__ = ["Actions"]
+from holdfast.apps.render.words import counted, moment_of
+from holdfast.apps.tui._dialogs import Buttons, Choose, Pick, Prompt
+from holdfast.apps.tui._main_parts import SLOW_S
+from holdfast.apps.tui._undo import Done, Undoing
+from holdfast.apps.tui._window import Reader
+from holdfast.apps.tui._workers import hand_over
+from holdfast.errors import NotFound, UsageError
+from holdfast.replay import as_text
+
+if TYPE_CHECKING:
+    from holdfast.library import Holdfast
+    from holdfast.replay import Clash, Comparison, TurnView
+
+
+# Merging two sessions: which turns, whose values, and a question where both changed the same.
+
+
+_POLICIES = (
+    ("ask", "ask me about each"),
+    ("ours", "keep the first one's"),
+    ("theirs", "take the second one's"),
+    ("both", "keep both"),
+)
+_SIDES = (("1", "The first", "ours"), ("2", "The second", "theirs"), ("b", "Both", "both"))
+_QUESTION_CHARS = 60
+_VALUE_CHARS = 400
+_LOOK_S = 0.2
+
+
+class Merging(Undoing):
+    """The part of the main screen that merges. Everything here but the dialogs is in a thread."""
+
+    def merge(self, first: str, second: str, question: str) -> Done:
+        """Ask what to take, make the new session and show it; what is told of it. Blocking."""
+        found = self.app.library.compare(first, second)
+        offered = _turns_of(found)
+        answer = self._wait_for(Choose(question, offered)) if offered else ""
+        policy = None if answer is None else self._policy(found)
+        if answer is None or policy is None:
+            return Done("")
+        chosen = [int(number) for number in answer.split()]
+        made = self.app.library.merge(
+            first,
+            second,
+            turns="all" if len(chosen) == len(offered) else chosen,
+            policy=policy,
+            ask=self._decide if policy == "ask" else None,
+        )
+        report = self.app.library.merge_report(made)
+        conflicts = len(report.conflicts) if report is not None else 0
+        brought = report.merged_turns if report is not None else 0
+        told = f"merged into {made}: {counted(brought, 'turn')}, {counted(conflicts, 'conflict')}"
+        hand_over(self, self._unmark)
+        return self.made(made, told)
+
+    def _unmark(self) -> None:
+        """What was marked to be merged is merged."""
+        self.sessions.marked = []
+        self.sessions.refresh()
+
+    def _policy(self, found: Comparison) -> str | None:
+        """Whose values count; nobody is asked where nothing else than turns differs."""
+        if not found.changes:
+            return "ours"
+        return self._wait_for(Pick("Where both changed the same value:", _POLICIES))
+
+    def _decide(self, clash: Clash) -> str:
+        values = {"before": clash.base, "the first": clash.ours, "the second": clash.theirs}
+        shown = {name: "none" if it is None else as_text(it) for name, it in values.items()}
+        told = [f"{name}: {value[:_VALUE_CHARS]}" for name, value in shown.items()]
+        question = f"Both changed the {clash.kind} {clash.name}. Which counts?"
+        answer = self._wait_for(Buttons(question, _SIDES, "\n".join(told)))
+        if answer is None:
+            raise UsageError("nothing was merged", remedy="m asks again.")
+        return answer
+
+    def _wait_for(self, dialog: Choose | Pick | Buttons) -> str | None:
+        answer: Future[str | None] = Future()
+        worker = get_current_worker()
+        hand_over(self, self._ask, dialog, answer)
+        while not wait([answer], _LOOK_S).done:
+            if worker.is_cancelled:  # the app is being left
+                return None
+        return answer.result()
+
+    def _ask(self, dialog: Choose | Pick | Buttons, answer: Future[str | None]) -> None:
+        """Show a dialog; as long as it waits for the user, nothing is said to be at work."""
+
+        def answered(given: str | None) -> None:
+            self.under_way += 1
+            self.set_timer(SLOW_S, self.tell_status)
+            answer.set_result(given)
+
+        self.under_way -= 1
+        self.tell_status()
+        self.app.push_screen(dialog, answered)
+
+
+def _asked(view: TurnView) -> str:
+    return " ".join(view.user[:_QUESTION_CHARS].split()) or "(goes on)"
+
+
+def _turns_of(found: Comparison) -> list[tuple[str, str]]:
+    """The turns of the second one, by the numbers that ``merge`` takes."""
+    views = [pair.b for pair in found.turns if pair.b is not None]
+    return [(str(view.number), f"{view.number}  {_asked(view)}") for view in views]
+
 
 _FORMATS = (
     ("markdown", "Markdown"),
@@ -125,7 +232,7 @@ class Actions(Merging):
         """Two sessions side by side."""
         pair = self._pair()
         if pair is not None:
-            from holdfast.apps.tui._compare_screen import CompareScreen
+            from holdfast.apps.tui._page_screen import CompareScreen
 
             self.app.push_screen(CompareScreen(self.app.library, *pair))
 
@@ -241,7 +348,7 @@ class Actions(Merging):
 
     def action_analytics(self) -> None:
         """What all sessions used."""
-        from holdfast.apps.tui._stats_screen import StatsScreen
+        from holdfast.apps.tui._page_screen import StatsScreen
 
         self.app.push_screen(StatsScreen(self.app.library))
 
@@ -258,7 +365,6 @@ class Actions(Merging):
             return
 
         def jump(text: str) -> Done:
-            from holdfast.apps.tui._jumping import find_seq
 
             seq = find_seq(self.app.library, id, text)
             hand_over(self, self.read, id, seq)
@@ -280,3 +386,48 @@ class Actions(Merging):
 
 def _told_tags(tags: Sequence[str]) -> str:
     return f"tags: {', '.join(tags) or 'none'}"
+
+
+# From what a user typed to an event: a number, a turn, or a time. Blocking.
+
+
+_TURN = re.compile(r"t(?:urn)?\s*(-?\d+)\Z")
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\Z")
+
+
+def find_seq(library: Holdfast, session_id: str, text: str) -> int:
+    """The event that is meant: ``120``, ``t7``, ``t-1``, ``14:30``, ``2026-05-01``, ``3d``.
+
+    Raises UsageError for what is none of these, and NotFound for a turn that there is not.
+    """
+    wanted = text.strip().lower().lstrip("#")
+    reader = Reader(library, session_id)
+    if wanted.isdecimal():
+        return min(int(wanted), max(reader.newest_seq(), 0))
+    if found := _TURN.match(wanted):
+        seq = reader.seq_of_turn(int(found[1]))
+        if seq is None:
+            raise NotFound(f"there is no turn {found[1]}", session_id=session_id)
+        return seq
+    seq = reader.seq_at(_moment(library, session_id, wanted))
+    if seq is None:
+        raise NotFound("nothing has happened in this session yet", session_id=session_id)
+    return seq
+
+
+def _moment(library: Holdfast, session_id: str, text: str) -> int:
+    """A time of day is that of the session's last day."""
+    if found := _CLOCK.match(text):
+        last = library.last_modified(session_id)
+        day = datetime.now().astimezone() if last is None else last.astimezone()
+        hour, minute, second = (int(part or 0) for part in found.groups())
+        start = day.replace(hour=0, minute=0, second=0, microsecond=0)
+        asked = start + timedelta(hours=hour, minutes=minute, seconds=second)
+        return int(asked.timestamp() * 1000)
+    try:
+        moment = moment_of(text)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"{text[:40]!a} is no event, turn or time", remedy="Such as 120, t7, 14:30, 2026-05-01."
+        ) from None
+    return int(moment.timestamp() * 1000)

@@ -2,34 +2,193 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.terminal_theme import TerminalTheme
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.theme import Theme
 
-from holdfast.apps.shown.failure import told
-from holdfast.apps.tui._handing import hand_over, is_there
-from holdfast.apps.tui._key_order import KeyOrder
+from holdfast.apps.render.failures import told
 from holdfast.apps.tui._main_screen import MainScreen
 from holdfast.apps.tui._safe import paragraphs
-from holdfast.apps.tui._shelf import Shelf
+from holdfast.apps.tui._sessions import Shelf
 from holdfast.apps.tui._talks import Talks
-from holdfast.apps.tui._themes import DARK, DARK_ANSI, LIGHT, LIGHT_ANSI
-from holdfast.apps.tui._tracking import Tracking
+from holdfast.apps.tui._workers import hand_over, is_there
+from holdfast.model import SessionMetadata
 from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
     from holdfast.agent import PermissionRequest
-    from holdfast.apps.talk.making import AgentMaker
-    from holdfast.apps.tui._starting import Start
-    from holdfast.apps.tui._undoing import Done
+    from holdfast.apps.talk.agents import AgentMaker
+    from holdfast.apps.tui._start import Start
+    from holdfast.apps.tui._undo import Done
     from holdfast.library import Holdfast
 
-__all__ = ["SessionsApp"]
+
+# Which session the app is on: its id, whether it was restored, and how many messages it has.
+
+
+@dataclass
+class Tracking:
+    """The front end's own view of the current session. Nothing in it is a truth: logs are."""
+
+    session_id: str | None = None
+    is_restored: bool = False
+    message_count: int = 0
+    known: dict[str, SessionMetadata] = field(default_factory=dict)
+    """Rows that were shown last, so that a status line needs no question."""
+
+    def start_session(self, id: str) -> None:
+        """A session begins here."""
+        self.session_id, self.is_restored, self.message_count = id, False, 0
+
+    def restore_session(self, id: str, count: int) -> None:
+        """A session that was there before is taken up again."""
+        self.session_id, self.is_restored, self.message_count = id, True, count
+
+    def increment_message_count(self) -> None:
+        """Someone said something."""
+        self.message_count += 1
+
+    def clear(self) -> None:
+        """No session."""
+        self.session_id, self.is_restored, self.message_count = None, False, 0
+
+
+# The colours of the app: told apart with any sight of colours, and readable on their ground.
+#
+# Words and signs say the same everywhere, so nothing depends on a colour alone.
+
+
+DARK = Theme(
+    name="holdfast-dark",
+    primary="#56b4e9",
+    secondary="#009e73",
+    accent="#e69f00",
+    warning="#f0e442",
+    error="#d55e00",
+    success="#56b4e9",
+    foreground="#e6e6e6",
+    background="#15181c",
+    surface="#1c2026",
+    panel="#262c34",
+    dark=True,
+    variables={"faint": "#a3adb8", "block-cursor-foreground": "#0c1116"},
+)
+LIGHT = Theme(
+    name="holdfast-light",
+    primary="#0072b2",
+    secondary="#00664a",
+    accent="#7d4a00",
+    warning="#7a6a00",
+    error="#b34700",
+    success="#0072b2",
+    foreground="#1a1a1a",
+    background="#fafafa",
+    surface="#f0f1f3",
+    panel="#e2e5ea",
+    dark=False,
+    variables={"faint": "#545d69", "block-cursor-foreground": "#ffffff"},
+)
+
+
+def _ansi(ground: str, letters: str, *colours: str) -> TerminalTheme:
+    """The sixteen colours of pages and code that name one: black to white, bright as they are."""
+    triples = [_triple(colour) for colour in colours]
+    return TerminalTheme(_triple(ground), _triple(letters), triples, triples)
+
+
+def _triple(colour: str) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(colour)
+    return red, green, blue
+
+
+DARK_ANSI = _ansi(
+    "15181c",
+    "e6e6e6",
+    *("8f99a5", "ff8c5a", "2fc79a", "f0e442", "6fb7ff", "e59ac6", "56b4e9", "e6e6e6"),
+)
+LIGHT_ANSI = _ansi(
+    "fafafa",
+    "1a1a1a",
+    *("1a1a1a", "b34700", "00664a", "7a5200", "0055a5", "9a2f6c", "005f8a", "545d69"),
+)
+
+
+# Keys in their order: each goes where the one before it led.
+#
+# Over a slow line, or on a busy machine, several keys arrive at once. Textual hands all of them
+# to
+# what has the focus at that moment, so that of ``c``, ``d`` and ``y`` the last two would not be
+# words
+# to say, but a session deleted. Here a key waits until the one before it has been acted upon.
+
+
+_SETTLE_S = 10.0  # longer than any screen takes to appear, on a busy machine too; no key is lost
+
+
+class KeyOrder(App[None]):
+    """An app that takes keys and pasted text one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pressed: deque[events.Event] = deque()
+        self._settling: asyncio.Task[None] | None = None
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep a key back while another is under way; everything else is as ever."""
+        if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
+            await super().on_event(event)
+        elif self._settling is not None:
+            self._pressed.append(event)
+        else:
+            where = self.focused or self.screen
+            await super().on_event(event)
+            self._settling = asyncio.create_task(self._go_on(where))
+
+    async def _go_on(self, where: DOMNode) -> None:
+        """Wait until a key was acted upon; then the next, as long as there are some."""
+        try:
+            await self._settled(where)
+            while self._pressed and self.is_running:
+                where = self.focused or self.screen
+                await super().on_event(self._pressed.popleft())
+                await self._settled(where)
+        finally:
+            self._settling = None
+
+    async def _settled(self, where: DOMNode) -> None:
+        """When a key has risen from ``where`` to the app, and what it led to has the focus."""
+        rise = [*where.ancestors_with_self]
+        try:
+            async with asyncio.timeout(_SETTLE_S):
+                # Once for the key, and once for the message that a widget made of it. What was
+                # asked of the app then comes next; a new screen has its focus when it can listen.
+                for node in (*rise, *rise, self):
+                    await _turn_of(node)
+                if self.is_running and self.screen_stack:
+                    await _turn_of(self.screen)
+        except TimeoutError:
+            return
+
+
+async def _turn_of(node: DOMNode) -> None:
+    """Wait until a node has dealt with all that it was sent before."""
+    done = asyncio.Event()
+    is_going = node._pruning  # noqa: SLF001 - it will not come to what it is sent now
+    if not is_going and node.call_later(done.set):
+        await done.wait()
+
 
 _ACTIONS = {
     "Filter the list": "filter",
@@ -168,7 +327,7 @@ class SessionsApp(KeyOrder):
 
     def say(self, session_id: str, text: str) -> None:
         """Give a message to the agent of a session."""
-        from holdfast.apps.talk.before import recordable
+        from holdfast.apps.talk.checks import recordable
 
         self.talks.keep(session_id)
         self.tracking.increment_message_count()
@@ -178,8 +337,8 @@ class SessionsApp(KeyOrder):
         self, place: str | None, model: str | None, agent: str | None
     ) -> Callable[[Callable[[PermissionRequest], Any]], AgentMaker]:
         def make(permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
-            from holdfast.apps.talk.before import needs_agent
-            from holdfast.apps.talk.making import AgentMaker
+            from holdfast.apps.talk.agents import AgentMaker
+            from holdfast.apps.talk.checks import needs_agent
 
             with needs_agent():
                 return AgentMaker(

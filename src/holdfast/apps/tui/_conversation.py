@@ -10,16 +10,14 @@ from textual.message import Message
 from textual.worker import get_current_worker
 
 from holdfast.apps.tui._entry_lines import Block
-from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._talk_lines import TalkLines
 from holdfast.apps.tui._window import PAGE, Chunk, Reader, chunk_of
+from holdfast.apps.tui._workers import hand_over
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
     from holdfast.model import Event
-
-__all__ = ["Conversation"]
 
 _POLL_S = 0.4
 _SLOW_S = 0.4

@@ -14,10 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, OptionList, SelectionList, Static
 from textual.widgets.selection_list import Selection
 
-from holdfast.apps.tui._line import Line
+from holdfast.apps.tui._inputs import Line
 from holdfast.apps.tui._safe import content
-
-__all__ = ["Buttons", "Choose", "Pick", "Prompt"]
 
 
 class _Dialog(ModalScreen[str | None]):

@@ -9,12 +9,10 @@ from rich.padding import Padding
 from rich.text import Text
 from textual.strip import Strip
 
-from holdfast.apps.shown.transcript import body, is_long_winded
-from holdfast.apps.shown.words import clock, counted, day_time
+from holdfast.apps.render.transcript import body, is_long_winded
+from holdfast.apps.render.words import clock, counted, day_time
 from holdfast.apps.tui._safe import lay_out, one_line, paragraphs, styled
 from holdfast.replay import Entry
-
-__all__ = ["Block", "Look", "block_of", "is_foldable"]
 
 _MARKDOWN_CHARS_MAX = 60_000
 _TEXT_CHARS_MAX = 200_000

@@ -15,8 +15,6 @@ from textual.screen import ModalScreen
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import lay_out
 
-__all__ = ["HelpScreen"]
-
 _KEY_COLUMNS = 25
 _KEYS = {
     "Everywhere": {

@@ -11,8 +11,6 @@ from textual.dom import DOMNode
 from textual.strip import Strip
 from textual.widget import Widget
 
-__all__ = ["KeyBar"]
-
 
 class KeyBar(Widget):
     """Drawn as one line, which takes a tenth of the time of a widget for each key."""

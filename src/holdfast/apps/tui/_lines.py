@@ -9,8 +9,6 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-__all__ = ["LineView"]
-
 
 class LineView(ScrollView, can_focus=True):
     """Shows the lines that ``show`` was given; subclasses may make each when it is needed."""

@@ -14,8 +14,6 @@ from holdfast.model import SessionMetadata
 if TYPE_CHECKING:
     from holdfast.apps.tui._app import SessionsApp
 
-__all__ = ["SLOW_S", "MainParts"]
-
 SLOW_S = 0.4  # after which one is told that something is under way
 
 

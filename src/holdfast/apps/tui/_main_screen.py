@@ -11,20 +11,17 @@ from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from holdfast.apps.shown.words import ago
+from holdfast.apps.render.words import ago
 from holdfast.apps.tui._actions import Actions
 from holdfast.apps.tui._conversation import Conversation
+from holdfast.apps.tui._input_pane import Saying
+from holdfast.apps.tui._inputs import Line, SayLine
 from holdfast.apps.tui._key_bar import KeyBar
-from holdfast.apps.tui._line import Line
-from holdfast.apps.tui._listing import Listing
+from holdfast.apps.tui._list_pane import Listing
 from holdfast.apps.tui._safe import content
-from holdfast.apps.tui._say_line import SayLine
-from holdfast.apps.tui._saying import Saying
 from holdfast.apps.tui._session_list import SessionList, state_of
-from holdfast.apps.tui._shelf import Shelf
+from holdfast.apps.tui._sessions import Shelf
 from holdfast.session import now_ms
-
-__all__ = ["MainScreen"]
 
 _LOOK_S = 0.15
 _RENEW_S = 2.0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+import io
+import time
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
+from rich.console import Console, Group
+from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -11,18 +15,22 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
-from holdfast.apps.tui._handing import hand_over
+from holdfast.apps.render.ink import STYLES, Colour
+from holdfast.apps.render.page import Page, Span
 from holdfast.apps.tui._key_bar import KeyBar
 from holdfast.apps.tui._lines import LineView
-from holdfast.apps.tui._safe import content
+from holdfast.apps.tui._safe import content, lay_out
+from holdfast.apps.tui._workers import hand_over
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.strip import Strip
 
     from holdfast.library import Holdfast
+    from holdfast.replay import Comparison
 
-__all__ = ["PageScreen"]
 
 T = TypeVar("T")
 _MARGIN = 4  # of the page, with its scrollbar
@@ -106,3 +114,137 @@ class PageScreen(Screen[T]):
         from holdfast.apps.tui._help_screen import HelpScreen
 
         self.app.push_screen(HelpScreen())
+
+
+# Pages that the command prints too, taken as something the app can show.
+
+
+def printed(width: int, write: Callable[[Page], None]) -> list[Strip]:
+    """The lines that ``write`` puts onto a page of that width."""
+    paper = _Paper(width)
+    write(paper)
+    return lay_out(Group(*paper.ink.pieces), width)
+
+
+class _Paper(Page):
+    """A sheet in the place of the terminal."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.ink = _Ink(width)
+
+    @property
+    def columns(self) -> int:
+        return self._width
+
+    def _ready(self) -> Colour:
+        return self.ink
+
+
+class _Collector(Console):
+    """A console that keeps what it is asked to print."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(file=io.StringIO(), force_terminal=True, width=width)
+        self.pieces: list[Any] = []
+
+    def print(self, *objects: Any, **_: Any) -> None:
+        """Keep it."""
+        self.pieces += objects
+
+
+class _Ink(Colour):
+    """Keeps what is laid out, for a width of its own, in the place of writing it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(io.StringIO())
+        self._console = console = _Collector(width)
+        self.pieces = console.pieces
+
+    @property
+    def _width(self) -> int:
+        return self._console.width
+
+    def _write(self, spans: list[Span]) -> None:
+        line = Text()
+        for span in spans:
+            line.append(span.text, STYLES[span.style])
+        line.rstrip()
+        self.pieces.append(line)
+
+
+# Two sessions side by side.
+
+
+class CompareScreen(PageScreen[None]):
+    """Where they parted, their turns next to each other, and what else differs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("o", "full", "Long or short")]
+
+    def __init__(self, library: Holdfast, a: str, b: str) -> None:
+        super().__init__(library, f"Compare  ·  {a}  and  {b}")
+        self._ids = (a, b)
+        self._found: Comparison | None = None
+        self._full = False
+
+    def make(self, width: int) -> list[Strip]:
+        """The same page as that of ``holdfast compare``."""
+        from holdfast.apps.render.comparison import print_comparison
+
+        if self._found is None:
+            self._found = self.library.compare(*self._ids)
+        found = self._found
+        return printed(width, lambda page: print_comparison(page, found, full=self._full))
+
+    def action_full(self) -> None:
+        """Whole answers, or their beginnings."""
+        self._full = not self._full
+        self.draw()
+
+
+# What all sessions used, in charts and tables.
+
+
+By = Literal["day", "week", "month"]
+_NEXT: dict[By, By] = {"day": "week", "week": "month", "month": "day"}
+_DAY_S = 86_400
+_SPANS = (None, 7, 30, 90, 365)
+
+
+class StatsScreen(PageScreen[None]):
+    """Tokens, cost, activity, models, tools and topics."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "period", "Day, week, month"),
+        Binding("s", "span", "How far back"),
+    ]
+
+    def __init__(self, library: Holdfast) -> None:
+        super().__init__(library, "Analytics")
+        self._by: By = "day"
+        self._span = 0
+
+    def make(self, width: int) -> list[Strip]:
+        """The same page as that of ``holdfast stats``."""
+        from holdfast.apps.render.stats import print_stats
+
+        days = _SPANS[self._span]
+        since = None if days is None else time.time() - days * _DAY_S
+        stats = self.library.stats(since, by=self._by)
+        return printed(width, lambda page: print_stats(page, stats, width))
+
+    def action_period(self) -> None:
+        """Columns of days, weeks or months."""
+        self._by = _NEXT[self._by]
+        self._again()
+
+    def action_span(self) -> None:
+        """Of all time, or of the last days."""
+        self._span = (self._span + 1) % len(_SPANS)
+        self._again()
+
+    def _again(self) -> None:
+        days = _SPANS[self._span]
+        told = "all time" if days is None else f"the last {days} days"
+        self.retitle(f"Analytics  ·  by {self._by}  ·  {told}")
+        self.draw()

@@ -25,8 +25,6 @@ from holdfast.security import neutralise, neutralise_line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["content", "cut", "lay_out", "one_line", "paragraphs", "styled"]
-
 _TAB = 4
 
 

@@ -15,20 +15,18 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from holdfast.apps.shown.words import ago, counted
-from holdfast.apps.tui._handing import hand_over
+from holdfast.apps.render.words import ago, counted
+from holdfast.apps.tui._inputs import Line
 from holdfast.apps.tui._key_bar import KeyBar
-from holdfast.apps.tui._line import Line
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import content, cut, lay_out, one_line, styled
+from holdfast.apps.tui._workers import hand_over
 from holdfast.errors import HoldfastError
 from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.catalog import Hit
     from holdfast.library import Holdfast
-
-__all__ = ["SearchScreen"]
 
 _TYPING_S = 0.2
 _HITS_MAX = 200

@@ -14,13 +14,11 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from holdfast.apps.shown.words import ago, short
+from holdfast.apps.render.words import ago, short
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._safe import cut
 from holdfast.model import SessionMetadata
 from holdfast.session import now_ms
-
-__all__ = ["SessionList", "state_of"]
 
 _NEAR_END = 40  # rows before the last one at which the next page is asked for
 _TITLE_MIN = 20

@@ -12,15 +12,13 @@ from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
-from holdfast.apps.shown.words import day_time
+from holdfast.apps.render.words import day_time
 from holdfast.apps.tui._entry_lines import Block, Look, block_of, is_foldable
-from holdfast.apps.tui._handing import hand_over
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._window import Chunk
+from holdfast.apps.tui._workers import hand_over
 from holdfast.replay import Entry
 from holdfast.session import now_ms
-
-__all__ = ["TalkLines"]
 
 _DAY_CHARS = len("2026-05-01")
 _DRAWN_AT_ONCE = 80  # blocks that are drawn in the time between two keys

@@ -15,9 +15,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, PermissionRequest
-    from holdfast.apps.talk.making import AgentMaker
-
-__all__ = ["Talks"]
+    from holdfast.apps.talk.agents import AgentMaker
 
 _STOP_S = 10
 

@@ -9,23 +9,21 @@ from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
 
-from holdfast.apps.shown.transcript import body, heading
-from holdfast.apps.shown.words import counted, day_time, short
-from holdfast.apps.tui._handing import hand_over
+from holdfast.apps.render.transcript import body, heading
+from holdfast.apps.render.words import counted, day_time, short
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import cut, lay_out, one_line
 from holdfast.apps.tui._window import Reader
+from holdfast.apps.tui._workers import hand_over
 from holdfast.replay import as_text, read_transcript
 
 if TYPE_CHECKING:
     from textual.strip import Strip
 
     from holdfast.library import Holdfast
-    from holdfast.library._reading import SnapshotInfo
+    from holdfast.library._views import SnapshotInfo
     from holdfast.replay import State
-
-__all__ = ["TimeScreen"]
 
 _VALUE_CHARS = 400
 _TODO_MARKS = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}

@@ -9,8 +9,8 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
-from holdfast.apps.shown.tree import forest
-from holdfast.apps.shown.words import ago, counted
+from holdfast.apps.render.tree import forest
+from holdfast.apps.render.words import ago, counted
 from holdfast.apps.tui._lines import LineView
 from holdfast.apps.tui._page_screen import PageScreen
 from holdfast.apps.tui._safe import lay_out, styled
@@ -20,8 +20,6 @@ from holdfast.session import now_ms
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
-
-__all__ = ["TreeScreen"]
 
 _SHOWN_MAX = 500
 

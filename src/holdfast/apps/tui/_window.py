@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.apps.shown.transcript import heading, with_blobs
+from holdfast.apps.render.transcript import heading, with_blobs
 from holdfast.model import Event
 from holdfast.replay import Entry, read_transcript
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
-
-__all__ = ["Chunk", "Reader", "chunk_of"]
 
 PAGE = 120
 _PAGE_MAX = 600

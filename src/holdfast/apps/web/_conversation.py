@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
-from holdfast.apps.shown.transcript import body, heading, with_blobs
+from holdfast.apps.render.transcript import body, heading, with_blobs
 from holdfast.apps.web._markdown import as_html
 from holdfast.model import Event
 from holdfast.replay import Entry, Transcript, read_transcript
@@ -16,8 +16,6 @@ from holdfast.replay import Media as Told
 
 if TYPE_CHECKING:
     from holdfast.library import Holdfast
-
-__all__ = ["Item", "Media", "Window", "media_of", "read_tail", "read_window"]
 
 _ITEMS = 120  # of a page, about
 _EVENTS_MAX = 4_000  # of a page, with all the pieces of streamed texts

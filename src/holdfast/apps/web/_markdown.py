@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["as_html"]
-
 _CHARS_MAX = 100_000  # beyond this a text is shown as it is
 _SCHEMES = ("http://", "https://", "mailto:")
 

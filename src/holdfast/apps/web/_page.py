@@ -13,8 +13,8 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from holdfast.apps.shown.words import ago, clock, counted, day_time, price, short, size
-from holdfast.apps.web._door import Door, Guest
+from holdfast.apps.render.words import ago, clock, counted, day_time, price, short, size
+from holdfast.apps.web._access import Door, Guest
 from holdfast.apps.web._markdown import as_html
 from holdfast.apps.web._states import in_words
 from holdfast.model import VERSION
@@ -24,8 +24,6 @@ from holdfast.session import now_ms
 if TYPE_CHECKING:
     from holdfast.apps.web._talks import Talks
     from holdfast.library import Holdfast
-
-__all__ = ["Site", "back_to", "guest_of", "page", "session_url", "site_of"]
 
 
 @dataclass

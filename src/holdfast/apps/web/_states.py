@@ -9,8 +9,6 @@ import msgspec
 
 from holdfast.replay import State
 
-__all__ = ["Difference", "Fact", "by_part", "differences", "facts", "in_words"]
-
 _SIMPLE = (
     ("Session", "title", "title"),
     ("Session", "title_auto", "automatic title"),

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from holdfast.library import Holdfast
     from holdfast.session import Session
 
-__all__ = ["ANSWERS", "Question", "Talks"]
-
 ANSWERS = ("once", "session", "always", "no")
 _ARGUMENT_CHARS_MAX = 4_000
 _REST_S = 60.0  # so long after an answer the session is given back, for others to write

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.apps.gate.callers import LOOPBACK
-from holdfast.apps.gate.guarding import guarded
-from holdfast.apps.web import _doing, _reading
-from holdfast.apps.web._audit import audited
-from holdfast.apps.web._figures import figures_page, store_page
-from holdfast.apps.web._listing import list_page, trash_page
-from holdfast.apps.web._live import Streams, live_stream
-from holdfast.apps.web._page import Site, page
+from holdfast.apps.gate.callers import LOOPBACK, SAFE_METHODS
+from holdfast.apps.gate.guards import guarded
+from holdfast.apps.gate.limits import address_of
+from holdfast.apps.gate.server import run
+from holdfast.apps.watched import watch
+from holdfast.apps.web import _actions, _session
+from holdfast.apps.web._list import list_page, trash_page
+from holdfast.apps.web._page import Site, page, site_of
+from holdfast.apps.web._stats import figures_page, store_page
+from holdfast.apps.web._talks import Talks
 from holdfast.errors import (
     AgentError,
     DataError,
@@ -37,6 +42,16 @@ from holdfast.errors import (
     TooLarge,
     UsageError,
 )
+from holdfast.library import Holdfast
+from holdfast.model import is_id
+from holdfast.security import neutralise
+from holdfast.session import now_ms
+from holdfast.storage import shown_url
+
+if TYPE_CHECKING:
+    from holdfast.agent._kit import Kit
+    from holdfast.session import Follower
+
 
 __all__ = ["POLICY", "WebApp", "make_app"]
 
@@ -165,30 +180,30 @@ def _routes() -> list[Route | Mount]:
     return [
         Route("/", list_page),
         Route("/trash", trash_page),
-        Route("/trash/undelete", _doing.undelete, methods=["POST"]),
+        Route("/trash/undelete", _actions.undelete, methods=["POST"]),
         Route("/activity", figures_page),
         Route("/store", store_page),
-        Route("/invite", _doing.invite, methods=["POST"]),
-        Route("/compare", _reading.compare_page),
-        Route("/merge", _doing.merge, methods=["POST"]),
+        Route("/invite", _actions.invite, methods=["POST"]),
+        Route("/compare", _session.compare_page),
+        Route("/merge", _actions.merge, methods=["POST"]),
         Route("/new", _new_page, methods=["GET"]),
-        Route("/new", _doing.begin, methods=["POST"]),
-        Route(session, _reading.conversation_page),
-        Route(f"{session}/earlier", _reading.earlier_part),
-        Route(f"{session}/tail", _reading.tail_part),
+        Route("/new", _actions.begin, methods=["POST"]),
+        Route(session, _session.conversation_page),
+        Route(f"{session}/earlier", _session.earlier_part),
+        Route(f"{session}/tail", _session.tail_part),
         Route(f"{session}/live", live_stream),
-        Route(f"{session}/timeline", _reading.timeline_page),
-        Route(f"{session}/event/{{seq:number}}", _reading.event_page),
-        Route(f"{session}/event/{{seq:number}}/file", _reading.event_json),
-        Route(f"{session}/media/{{seq:number}}/{{index:number}}", _reading.media_file),
-        Route(f"{session}/state", _reading.state_page),
-        Route(f"{session}/branches", _reading.branches_page),
-        Route(f"{session}/health", _reading.health_page),
-        Route(f"{session}/export", _reading.export_file),
-        Route(f"{session}/say", _doing.say, methods=["POST"]),
-        Route(f"{session}/stop", _doing.stop, methods=["POST"]),
-        Route(f"{session}/answer", _doing.answer, methods=["POST"]),
-        Route(f"{session}/do/{{deed}}", _doing.act, methods=["POST"]),
+        Route(f"{session}/timeline", _session.timeline_page),
+        Route(f"{session}/event/{{seq:number}}", _session.event_page),
+        Route(f"{session}/event/{{seq:number}}/file", _session.event_json),
+        Route(f"{session}/media/{{seq:number}}/{{index:number}}", _session.media_file),
+        Route(f"{session}/state", _session.state_page),
+        Route(f"{session}/branches", _session.branches_page),
+        Route(f"{session}/health", _session.health_page),
+        Route(f"{session}/export", _session.export_file),
+        Route(f"{session}/say", _actions.say, methods=["POST"]),
+        Route(f"{session}/stop", _actions.stop, methods=["POST"]),
+        Route(f"{session}/answer", _actions.answer, methods=["POST"]),
+        Route(f"{session}/do/{{deed}}", _actions.act, methods=["POST"]),
         Mount("/static", _Static(packages=[("holdfast.apps.web", "static")])),
     ]
 
@@ -236,3 +251,157 @@ async def _told(request: Request, status: int, message: str, remedy: str) -> Res
     return await asyncio.to_thread(
         page, request, "failed.html", status, message=message, remedy=remedy, status=status
     )
+
+
+# Running the web app until the process is asked to end.
+
+
+def serve_web(
+    place: str | None,
+    make_kit: Callable[[], Kit],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    checks: Callable[[], Sequence[Any]] = tuple,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve the pages. ``ready`` is told the address with a token that works once.
+
+    ``make_kit`` is called when somebody first talks to an agent. Raises as ``holdfast.open`` does,
+    and Unavailable if the port is taken.
+    """
+    with Holdfast(place, redaction="mark") as hf:
+        watch(hf)
+        where = str(getattr(hf.store, "path", shown_url(hf.store.url)))
+        site = Site(hf=hf, where=where, talks=Talks(hf, make_kit), checks=checks)
+        app = make_app(site, hosts=(*LOOPBACK, host))
+
+        def tell(address: str) -> None:
+            ready(f"{address}/in?token={site.door.link()}")
+
+        run(app, host=host, port=port, ready=tell, stopping=app.streams.end, grace_seconds=5)
+
+
+# Who came in and what was done: one line of JSON each, without a word of what was said.
+
+
+LOGGER = logging.getLogger("holdfast.audit")
+"""Lines go here, as those of the service do."""
+_DOOR = "/in"
+
+
+def audited(request: Request, send: Send) -> Send:
+    """The same ``send``; what changes something, and every try at the door, is noted with it."""
+    path = request.url.path
+    if request.method in SAFE_METHODS and path != _DOOR:
+        return send
+
+    async def send_noted(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            _note(request, path, message["status"])
+        await send(message)
+
+    return send_noted
+
+
+def _note(request: Request, path: str, status: int) -> None:
+    parts = path.strip("/").split("/")
+    id = parts[1] if parts[0] == "s" and len(parts) > 1 else None
+    line = {
+        "at": now_ms(),
+        "action": "enter" if path == _DOOR else parts[-1][:40],
+        "session": id if is_id(id) else None,
+        "from": address_of(request.scope),
+        "status": status,
+    }
+    LOGGER.info(msgspec.json.encode(line).decode())
+
+
+# Following a session: a page is told that something came, and asks for it.
+
+
+_PAUSE_MIN_S = 0.1
+_PAUSE_MAX_S = 0.5
+_HEARTBEAT_S = 15.0
+_STREAMS_MAX = 64
+
+
+class Streams:
+    """How many pages follow something, and whether they are to end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ending = asyncio.Event()
+
+    def end(self) -> None:
+        """The server ends; streams would go on for ever."""
+        self.ending.set()
+
+
+async def live_stream(request: Request) -> Response:
+    """Server-sent events: ``news`` with the newest event's number, ``ask``, ``state``."""
+    site, streams = site_of(request), request.app.state.streams
+    id = str(request.path_params["id"])
+    given = request.query_params.get("after", "")
+    after = int(given) if given.isdecimal() and len(given) < 17 else 0
+    if streams.count >= _STREAMS_MAX:
+        return Response("too many pages follow sessions", 503, headers={"retry-after": "10"})
+    follower = await asyncio.to_thread(site.hf.follow, id, after)
+    return StreamingResponse(
+        _stream(site, streams, id, follower),
+        media_type="text/event-stream",
+        headers={"x-accel-buffering": "no"},
+    )
+
+
+async def _stream(site: Site, streams: Streams, id: str, follower: Follower) -> AsyncIterator[str]:
+    streams.count += 1
+    told: tuple[Any, ...] = ()
+    quiet, pause = 0.0, _PAUSE_MIN_S
+    try:
+        yield "retry: 1000\n\n"
+        while not streams.ending.is_set():
+            events = await asyncio.to_thread(follower.poll)
+            if events:
+                yield _message("news", {"seq": events[-1].seq})
+            now = _situation(site, id)
+            if now != told:
+                told = now
+                yield _message("state", dict(now))
+            if events:
+                quiet, pause = 0.0, _PAUSE_MIN_S
+            elif quiet >= _HEARTBEAT_S:
+                quiet = 0.0
+                yield ": still here\n\n"
+            await _wait(streams, pause)
+            quiet, pause = quiet + pause, min(pause * 1.5, _PAUSE_MAX_S)
+    finally:
+        streams.count -= 1
+        follower.close()
+
+
+async def _wait(streams: Streams, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(streams.ending.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+def _situation(site: Site, id: str) -> tuple[Any, ...]:
+    """What the page shows beside the conversation: whether it answers, what waits, what failed."""
+    questions = [
+        {
+            "id": one.id,
+            "tool": neutralise(one.tool),
+            "about": neutralise(one.description),
+            "arguments": neutralise(one.arguments),
+        }
+        for one in site.talks.questions(id)
+    ]
+    trouble = neutralise(site.talks.trouble(id))
+    running = site.talks.is_running(id)
+    return (("running", running), ("questions", questions), ("trouble", trouble))
+
+
+def _message(name: str, data: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {msgspec.json.encode(data).decode()}\n\n"

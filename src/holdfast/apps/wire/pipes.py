@@ -9,7 +9,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import IO
 
 from holdfast.apps.wire.lines import Splitter, TooLong
@@ -300,3 +300,26 @@ def _watched(
     if not name or not found or not os.access(_SHELL, os.X_OK):
         return list(command)
     return [_SHELL, "-c", _WATCH.format(watched), "sh", *command]
+
+
+# Serving on this process's own input and output, until they end or someone ends the process.
+
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What asks a process to end."""
+
+
+def serve(work: Callable[[Pipe], Awaitable[None]], *, line_bytes_max: int | None = None) -> None:
+    """Run something on standard input and output; a request to end ends it in good order."""
+    asyncio.run(_serve(work, line_bytes_max))
+
+
+async def _serve(work: Callable[[Pipe], Awaitable[None]], line_bytes_max: int | None) -> None:
+    pipe = await own_pipes(line_bytes_max=line_bytes_max)
+    running = asyncio.ensure_future(work(pipe))
+    loop = asyncio.get_running_loop()
+    for number in ENDING:
+        loop.add_signal_handler(number, running.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    pipe.close()

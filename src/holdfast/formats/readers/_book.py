@@ -10,8 +10,6 @@ from typing import Any
 from holdfast.formats._foreign import Draft, Foreign
 from holdfast.formats.readers._shape import block_text, items, mapping
 
-__all__ = ["Book", "Entry"]
-
 _TALK = frozenset({"user", "assistant", "thinking", "tool_call", "tool_result"})
 _LEFT_BEHIND = ("branch-", "rewound-", "rolled-back-", "reverted")
 """How the runs are named that a person went back from."""

@@ -15,16 +15,6 @@ from holdfast.formats._source import Source
 if TYPE_CHECKING:
     from holdfast.storage import ForeignDatabase
 
-__all__ = [
-    "any_of",
-    "first_records",
-    "names_of",
-    "records",
-    "stem",
-    "tables_of",
-    "whole_rows",
-]
-
 IsMine = Callable[[Source, str], bool]
 
 _MAGIC = b"SQLite format 3\0"

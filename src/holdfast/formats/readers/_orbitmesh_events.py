@@ -15,8 +15,6 @@ from holdfast.formats.readers._orbitmesh_messages import TOOL, Said, raw_of
 from holdfast.formats.readers._shape import block_text, first_text, items, mapping, rename_figures
 from holdfast.formats.readers._speech import as_json, as_text, digest, speak
 
-__all__ = ["drafts_of", "earlier_form"]
-
 Record = dict[str, Any]
 
 _FORM = 2

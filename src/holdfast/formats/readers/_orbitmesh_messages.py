@@ -13,18 +13,6 @@ from holdfast.formats._foreign import read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._speech import as_json, as_text, digest, join, member
 
-__all__ = [
-    "TOOL",
-    "Said",
-    "embedded",
-    "go_on_with",
-    "is_log_line",
-    "join_in_time",
-    "logged",
-    "put_together",
-    "raw_of",
-]
-
 TOOL = "orbitmesh"
 _COMPARED_CHARS_MAX = 1_000_000_000
 _NOTICE = re.compile(r"[a-z][a-z0-9_]*|status: \S+ -> \S+")
@@ -258,3 +246,47 @@ def _text_of(content: Any) -> str:
         texts = (member(block, "text") or member(block, "Text") for block in content)
         return "".join(as_text(text) for text in texts)
     return as_text(content)
+
+
+# Snapshots of orbitmesh's first design in the shape of the later one.
+#
+# There they are plain JSON under ``sessions/``, with the messages, the task and the agent's own
+# id at
+# the top; the names are those of Go fields or the tame ones.
+
+
+_NAMES = {
+    "SessionID": "session_id",
+    "ProviderType": "provider_type",
+    "CreatedAt": "created_at",
+    "UpdatedAt": "updated_at",
+    "Version": "version",
+    "Config": "config",
+    "ProviderState": "provider_state",
+    "Metadata": "metadata",
+    "ACPSessionID": "acp_session_id",
+    "Messages": "messages",
+    "CurrentTask": "current_task",
+    "Metrics": "metrics",
+}
+_INNER = ("acp_session_id", "messages", "current_task", "metrics")
+
+
+def tame_snapshot(value: Any) -> Any:
+    """A snapshot with the later names, and with the provider's state in a map of its own.
+
+    Anything else as it is.
+    """
+    if not isinstance(value, dict):
+        return value
+    tamed = {_NAMES.get(name, name): item for name, item in value.items()}
+    if not isinstance(tamed.get("session_id"), str) or "attempt_id" in tamed:
+        return value
+    if isinstance(tamed.get("provider_state"), dict):
+        state = tamed["provider_state"]
+        tamed["provider_state"] = {_NAMES.get(name, name): item for name, item in state.items()}
+        return tamed
+    if "provider_type" not in tamed or not isinstance(tamed.get("messages"), list):
+        return value
+    tamed["provider_state"] = {name: tamed.pop(name) for name in _INNER if name in tamed}
+    return tamed

@@ -7,20 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "UUID",
-    "between",
-    "block_text",
-    "data_url_block",
-    "first_text",
-    "image_block",
-    "items",
-    "json_value",
-    "mapping",
-    "rename_figures",
-    "text",
-]
-
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _BASE64 = ";base64"
 

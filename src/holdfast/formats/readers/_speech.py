@@ -12,8 +12,6 @@ from holdfast.errors import InvalidData
 from holdfast.formats._foreign import Draft
 from holdfast.model import decode_json
 
-__all__ = ["as_json", "as_text", "digest", "join", "member", "memories", "speak", "texts_in"]
-
 T = TypeVar("T")
 _SIDES = {
     "user": "user",

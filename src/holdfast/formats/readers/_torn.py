@@ -9,8 +9,6 @@ from holdfast.errors import HoldfastError, InvalidData
 from holdfast.formats._bounds import decode_document
 from holdfast.formats._source import Source
 
-__all__ = ["look", "mend", "open_document"]
-
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{},]', re.DOTALL)
 _CLOSING = {b"[": b"]", b"{": b"}"}
 _DEPTH_KEPT = 2

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Node", "left_behind"]
-
 
 class Node(NamedTuple):
     """One entry: its id, its parent's, and the group (such as one message) it is a part of."""

@@ -12,8 +12,15 @@ from typing import Any
 from holdfast.errors import HoldfastError, TooNew
 from holdfast.formats._foreign import Draft, Foreign, check_version, frame, read_time
 from holdfast.formats._source import Source
-from holdfast.formats.readers._oneringai_agent import SESSION, Agent, is_agent_folder
-from holdfast.formats.readers._oneringai_items import TOOL, Item, said, with_calls
+from holdfast.formats.readers._oneringai_items import (
+    SESSION,
+    TOOL,
+    Agent,
+    Item,
+    is_agent_folder,
+    said,
+    with_calls,
+)
 from holdfast.formats.readers._speech import (
     as_json,
     as_text,

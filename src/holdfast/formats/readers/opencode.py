@@ -10,14 +10,16 @@ from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._files import any_of, names_of, tables_of, whole_rows
-from holdfast.formats.readers._opencode_parts import (
-    said_by_user,
-    tell_part,
-    tell_result,
-    tell_usage,
+from holdfast.formats.readers._shape import (
+    block_text,
+    data_url_block,
+    first_text,
+    items,
+    json_value,
+    mapping,
+    rename_figures,
+    text,
 )
-from holdfast.formats.readers._opencode_v2 import older_form
-from holdfast.formats.readers._shape import first_text, items, json_value, mapping, text
 from holdfast.formats.readers._torn import look, open_document
 
 __all__ = ["READER", "Opencode"]
@@ -228,3 +230,130 @@ def _bare(record: Record) -> Any:
 
 
 READER = Opencode()
+
+
+# The parts of opencode's messages.
+
+
+_USAGE = {"input": "input_tokens", "output": "output_tokens", "total": "total_tokens"}
+_CACHE = {"read": "cache_read_tokens", "write": "cache_write_tokens"}
+
+
+def tell_part(about: Record, part: Record, entry: Entry) -> None:
+    """What one part of a message says."""
+    kind = entry.kind = text(part.get("type")) or None
+    if kind == "text":
+        _tell_text(about, part, entry)
+    elif kind == "reasoning":
+        entry.thinking(text(part.get("text")), _signature(part))
+    elif kind == "tool":
+        entry.call(_call_id(part), part.get("tool"), mapping(part.get("state")).get("input"))
+
+
+def said_by_user(part: Record) -> Record | None:
+    """What a part of a user's message says: words or a picture; None if it is not the user's."""
+    if part.get("type") == "file":
+        return data_url_block(part.get("url"))
+    is_said = part.get("type") == "text" and not _is_added(part)
+    words = text(part.get("text"))
+    return {"type": "text", "text": words} if is_said and words.strip() else None
+
+
+def _is_added(part: Record) -> bool:
+    """Whether the tool put it there itself."""
+    return part.get("synthetic") is True or part.get("ignored") is True
+
+
+def _tell_text(about: Record, part: Record, entry: Entry) -> None:
+    if _is_added(part):
+        entry.kind = "synthetic"
+        return
+    model = first_text(about.get("modelID"), mapping(about.get("model")).get("modelID"))
+    entry.assistant(part.get("text"), model)
+
+
+def _call_id(part: Record) -> str:
+    return first_text(part.get("callID"), part.get("id")) or "unknown"
+
+
+def tell_result(part: Record, entry: Entry) -> None:
+    """What came of a call, once it has ended."""
+    state = mapping(part.get("state"))
+    id = _call_id(part)
+    stamp = read_time(mapping(state.get("time")).get("end"))
+    if state.get("status") == "completed":
+        pictures = [data_url_block(mapping(a).get("url")) for a in items(state.get("attachments"))]
+        shown = [block for block in pictures if block]
+        output = state.get("output")
+        words = {"type": "text", "text": output}
+        result = [words, *shown] if shown and isinstance(output, str) else output
+        entry.result(id, result, stamp=stamp)
+    elif state.get("status") == "error":
+        entry.result(id, state.get("error"), is_error=True, stamp=stamp)
+
+
+def _signature(part: Record) -> Any:
+    """The signature of a thought, under whichever provider's name."""
+    owners = mapping(part.get("metadata")).values()
+    return first_text(*(mapping(owner).get("signature") for owner in owners))
+
+
+def tell_usage(about: Record, entry: Entry) -> None:
+    """What a message cost, once it is whole."""
+    tokens = mapping(about.get("tokens"))
+    figures = rename_figures(tokens, _USAGE) | rename_figures(tokens.get("cache"), _CACHE)
+    figures |= rename_figures(about, {"cost": "cost"})
+    if about.get("role") == "assistant" and figures:
+        entry.usage(figures, about.get("modelID"), f"{text(about.get('id'))}/usage")
+
+
+# Messages of opencode's newer tables, in the form of the older ones.
+
+
+def older_form(row: Record) -> tuple[Record, list[Record]]:
+    """What is known about a message of ``session_message``, and its parts."""
+    id, kind = text(row.get("id")), text(row.get("type"))
+    data = mapping(json_value(row.get("data")))
+    about: Record = {
+        "id": id,
+        "role": kind,
+        "time": mapping(data.get("time")),
+        "modelID": first_text(mapping(data.get("model")).get("id")),
+        "tokens": data.get("tokens"),
+        "cost": data.get("cost"),
+        "$raw": row.get("data"),
+        "$created": row.get("time_created"),
+    }
+    if kind == "user":
+        files = [{"type": "file", "url": mapping(f).get("uri")} for f in items(data.get("files"))]
+        return about, _named(id, [{"type": "text", "text": data.get("text")}, *files])
+    if kind == "assistant":
+        return about, _named(id, [_part(mapping(part)) for part in items(data.get("content"))])
+    return about, []
+
+
+def _named(id: str, parts: list[Record]) -> list[Record]:
+    """The parts with ids: those in the source need not differ between messages."""
+    return [part | {"id": f"{id}/{number}"} for number, part in enumerate(parts)]
+
+
+def _part(part: Record) -> Record:
+    if part.get("type") == "reasoning":
+        return part | {"metadata": part.get("providerMetadata")}
+    if part.get("type") != "tool":
+        return part
+    state, time = mapping(part.get("state")), mapping(part.get("time"))
+    error = mapping(state.get("error")).get("message")
+    shown = block_text(state.get("content")) or state.get("result")
+    changed = {
+        "input": json_value(state.get("input")),
+        "output": shown,
+        "error": first_text(error, shown),
+        "time": {"start": time.get("ran"), "end": time.get("completed")},
+    }
+    return {
+        "type": "tool",
+        "tool": part.get("name"),
+        "callID": part.get("id"),
+        "state": state | changed,
+    }

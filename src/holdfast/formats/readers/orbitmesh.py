@@ -22,8 +22,8 @@ from holdfast.formats.readers._orbitmesh_messages import (
     join_in_time,
     logged,
     put_together,
+    tame_snapshot,
 )
-from holdfast.formats.readers._orbitmesh_snapshot import tame_snapshot
 from holdfast.formats.readers._speech import as_text, digest, member, texts_in
 
 __all__ = ["READER"]

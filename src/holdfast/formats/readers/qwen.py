@@ -10,7 +10,7 @@ from holdfast.formats._foreign import Foreign, read_time
 from holdfast.formats._source import Source
 from holdfast.formats.readers._book import Book, Entry
 from holdfast.formats.readers._files import any_of, first_records, names_of, records, stem
-from holdfast.formats.readers._parts import (
+from holdfast.formats.readers._gemini_parts import (
     USAGE,
     Pairing,
     parts_of,

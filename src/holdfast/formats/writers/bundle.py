@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.formats._bundle import write_bundle
-from holdfast.formats._recorded import ExportOptions, Recorded
+from holdfast.formats._view import ExportOptions, Recorded
 
 __all__ = ["write"]
 

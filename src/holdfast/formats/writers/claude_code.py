@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.formats._dialogue import Turn, dialogue, in_dialect, iso, stable_uuid
-from holdfast.formats._recorded import ExportOptions, Recorded
+from holdfast.formats._view import ExportOptions, Recorded
 
 __all__ = ["VERSION", "project_folder", "session_file", "session_id", "write_claude_code"]
 

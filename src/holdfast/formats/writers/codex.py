@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.formats._dialogue import Turn, dialogue, digest_id, in_dialect, iso
-from holdfast.formats._recorded import ExportOptions, Recorded, clock
+from holdfast.formats._view import ExportOptions, Recorded, clock
 
 __all__ = ["VERSION", "session_file", "session_id", "write_codex"]
 

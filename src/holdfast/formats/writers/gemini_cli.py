@@ -17,7 +17,7 @@ from holdfast.formats._dialogue import (
     result_text,
     stable_uuid,
 )
-from holdfast.formats._recorded import ExportOptions, Recorded
+from holdfast.formats._view import ExportOptions, Recorded
 
 __all__ = ["VERSION", "session_id", "write_gemini_cli"]
 

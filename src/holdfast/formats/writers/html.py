@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from holdfast.formats._harmless import harmless, harmless_line
-from holdfast.formats._recorded import ExportOptions, Recorded, clock, moment
+from holdfast.formats._escapes import harmless, harmless_line
+from holdfast.formats._view import ExportOptions, Recorded, clock, moment
 from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
 
 __all__ = ["write_html"]

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.formats._own_sessions import DOCUMENT_FORMAT, DOCUMENT_VERSION
-from holdfast.formats._recorded import ExportOptions, Recorded
+from holdfast.formats._view import ExportOptions, Recorded
 from holdfast.model import VERSION, Event
 from holdfast.replay import State, as_json
 from holdfast.security import escape_json

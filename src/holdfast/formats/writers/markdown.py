@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.formats._harmless import harmless
-from holdfast.formats._markdown_text import fenced, markdown_line, markdown_text
-from holdfast.formats._recorded import ExportOptions, Recorded, clock
+from holdfast.formats._escapes import fenced, harmless, markdown_line, markdown_text
+from holdfast.formats._view import ExportOptions, Recorded, clock
 from holdfast.replay import Entry, Media, as_json, grouped, read_transcript
 from holdfast.security import escape_json
 

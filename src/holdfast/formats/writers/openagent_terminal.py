@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.formats._dialogue import Block, Turn, dialogue, iso, result_text
-from holdfast.formats._recorded import ExportOptions, Recorded
+from holdfast.formats._view import ExportOptions, Recorded
 from holdfast.replay import as_json
 from holdfast.security import escape_json
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.formats._dialogue import Block, Turn, dialogue, digest_id, result_text
-from holdfast.formats._recorded import ExportOptions, Recorded
+from holdfast.formats._view import ExportOptions, Recorded
 
 __all__ = ["VERSION", "session_id", "write_opencode"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.formats._harmless import harmless, harmless_line
-from holdfast.formats._recorded import ExportOptions, Recorded, clock
+from holdfast.formats._escapes import harmless, harmless_line
+from holdfast.formats._view import ExportOptions, Recorded, clock
 from holdfast.replay import Entry, as_json, grouped, read_transcript
 from holdfast.security import escape_json
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from holdfast.errors import InvalidData
 from holdfast.replay._dialects._form import Message
 
-__all__ = ["Answer", "open_answer"]
-
 
 class Answer(NamedTuple):
     """Messages in a provider's form and, of an answer, members for the event that says it."""

@@ -9,21 +9,6 @@ from typing import Any, Literal, NamedTuple
 from holdfast.replay._blocks import Block, Note
 from holdfast.replay._media import describe
 
-__all__ = [
-    "WEB",
-    "Dialect",
-    "Fragment",
-    "Growth",
-    "Message",
-    "Pair",
-    "begin_message",
-    "call_names",
-    "data_url",
-    "named",
-    "result_text",
-    "text_or_parts",
-]
-
 _HOLDERS = frozenset({"image", "document", "tool_result"})
 WEB = frozenset({"http", "https"})
 """What a provider on the internet can fetch."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.replay._allocation import template
 from holdfast.replay._blocks import OWNERS, Block, Note, read_content, text_block
-from holdfast.replay._compact import template
 from holdfast.replay._dialects._form import (
     Dialect,
     Fragment,

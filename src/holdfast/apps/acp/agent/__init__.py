@@ -1,0 +1,1 @@
+"""``holdfast acp agent``: our own agent, served to an editor."""

@@ -1,0 +1,302 @@
+"""``holdfast acp agent``: our own agent, served to an editor on standard input and output.
+
+One process serves many sessions at once. What the agent says and does is recorded first, and what
+is recorded is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+from holdfast.apps.acp.agent.commands import available_commands, find_command, obey
+from holdfast.apps.acp.agent.editor import Desk
+from holdfast.apps.acp.agent.mcp_servers import can_use_servers, read_servers
+from holdfast.apps.acp.agent.modes import Kit, mode_state
+from holdfast.apps.acp.agent.params import (
+    ClientCapabilities,
+    Initialize,
+    ListWish,
+    ModeWish,
+    NewSession,
+    OfSession,
+    Opened,
+    PromptWish,
+    read_params,
+    read_prompt,
+)
+from holdfast.apps.acp.agent.session import Live
+from holdfast.apps.acp.replay.past import tell_past
+from holdfast.apps.acp.session_list import list_sessions
+from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, NOT_FOUND, RpcError
+from holdfast.apps.wire.peer import Peer
+from holdfast.apps.wire.pipes import Pipe
+from holdfast.errors import HoldfastError, InvalidId, NotFound
+from holdfast.library import Holdfast
+from holdfast.model import VERSION, Event, Notice, check_id
+from holdfast.session import Session
+
+__all__ = ["AgentServer", "Kit", "serve_agent"]
+
+PROTOCOL = 1
+
+Params = dict[str, Any]
+
+
+_NO_SERVERS = "[holdfast] This model calls no tools, so these MCP servers are not used: {}.\n\n"
+
+
+class AgentServer:
+    """Our agent at one end of a connection. ``run`` serves it until the editor is gone."""
+
+    def __init__(self, hf: Holdfast, kit: Kit, pipe: Pipe) -> None:
+        self._hf = hf
+        self._kit = kit
+        self._pipe = pipe
+        self._capabilities = ClientCapabilities()
+        self._live: dict[str, Live] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        methods: dict[str, Callable[[Params], Awaitable[Any]]] = {
+            "initialize": self._initialize,
+            "authenticate": self._authenticate,
+            "session/new": self._new,
+            "session/load": partial(self._open, replays=True),
+            "session/resume": partial(self._open, replays=False),
+            "session/fork": self._fork,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+            "session/prompt": self._prompt,
+            "session/set_mode": self._set_mode,
+        }
+        self._peer = Peer(
+            pipe,
+            methods={name: _explained(method) for name, method in methods.items()},
+            listeners={"session/cancel": self._cancel},
+            endless={"session/prompt"},
+        )
+
+    async def run(self) -> None:
+        """Serve until the editor is gone; turns are stopped then, and sessions closed."""
+        loop = asyncio.get_running_loop()
+
+        def listen(session_id: str, what: Event | Notice) -> None:
+            # From whatever thread: everything is shown in the loop, in the order of the log.
+            if isinstance(what, Event) and session_id in self._live:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(self._show, session_id, what)
+
+        stop = self._hf.subscribe(listen)
+        try:
+            await self._peer.run()
+        finally:
+            stop()
+            await self._end()
+
+    # -- the connection ----------------------------------------------------------------------
+
+    async def _initialize(self, params: Params) -> Any:
+        wish = read_params(params, Initialize)
+        self._capabilities = wish.client_capabilities or ClientCapabilities()
+        return {
+            "protocolVersion": PROTOCOL,  # the one that there is, whatever was asked for
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": {
+                    "image": not self._kit.is_small,
+                    "audio": False,
+                    "embeddedContext": True,
+                },
+                "mcpCapabilities": {"http": can_use_servers(), "sse": can_use_servers()},
+                "sessionCapabilities": {
+                    name: {} for name in ("list", "resume", "fork", "close", "delete")
+                },
+            },
+            "agentInfo": {"name": "holdfast", "title": "Holdfast", "version": VERSION},
+            "authMethods": [],
+        }
+
+    async def _authenticate(self, _: Params) -> Any:
+        return {}  # nobody has to
+
+    # -- sessions ----------------------------------------------------------------------------
+
+    async def _new(self, params: Params) -> Any:
+        wish = read_params(params, NewSession)
+        return await self._begin(await asyncio.to_thread(self._open_session, None), wish)
+
+    async def _begin(self, session: Session, wish: NewSession | Opened) -> Any:
+        """A session that is new to the editor: where it works is on record."""
+        try:
+            if session.live_state.metadata.get("cwd") != wish.cwd:
+                session.append("metadata", {"cwd": wish.cwd})
+            await session.abarrier()
+        except BaseException:
+            await session.aclose()
+            raise
+        live = self._take(session, wish)
+        await self._give_servers(live, wish)
+        return {"sessionId": session.id, "modes": mode_state(live.mode)}
+
+    async def _open(self, params: Params, *, replays: bool) -> Any:
+        wish = read_params(params, Opened)
+        async with self._alone(wish.session_id):
+            live = self._live.get(wish.session_id)
+            if live is None:
+                session = await asyncio.to_thread(self._open_session, wish.session_id)
+                live = self._take(session, wish)
+            await self._give_servers(live, wish)
+            if replays:
+                await self._replay(live)
+        return {"modes": mode_state(live.mode)}
+
+    async def _fork(self, params: Params) -> Any:
+        wish = read_params(params, Opened)
+        made = await asyncio.to_thread(self._hf.fork, check_id(wish.session_id))
+        return await self._begin(await asyncio.to_thread(self._open_session, made), wish)
+
+    async def _list(self, params: Params) -> Any:
+        read_params(params, ListWish)
+        return await asyncio.to_thread(list_sessions, self._hf, params)
+
+    async def _close(self, params: Params) -> Any:
+        wish = read_params(params, OfSession)
+        async with self._alone(wish.session_id):
+            await self._let_go(self._find(wish.session_id))
+        return {}
+
+    async def _delete(self, params: Params) -> Any:
+        wish = read_params(params, OfSession)
+        async with self._alone(check_id(wish.session_id)):
+            live = self._live.get(wish.session_id)
+            if live is not None:
+                await self._let_go(live)
+            with contextlib.suppress(NotFound):  # it is gone, as was asked for
+                await asyncio.to_thread(self._hf.delete, wish.session_id)
+        return {}
+
+    async def _set_mode(self, params: Params) -> Any:
+        wish = read_params(params, ModeWish)
+        self._find(wish.session_id).set_mode(wish.mode_id)
+        return {}
+
+    # -- turns -------------------------------------------------------------------------------
+
+    async def _prompt(self, params: Params) -> Any:
+        wish = read_params(params, PromptWish)
+        live = self._find(wish.session_id)
+        content = read_prompt(wish.prompt, images=not self._kit.is_small)
+        command = find_command(content)
+        if command is not None:
+            return await obey(self._hf, live, *command)
+        return await live.answer(content)
+
+    def _cancel(self, params: Params) -> None:
+        session_id = params.get("sessionId")
+        live = self._live.get(session_id) if isinstance(session_id, str) else None
+        if live is not None:
+            # A prompt that came just before it has to have begun.
+            asyncio.get_running_loop().call_soon(live.cancel)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _open_session(self, session_id: str | None) -> Session:
+        return self._kit.open_session(self._hf, session_id)
+
+    def _take(self, session: Session, wish: NewSession | Opened) -> Live:
+        def send(update: dict[str, Any]) -> None:
+            self._peer.notify("session/update", {"sessionId": session.id, "update": update})
+
+        desk = Desk(self._peer, self._capabilities, session.id, wish.cwd)
+        live = self._live[session.id] = Live(self._hf, self._kit, session, desk, send)
+        # After the answer: an editor does not know the session before.
+        asyncio.get_running_loop().call_soon(send, available_commands())
+        return live
+
+    async def _give_servers(self, live: Live, wish: NewSession | Opened) -> None:
+        """Nothing of this is recorded but what fails, by name."""
+        servers = read_servers(wish.mcp_servers)
+        if self._kit.is_small and servers:
+            names = ", ".join(server.shown_name for server in servers)
+            asyncio.get_running_loop().call_soon(live.say, _NO_SERVERS.format(names))
+        else:
+            await live.use_servers(servers)
+
+    def _find(self, session_id: str) -> Live:
+        live = self._live.get(session_id)
+        if live is None or live.is_closing:
+            raise RpcError(
+                NOT_FOUND,
+                f"session {session_id[:128]!a} is not open here; load or resume it first",
+                {"sessionId": session_id},
+            )
+        return live
+
+    async def _let_go(self, live: Live) -> None:
+        try:
+            await live.close()  # what it says until then is shown
+        finally:
+            self._live.pop(live.id, None)
+
+    async def _replay(self, live: Live) -> None:
+        """Tell the editor all that was said and done, from the log, without holding up others."""
+        with live.held_back() as last:
+            await tell_past(
+                self._hf, live.session, self._pipe, stop=last + 1, close_open=not live.is_busy
+            )
+
+    def _show(self, session_id: str, event: Event) -> None:
+        live = self._live.get(session_id)
+        if live is not None:
+            live.show(event)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, session_id: str) -> Any:
+        """One at a time opens, closes or deletes a session."""
+        lock = self._locks.setdefault(session_id, asyncio.Lock())
+        async with lock:
+            yield
+
+    async def _end(self) -> None:
+        for live in list(self._live.values()):
+            with contextlib.suppress(HoldfastError):  # the others are closed all the same
+                await self._let_go(live)
+
+
+def _explained(
+    method: Callable[[Params], Awaitable[Any]],
+) -> Callable[[Params], Awaitable[Any]]:
+    """The same method; what the editor did wrong is told with the protocol's own codes."""
+
+    async def explained(params: Params) -> Any:
+        try:
+            return await method(params)
+        except NotFound as error:
+            raise RpcError(NOT_FOUND, error.message, {"code": error.code}) from error
+        except InvalidId as error:
+            raise RpcError(INVALID_PARAMS, error.message, {"code": error.code}) from error
+        except HoldfastError as error:
+            told = f"{error.message.rstrip('.')}. {error.remedy}"
+            raise RpcError(INTERNAL, told.strip(), {"code": error.code}) from error
+
+    return explained
+
+
+def serve_agent(place: str | None, kit: Kit) -> None:
+    """Be an agent on standard input and output. Raises as ``holdfast.open``."""
+    from holdfast.apps.watched import watch
+    from holdfast.apps.wire.pipes import serve
+
+    async def work(pipe: Pipe) -> None:
+        # What a library prints must not come between the frames.
+        with contextlib.redirect_stdout(sys.stderr):
+            await AgentServer(hf, kit, pipe).run()
+
+    with Holdfast(place, redaction="mark") as hf:
+        watch(hf)
+        serve(work)

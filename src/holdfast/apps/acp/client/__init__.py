@@ -1,0 +1,155 @@
+"""A client for external agents: their conversations on sessions of ours, whatever they keep."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.apps.acp.client.attachment import AgentWarning
+from holdfast.apps.acp.client.config import ClientConfig, Permission, Provider, has_hidden
+from holdfast.apps.acp.client.requests import (
+    FileHandler,
+    Files,
+    PermissionRequest,
+    TerminalHandler,
+)
+from holdfast.apps.acp.client.session import AcpSession
+from holdfast.apps.acp.client.store import SnapshotStats, SnapshotStore, Snapshotter
+from holdfast.apps.acp.client.turn import Answer, Turn, Update
+from holdfast.apps.acp.client.view import SessionMetrics, SessionSnapshot, SnapshotMessage
+from holdfast.apps.acp.recording.channel import long_limits
+from holdfast.errors import DataError, UsageError
+from holdfast.library import Holdfast
+from holdfast.session import Session
+
+__all__ = [
+    "AcpSession",
+    "AgentWarning",
+    "Answer",
+    "ClientConfig",
+    "FileHandler",
+    "Files",
+    "Permission",
+    "PermissionRequest",
+    "Provider",
+    "SessionMetrics",
+    "SessionSnapshot",
+    "SnapshotMessage",
+    "SnapshotStats",
+    "SnapshotStore",
+    "Snapshotter",
+    "TerminalHandler",
+    "Turn",
+    "Update",
+    "create_or_resume",
+]
+
+
+async def create_or_resume(
+    provider: Provider | str | Sequence[str],
+    id: str | None = None,
+    config: ClientConfig | None = None,
+    *,
+    library: Holdfast | None = None,
+    snapshotter: Snapshotter | None = None,
+) -> AcpSession:
+    """Start an agent on a session of ours: the stored one of that id, or a new one.
+
+    A stored session goes on by the agent's ``session/resume`` if it has one that works, else by its
+    ``session/load``, whose replay is not recorded again, else in a new session of the agent that is
+    told the conversation with the first prompt, with a warning. If it was not closed in order, the
+    load comes first: only its replay shows what the agent has lost.
+
+    Without ``library``, sessions are kept in this process only, or, if the configuration enables
+    persistence, at ``snapshot_storage_path`` or the default place.
+
+    Raises AgentError if the agent cannot be started, AgentNoLoadSupport if it cannot go on and the
+    configuration says so, NotFound and UsageError by the resume policy, Locked, Damaged.
+    """
+    provider, config = Provider.of(provider), config or ClientConfig()
+    closing = contextlib.ExitStack()
+    try:
+        if library is None:
+            library = closing.enter_context(_own_library(config))
+        if snapshotter is None:
+            snapshotter = Snapshotter(library)
+            closing.callback(snapshotter.close)
+        session = await asyncio.to_thread(_open, library, id, provider, config)
+    except BaseException:
+        closing.close()
+        raise
+    try:
+        params, warnings = _params(session, config)
+        found = AcpSession(
+            library,
+            session,
+            provider=provider,
+            config=config,
+            params=params,
+            snapshotter=snapshotter,
+            on_close=closing.close,
+        )
+    except BaseException:
+        session.close()
+        closing.close()
+        raise
+    try:
+        for warning in warnings:
+            found.warn(warning)
+        await found.start()
+    except BaseException:
+        await found.close()
+        raise
+    return found
+
+
+def _own_library(config: ClientConfig) -> Holdfast:
+    return Holdfast(config.snapshot_storage_path if config.persists else "memory:")
+
+
+def _open(library: Holdfast, id: str | None, provider: Provider, config: ClientConfig) -> Session:
+    kept = {"snapshots_kept": config.max_snapshots_per_session}
+    return library.session(
+        id,
+        resume=config.resume,
+        provider_type=provider.type,
+        snapshot_ms=0,  # ours, if persistence is enabled, and then as often as it says
+        limits=msgspec.structs.replace(long_limits(library.limits), **kept),
+    )
+
+
+def _params(session: Session, config: ClientConfig) -> tuple[dict[str, Any], list[DataError]]:
+    """What the agent is to work with: all of it, every time, since nothing of it is restored."""
+    known = session.live_state.metadata
+    cwd = config.cwd or known.get("cwd") or os.getcwd()
+    if not os.path.isdir(cwd):
+        raise UsageError(f"the working directory {cwd} is not there", remedy="Give another cwd.")
+    servers = config.mcp_servers
+    missing: list[str] = []
+    if servers is None:
+        servers, missing = _recorded_servers(known)
+    params: dict[str, Any] = {"cwd": cwd, "mcpServers": [dict(server) for server in servers]}
+    if config.additional_directories:
+        params["additionalDirectories"] = list(config.additional_directories)
+    if not missing:
+        return params, []
+    warning = DataError(
+        f"the secrets of MCP servers are not recorded; left out: {', '.join(missing)}",
+        remedy="Give mcp_servers in the configuration.",
+        session_id=session.id,
+    )
+    return params, [warning]
+
+
+def _recorded_servers(known: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Those that can be started from what was recorded, and the names of the others."""
+    acp = known.get("acp")
+    recorded = acp.get("mcpServers") if isinstance(acp, dict) else None
+    servers = [one for one in recorded or () if isinstance(one, dict)]
+    missing = [str(server.get("name")) for server in servers if has_hidden(server)]
+    return [server for server in servers if not has_hidden(server)], missing

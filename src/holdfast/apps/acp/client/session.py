@@ -1,0 +1,383 @@
+"""One session with an external agent: prompts in, updates out, everything recorded before."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.apps.acp.client.attachment import Attaching
+from holdfast.apps.acp.client.config import ClientConfig, Provider
+from holdfast.apps.acp.client.store import Snapshotter
+from holdfast.apps.acp.client.turn import Answer, Handover, Turn, Update
+from holdfast.apps.acp.client.view import SessionMetrics, SessionSnapshot, metrics_of
+from holdfast.apps.acp.handover import CONVERSATION
+from holdfast.apps.acp.link import AgentGone, AgentLink
+from holdfast.apps.acp.recording.channel import Channel
+from holdfast.apps.wire.frames import (
+    METHOD_NOT_FOUND,
+    Frame,
+    RpcError,
+    error_frame,
+    request,
+    response,
+)
+from holdfast.apps.wire.peer import as_rpc_error
+from holdfast.errors import AgentError, HoldfastError, StoreError, UsageError
+from holdfast.library import Holdfast
+from holdfast.session import Session
+
+__all__ = ["AcpSession"]
+
+_TURN = "turn"  # there is one at a time
+
+
+class AcpSession(Attaching):
+    """A conversation with an external agent, on a session of ours.
+
+    Get one from ``create_or_resume``, and use it as an async context manager. Prompts wait in a
+    buffer of 10 and are answered one after the other; ``send`` waits while it is full.
+    """
+
+    def __init__(
+        self,
+        library: Holdfast,
+        session: Session,
+        *,
+        provider: Provider,
+        config: ClientConfig,
+        params: dict[str, Any],
+        snapshotter: Snapshotter,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(library, session, provider=provider, config=config, params=params)
+        self._snapshotter = snapshotter
+        self._on_close = on_close
+        self._link = AgentLink(
+            self._launch,
+            on_frame=self._hear,
+            on_batch=self._pass_on,
+            on_death=self._mourn,
+            on_noise=lambda _: None,
+            breaker=self.breaker,
+        )
+        self._prompts: asyncio.Queue[Turn] = asyncio.Queue(config.input_buffer)
+        self._worker: asyncio.Task[None] | None = None
+        self._turn: Turn | None = None
+        self._handover = Handover(lambda: self._turn)
+        self._ending: list[tuple[Turn, Frame]] = []
+        self._asked: list[Frame] = []
+        self._serving: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    # -- talking ---------------------------------------------------------------------------------
+
+    async def ask(self, prompt: str | list[dict[str, Any]]) -> Answer:
+        """Send a prompt, text or content blocks, and wait for the answer. Raises AgentError."""
+        turn = await self.send(prompt)
+        return await turn.answer()
+
+    async def send(self, prompt: str | list[dict[str, Any]], *, wait: bool = True) -> Turn:
+        """Send a prompt; iterate over what comes back for updates.
+
+        While the input buffer is full it waits, or with ``wait=False`` raises AgentError.
+        """
+        if self._closing:
+            raise UsageError(f"session {self.id} is closed", session_id=self.id)
+        turn = Turn(_blocks(prompt), self.config.event_buffer, self._stop)
+        if not wait and self._prompts.full():
+            raise AgentError(
+                f"{self._prompts.maxsize} prompts are waiting for the agent already",
+                remedy="Wait for an answer, or send with wait=True.",
+            )
+        await self._prompts.put(turn)
+        if self._worker is None:
+            self._worker = asyncio.ensure_future(self._work())
+        return turn
+
+    def cancel(self) -> None:
+        """Ask the agent to stop what it does; prompts that wait are still answered."""
+        if self._turn is not None:
+            self._turn.cancel()
+
+    # -- what it is at ---------------------------------------------------------------------------
+
+    @property
+    def session(self) -> Session:
+        """The session of ours that everything is recorded in."""
+        return self._session
+
+    @property
+    def current_task(self) -> Any:
+        """What the session is at, as it was set last, in this process or before."""
+        return self._session.live_state.task
+
+    @current_task.setter
+    def current_task(self, task: Any) -> None:
+        self._session.append("task", {"task": task})
+
+    @property
+    def metrics(self) -> SessionMetrics:
+        """Tokens, requests and last activity, those of earlier openings among them."""
+        return metrics_of(self._session.live_state)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The free map of the session; change it with ``annotate``."""
+        return self._session.state.metadata
+
+    def annotate(self, **values: Any) -> None:
+        """Set members of the metadata; None removes one."""
+        self._session.append("metadata", values)
+
+    def snapshot(self) -> SessionSnapshot:
+        """Take a snapshot and give it: consistent, whatever is being recorded meanwhile."""
+        return self._snapshotter.snapshot(self._session)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the agent and give it the session. Raises AgentError, AgentNoLoadSupport."""
+        await self._ready()
+        if self.config.persists:
+            self._snapshotter.start_auto_snapshot(self._session, self.config.interval_s)
+
+    async def close(self) -> None:
+        """End what is going on, take a last snapshot, end the agent. Harmless the second time."""
+        if self._closing:
+            return
+        self._closing = True
+        try:
+            await self._end_turns()
+            self._snapshotter.stop_auto_snapshot(self.id)
+            if self.config.persists and self.config.snapshot_on_exit and self._channel is not None:
+                await asyncio.to_thread(self._snapshotter.try_snapshot, self._session)
+        finally:
+            await self._link.end()
+            await (self._session.aclose() if self._channel is None else self._channel.close())
+            if self._on_close is not None:
+                await asyncio.to_thread(self._on_close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _end_turns(self) -> None:
+        self._handover.stop()
+        if self._turn is not None:
+            await self._turn.aclose()
+            with contextlib.suppress(TimeoutError, HoldfastError):
+                ended = asyncio.shield(self._turn.ended)
+                await asyncio.wait_for(ended, self.config.cancel_timeout_s)
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+        if self._channel is not None and self._channel.prompts:
+            await self._cut_off("the session was closed")
+        closed = AgentError("the session was closed", session_id=self.id)
+        if self._turn is not None:
+            await self._turn.fail(closed)
+        while not self._prompts.empty():
+            await self._prompts.get_nowait().fail(closed)
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while not self._closing:
+            turn = await self._prompts.get()
+            if turn.cancelled.is_set():
+                await turn.end("cancelled")
+                continue
+            self._turn = turn
+            try:
+                await self._run(turn)
+            except HoldfastError as error:
+                await turn.fail(error)
+            except Exception as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+                defect = AgentError(f"the prompt failed: {type(error).__name__}: {error}")
+                defect.__cause__ = error
+                await turn.fail(defect)
+            self._turn = None
+            if self.config.persists:
+                self._snapshotter.snapshot_soon(self._session)
+
+    async def _run(self, turn: Turn) -> None:
+        await self._ready()
+        channel = self._channel
+        assert channel is not None  # made by _ready
+        await self._end_replay(channel)
+        told, channel.told = channel.told, []
+        params = {"sessionId": channel.agent_id, "prompt": turn.prompt}
+        frame = request(0, "session/prompt", params)
+        for note in told:
+            brief = {"told": f"{note[:200]}…", "characters": len(note)}
+            channel.note(("frame", {"direction": "holdfast", "frame": brief}))
+        channel.hold(channel.notes.client(frame))
+        await channel.settle()
+        sent = [{"type": "text", "text": note} for note in told] + turn.prompt
+        try:
+            self._link.ask(
+                "session/prompt",
+                {**params, "prompt": sent},
+                lambda answer: self._answered(turn, frame, answer),
+            )
+        except AgentGone as error:
+            await self._cut_off(error.message)
+            return
+        channel.prompts[_TURN] = None
+        if turn.cancelled.is_set():
+            self._stop(turn)
+        await asyncio.wait({turn.ended})
+
+    def _answered(self, turn: Turn, frame: Frame, answer: Frame) -> None:
+        if self._channel is None or answer.get("agentGone"):
+            return  # told by _mourn
+        self._channel.hold(self._channel.notes.answer(frame, answer, "agent"))
+        self._channel.prompts.clear()
+        self._ending.append((turn, answer))
+
+    def _stop(self, turn: Turn) -> None:
+        if turn is self._turn and self._channel is not None and self._channel.prompts:
+            self._link.tell("session/cancel", {"sessionId": self._channel.agent_id})
+
+    # -- what the agent says ---------------------------------------------------------------------
+
+    def _hear(self, frame: Frame) -> None:
+        """One frame, in wire order. What is to be recorded is held until the batch is read."""
+        channel = self._channel
+        if channel is None:
+            self._refuse(frame)
+            return
+        if frame["method"] == "session/update" and "id" not in frame:
+            self._hear_update(channel, frame)
+            return
+        channel.hold(channel.notes.agent(frame))
+        if "id" in frame:
+            self._asked.append(frame)
+
+    def _refuse(self, frame: Frame) -> None:
+        """Before there is a session, an agent has nothing to ask for."""
+        if "id" in frame:
+            error = RpcError(METHOD_NOT_FOUND, f"no such method: {frame['method']}")
+            self._link.send(error_frame(frame["id"], error))
+
+    def _hear_update(self, channel: Channel, frame: Frame) -> None:
+        params = frame.get("params")
+        update = params.get("update") if isinstance(params, dict) else None
+        kind = update.get("sessionUpdate") if isinstance(update, dict) else None
+        if not isinstance(update, dict) or not isinstance(kind, str):
+            channel.hold(channel.notes.agent(frame))
+            return
+        id = params.get("sessionId") if isinstance(params, dict) else None
+        if channel.agent_id is None and id != channel.known_id:
+            self._early.keep(str(id), frame)
+            return
+        if channel.agent_id is not None and id != channel.agent_id:
+            return  # of a session that is not ours
+        if channel.swallowing and kind in CONVERSATION:
+            channel.hear_replay(update)
+            return
+        channel.hold(channel.notes.agent(frame))
+        self._handover.put(Update(kind, update), channel.said)
+
+    async def _pass_on(self) -> None:
+        """What came is recorded; only now it is handed over, answered, or the end of a turn."""
+        async with self._handover.lock:
+            await self._record_and_pass_on()
+
+    async def _record_and_pass_on(self) -> None:
+        ending, self._ending = self._ending, []
+        asked, self._asked = self._asked, []
+        channel = self._channel
+        if channel is None:
+            return
+        try:
+            await channel.settle()
+            if ending or asked:
+                channel.session.record_held()  # someone waits for what comes after it
+        except StoreError as error:
+            await self._give_up(channel, error)
+            return
+        await self._handover.give(channel)
+        for turn, answer in ending:
+            await self._end(turn, answer)
+        for frame in asked:
+            task = asyncio.ensure_future(self._serve(channel, frame))
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+
+    async def _give_up(self, channel: Channel, error: StoreError) -> None:
+        """Nothing can be recorded: what the agent goes on to do must not be, unseen."""
+        channel.prompts.clear()
+        if self._turn is not None:
+            self._link.tell("session/cancel", {"sessionId": channel.agent_id})
+            await self._turn.fail(error)
+
+    async def _end(self, turn: Turn, answer: Frame) -> None:
+        result = answer.get("result")
+        if isinstance(result, Mapping):
+            self._link.worked()
+            reason, usage = result.get("stopReason"), result.get("usage")
+            figures = dict(usage) if isinstance(usage, Mapping) else {}
+            await turn.end(reason if isinstance(reason, str) else "unknown", figures)
+            return
+        error = answer.get("error")
+        message = error.get("message") if isinstance(error, Mapping) else error
+        failure = self._failed(RpcError(0, f"the agent failed: {message}"))
+        await turn.fail(failure)
+
+    async def _serve(self, channel: Channel, frame: Frame) -> None:
+        cancelled = self._turn.cancelled if self._turn is not None else asyncio.Event()
+        try:
+            result = await self._requests.answer(frame["method"], frame.get("params"), cancelled)
+            answer = response(frame["id"], result)
+        except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
+            answer = error_frame(frame["id"], as_rpc_error(error))
+        channel.hold(channel.notes.answer(frame, answer, "client"))
+        try:
+            await channel.settle()
+        except StoreError as error:
+            await self._give_up(channel, error)
+        else:
+            self._link.send(answer)
+            await self._link.drain()
+
+    async def _mourn(self, reason: str) -> None:
+        for task in list(self._serving):
+            task.cancel()
+        channel = self._channel
+        if channel is None:
+            return
+        channel.agent_id, channel.doubtful = None, True
+        if channel.prompts:
+            await self._cut_off(reason)
+
+    async def _cut_off(self, reason: str) -> None:
+        """The turn will never be answered: record it, and tell who waits."""
+        channel, turn = self._channel, self._turn
+        if channel is not None:
+            channel.cut_off(reason)
+            with contextlib.suppress(StoreError):
+                await channel.settle()
+        self._handover.give_last()
+        if turn is not None:
+            await turn.fail(self._failed(AgentGone(reason)))
+
+
+def _blocks(prompt: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise UsageError("the prompt is empty")
+        return [{"type": "text", "text": prompt}]
+    if not prompt or not all(isinstance(block, dict) and "type" in block for block in prompt):
+        raise UsageError("a prompt is a text, or a list of content blocks")
+    return prompt

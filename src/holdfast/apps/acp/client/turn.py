@@ -1,0 +1,201 @@
+"""One prompt and what comes back: updates as they arrive, then the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.apps.acp.recording.channel import Channel, Said
+from holdfast.errors import HoldfastError
+
+__all__ = ["Answer", "Turn", "Update"]
+
+
+class Update(msgspec.Struct, frozen=True):
+    """Something that the agent told, already recorded."""
+
+    kind: str
+    """As the protocol calls it, such as ``agent_message_chunk``; unknown ones come too."""
+    data: dict[str, Any]
+    """The update as it came."""
+
+    @property
+    def text(self) -> str:
+        """The words of a chunk of the answer or of a thought; empty for everything else."""
+        content = self.data.get("content")
+        text = content.get("text") if isinstance(content, dict) else None
+        return text if isinstance(text, str) and self.kind.endswith("_chunk") else ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn ended."""
+
+    text: str
+    stop_reason: str
+    """end_turn, max_tokens, max_turn_requests, refusal or cancelled, or what the agent says."""
+    usage: dict[str, Any] = {}
+
+
+class Turn:
+    """A prompt on its way. Iterate over it for updates, or wait for its ``answer``.
+
+    Of updates that nobody takes, as many are kept as the event buffer holds; then the agent has to
+    wait. Everything is recorded before it comes out here, also what is never taken.
+    """
+
+    def __init__(
+        self, prompt: list[dict[str, Any]], buffer: int, cancel: Callable[[Turn], None]
+    ) -> None:
+        self.prompt = prompt
+        self._updates: asyncio.Queue[Update | None] = asyncio.Queue(buffer)
+        self._cancel = cancel
+        self._words: list[str] = []
+        self._abandoned = False
+        self._over = False
+        self.cancelled = asyncio.Event()
+        """Set when the turn is to end; permissions that wait are refused then."""
+        self.ended: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def __aiter__(self) -> AsyncIterator[Update]:
+        return self
+
+    async def __anext__(self) -> Update:
+        update = None if self._over else await self._updates.get()
+        if update is None:
+            self._over = True
+            await asyncio.shield(self.ended)  # raises what ended it
+            raise StopAsyncIteration
+        return update
+
+    async def answer(self) -> Answer:
+        """How it ended, once it has. Raises AgentError if the agent failed.
+
+        Whoever waits and is cancelled cancels the turn.
+        """
+        try:
+            async for _ in self:
+                pass
+            return await asyncio.shield(self.ended)
+        except asyncio.CancelledError:
+            await self.aclose()  # else what comes until it ends would wait for a reader
+            raise
+
+    def cancel(self) -> None:
+        """Ask the agent to stop; the answer then has the stop reason ``cancelled``."""
+        if not self.ended.done() and not self.cancelled.is_set():
+            self.cancelled.set()
+            self._cancel(self)
+
+    async def aclose(self) -> None:
+        """No more updates are wanted: the rest is recorded, and the agent asked to stop."""
+        self._abandoned = True
+        self._forget()
+        self.cancel()
+
+    async def put(self, update: Update) -> None:
+        """Hand an update over; waits while the buffer is full."""
+        if update.kind == "agent_message_chunk":
+            self._words.append(update.text)
+        if not self._abandoned:
+            await self._updates.put(update)
+
+    def put_last(self, update: Update) -> None:
+        """Hand an update over if there is room for it: nothing more is going to come."""
+        if update.kind == "agent_message_chunk":
+            self._words.append(update.text)
+        if not self._abandoned and not self._updates.full():
+            self._updates.put_nowait(update)
+
+    async def end(self, stop_reason: str, usage: dict[str, Any] | None = None) -> None:
+        """The agent has answered."""
+        if not self.ended.done():
+            text = "".join(self._words)
+            self.ended.set_result(Answer(text=text, stop_reason=stop_reason, usage=usage or {}))
+            await self._close()
+
+    async def fail(self, error: HoldfastError) -> None:
+        """It came to nothing."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # whoever does not ask is not told twice
+            await self._close()
+
+    async def _close(self) -> None:
+        if self._abandoned:
+            self._forget()
+        await self._updates.put(None)
+
+    def _forget(self) -> None:
+        with contextlib.suppress(asyncio.QueueEmpty):
+            while True:
+                self._updates.get_nowait()
+
+
+# Updates for whoever reads a turn: handed over in order, once their words are on record.
+
+
+# As for the editor of a proxy: after so long without a word, a word has ended.
+_PAUSE_S = 10.0
+
+
+class Handover:
+    """While redaction holds a last word back from the log, the update with it waits for more.
+
+    ``turn`` gives the turn that is going on, if there is one.
+    """
+
+    def __init__(self, turn: Callable[[], Turn | None]) -> None:
+        self._turn = turn
+        self._waiting: deque[tuple[Update, Said]] = deque()
+        self._pause: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self.lock = asyncio.Lock()
+        """Held while something is recorded and handed over, for the order of it."""
+
+    def put(self, update: Update, said: Said) -> None:
+        """An update that is to be recorded; ``said`` is what the session had said with it."""
+        self._waiting.append((update, said))
+
+    async def give(self, channel: Channel) -> None:
+        """Hand over what is on record; waits while the reader's buffer is full."""
+        self.stop()
+        known = channel.on_record()
+        while self._waiting:
+            update, said = self._waiting[0]
+            if known is not None and (said[0] > known[0] or said[1] > known[1]):
+                loop = asyncio.get_running_loop()
+                self._pause = loop.call_later(_PAUSE_S, self._after_pause, channel)
+                return
+            self._waiting.popleft()
+            turn = self._turn()
+            if turn is not None:
+                await turn.put(update)
+
+    def give_last(self) -> None:
+        """The turn has been cut off and that is recorded: hand over what there is room for."""
+        self.stop()
+        waiting, self._waiting = self._waiting, deque()
+        turn = self._turn()
+        if turn is not None:
+            for update, _ in waiting:
+                turn.put_last(update)
+
+    def stop(self) -> None:
+        """Wait for no pause any more."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    def _after_pause(self, channel: Channel) -> None:
+        self._ending = asyncio.ensure_future(self._end_words(channel))
+
+    async def _end_words(self, channel: Channel) -> None:
+        async with self.lock:
+            with contextlib.suppress(HoldfastError):  # raised to whoever records next
+                channel.session.record_held()
+                await self.give(channel)

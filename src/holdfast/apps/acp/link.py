@@ -1,0 +1,378 @@
+"""An agent that we drive: started, started again when it dies, and asked in wire order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Container, Iterator
+from typing import Any
+
+from holdfast.apps.wire.frames import (
+    INTERNAL,
+    INVALID_REQUEST,
+    Frame,
+    RpcError,
+    encode,
+    notification,
+    parse,
+    request,
+)
+from holdfast.apps.wire.lines import TooLong
+from holdfast.apps.wire.pipes import AgentProcess
+from holdfast.errors import AgentError
+
+__all__ = ["AgentGone", "AgentLink"]
+
+Answered = Callable[[Frame], None]
+_START_S = 60.0
+
+
+class AgentGone(RpcError):
+    """The agent ended, or could not be started."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(INTERNAL, message)
+
+
+class AgentLink:
+    """One agent that we drive, whichever process it is at the moment.
+
+    What the agent says on its own goes to ``on_line``, and if that does not take it, as a frame to
+    ``on_frame``; answers go to whoever asked: all in wire order. ``on_batch`` is called after what
+    came at once, ``on_death`` when it has died, ``on_noise`` with what is no frame.
+    """
+
+    def __init__(
+        self,
+        launch: Callable[[], Awaitable[AgentProcess]],
+        *,
+        on_frame: Callable[[Frame], None],
+        on_batch: Callable[[], Awaitable[None]],
+        on_death: Callable[[str], Awaitable[None]],
+        on_noise: Callable[[bytes], None],
+        on_line: Callable[[bytes], bool] = lambda _: False,
+        breaker: Breaker | None = None,
+    ) -> None:
+        self._launch = launch
+        self._on_line = on_line
+        self._on_frame = on_frame
+        self._on_batch = on_batch
+        self._on_death = on_death
+        self._on_noise = on_noise
+        self._breaker = breaker or Breaker()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[Any, Answered] = {}
+        self._process: AgentProcess | None = None
+        self._greeted: AgentProcess | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._ended = False
+        self._greeting: Frame | None = None
+        self._login: Frame | None = None
+        self.hello: Frame = {}
+        """What the agent said of itself at ``initialize``."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs and has been greeted."""
+        return self._process is not None and self._process is self._greeted
+
+    @property
+    def can(self) -> Frame:
+        """What it says that it can do."""
+        found = self.hello.get("agentCapabilities")
+        return found if isinstance(found, dict) else {}
+
+    def advertises(self, name: str) -> bool:
+        """Whether it says that it can list, resume, fork, close or delete sessions."""
+        found = self.can.get("sessionCapabilities")
+        return isinstance(found, dict) and found.get(name) is not None
+
+    @property
+    def name(self) -> str:
+        """What it calls itself."""
+        info = self.hello.get("agentInfo")
+        name = info.get("name") if isinstance(info, dict) else None
+        return name if isinstance(name, str) and name else "agent"
+
+    async def greet(self, params: Frame) -> Frame:
+        """Begin: start it and pass the client's ``initialize`` on. Raises RpcError."""
+        self._greeting = params
+        if self._process is not None:
+            await self._let_go()
+        await self.ready()
+        return self.hello
+
+    def remember_login(self, params: Frame) -> None:
+        """An authentication that worked is made again after a restart."""
+        self._login = params
+
+    async def ready(self) -> None:
+        """Return once it runs and has been greeted. Raises AgentGone if that cannot be."""
+        if self.alive:
+            return
+        async with self._starting:
+            if not self.alive:
+                await self._start()
+
+    async def _start(self) -> None:
+        if self._ended or self._greeting is None:
+            raise AgentGone("the connection has not been initialized")
+        wait_s = self._breaker.wait_s
+        if wait_s:
+            raise AgentGone(
+                f"the agent failed {self._breaker.failures} times in a row;"
+                f" it is tried again in {wait_s:.0f} s"
+            )
+        await asyncio.sleep(self._breaker.pause_s)
+        try:
+            process = await self._launch()
+        except AgentError as error:
+            self._breaker.failed()
+            raise AgentGone(f"{error.message}. {error.remedy}") from error
+        self._reading = asyncio.ensure_future(self._read(process))
+        self._process = process
+        try:
+            self.hello = await self.request("initialize", self._greeting, timeout_s=_START_S)
+            if self._login is not None:
+                await self.request("authenticate", self._login, timeout_s=_START_S)
+        except BaseException as error:
+            if isinstance(error, (RpcError, TimeoutError)):  # else whoever waited gave up
+                self._breaker.failed()
+            await self._let_go()
+            if isinstance(error, TimeoutError):
+                raise AgentGone(f"the agent did not answer within {_START_S:.0f} s") from error
+            raise
+        self._greeted = process
+        if not isinstance(self.hello, dict):
+            self.hello = {}
+
+    async def request(self, method: str, params: Any, *, timeout_s: float | None = None) -> Any:
+        """Ask it something of our own. Raises RpcError with its answer, TimeoutError."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def settle(answer: Frame) -> None:
+            if future.done():
+                return
+            error = answer.get("error")
+            if answer.get("agentGone"):
+                future.set_exception(AgentGone(answer["error"]["message"]))
+            elif error is not None:
+                future.set_exception(_as_error(error))
+            else:
+                future.set_result(answer.get("result"))
+
+        number = self.ask(method, params, settle)
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            self.tell("$/cancel_request", {"requestId": number})
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    def ask(self, method: str, params: Any, answered: Answered) -> int:
+        """Send a request; ``answered`` is called with the whole answer, in wire order."""
+        number = next(self._numbers)
+        if self._process is None:
+            raise AgentGone("the agent is not running")
+        self._waiting[number] = answered
+        self._process.pipe.write(encode(request(number, method, params)))
+        return number
+
+    def tell(self, method: str, params: Any) -> None:
+        """Send a notification."""
+        self.send(notification(method, params))
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame as it is; to an agent that is gone, nothing."""
+        if self._process is not None:
+            self._process.pipe.write(encode(frame))
+
+    async def drain(self) -> None:
+        """Wait until it has taken what was sent."""
+        if self._process is not None:
+            with contextlib.suppress(ConnectionError):
+                await self._process.pipe.drain()
+
+    def worked(self) -> None:
+        """It did something useful: earlier failures are forgotten."""
+        self._breaker.worked()
+
+    async def end(self) -> None:
+        """The connection is over."""
+        self._ended = True
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        process, self._process = self._process, None
+        reading, self._reading = self._reading, None
+        if reading is not None and reading is not asyncio.current_task():
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        if process is not None:
+            await process.end()
+        self._fail_all("the agent was ended")
+
+    async def _read(self, process: AgentProcess) -> None:
+        try:
+            while (lines := await process.pipe.read()) is not None:
+                for line in lines:
+                    self._take_safely(line)
+                await self._on_batch()
+        except ConnectionError:
+            pass
+        if self._process is process:
+            self._process, self._reading = None, None
+            status = await process.end()
+            self._breaker.failed()
+            reason = f"the agent ended with {_status(status)}"
+            self._fail_all(reason)
+            await self._on_death(reason)
+
+    def _take_safely(self, line: bytes | TooLong) -> None:
+        """One line that nobody was prepared for must not make us deaf for the others."""
+        try:
+            self._take(line)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next line is read
+            self._on_noise(f"{type(error).__name__}: {error}".encode())
+
+    def _take(self, line: bytes | TooLong) -> None:
+        if isinstance(line, TooLong):
+            self._on_noise(line.head)
+            error = RpcError(INVALID_REQUEST, "the line is too long")
+            self.send(
+                {"jsonrpc": "2.0", "id": None, "error": {"code": error.code, "message": str(error)}}
+            )
+            return
+        if self._on_line(line):
+            return
+        try:
+            frame = parse(line)
+        except RpcError:
+            # Some agents print to their standard output. An editor would take it for a frame.
+            self._on_noise(line)
+            return
+        if "method" in frame:
+            self._on_frame(frame)
+            return
+        answered = self._waiting.pop(frame.get("id"), None)
+        if answered is not None:
+            answered(frame)
+
+    def _fail_all(self, reason: str) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for answered in waiting.values():
+            answered({"error": {"code": INTERNAL, "message": reason}, "agentGone": True})
+
+
+def _as_error(error: Any) -> RpcError:
+    if not isinstance(error, dict):
+        return RpcError(INTERNAL, str(error))
+    code = error.get("code")
+    message = str(error.get("message"))
+    return RpcError(code if isinstance(code, int) else INTERNAL, message, error.get("data"))
+
+
+def _status(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+# A circuit breaker: after several failures in a row, a rest before the next attempt.
+
+
+FAILURES_MAX = 3
+REST_S = 30.0
+_PAUSE_S = 0.25
+
+
+class Breaker:
+    """Counts failures in a row. Open: nothing is tried until the rest is over."""
+
+    def __init__(
+        self,
+        failures_max: int = FAILURES_MAX,
+        rest_s: float = REST_S,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._failures_max = failures_max
+        self._rest_s = rest_s
+        self._clock = clock
+        self._failures = 0
+        self._failed_at = 0.0
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row so far."""
+        return self._failures
+
+    @property
+    def wait_s(self) -> float:
+        """How long nothing is to be tried; 0.0 if an attempt may be made now.
+
+        After the rest one attempt is allowed; if it fails, the rest begins again.
+        """
+        if self._failures < self._failures_max:
+            return 0.0
+        return max(0.0, self._failed_at + self._rest_s - self._clock())
+
+    @property
+    def pause_s(self) -> float:
+        """How long to pause before the next attempt: nothing at first, then twice as long each."""
+        return 0.0 if not self._failures else _PAUSE_S * 2 ** (self._failures - 1)
+
+    def failed(self) -> None:
+        """An attempt failed."""
+        self._failures += 1
+        self._failed_at = self._clock()
+
+    def worked(self) -> None:
+        """An attempt worked: all is forgotten."""
+        self._failures = 0
+
+
+# What an agent says of a session before it has told how that is called.
+
+
+_FRAMES_MAX = 1_000
+
+
+class Early:
+    """Frames about ids that nobody knows yet, while someone waits for the agent to name one.
+
+    ``deliver`` is given what was kept, in order, once it is known what it is about, or known that
+    nobody waits for it any more.
+    """
+
+    def __init__(self, deliver: Callable[[list[Frame]], None]) -> None:
+        self._deliver = deliver
+        self._kept: list[tuple[str, Frame]] = []
+        self._waiting = 0
+
+    def keep(self, agent_id: str, frame: Frame) -> bool:
+        """Keep a frame for later; False if there is nothing to wait for, or no room."""
+        if not self._waiting or len(self._kept) >= _FRAMES_MAX:
+            return False
+        self._kept.append((agent_id, frame))
+        return True
+
+    @contextlib.contextmanager
+    def expecting(self, known: Container[str]) -> Iterator[None]:
+        """While the agent is asked for a session; at the end its id is among the ``known`` ones."""
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            kept, self._kept = self._kept, []
+            due = [frame for id, frame in kept if id in known or not self._waiting]
+            self._kept = [(id, frame) for id, frame in kept if id not in known and self._waiting]
+            if due:
+                self._deliver(due)
+
+    def forget(self) -> None:
+        """The agent that said it is gone."""
+        self._kept = []

@@ -1,0 +1,1 @@
+"""``holdfast acp proxy``: between an editor and any agent, keeping every session."""

@@ -1,0 +1,189 @@
+"""The agent's side of a proxied connection: what it says is taken down, then shown."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.apps.acp.handover import CONVERSATION
+from holdfast.apps.acp.link import AgentLink, Early
+from holdfast.apps.acp.proxy.outbox import Outbox
+from holdfast.apps.acp.proxy.sessions import Sessions
+from holdfast.apps.acp.proxy.turns import cut_off, remember_setting
+from holdfast.apps.acp.recording.channel import Channel
+from holdfast.apps.wire.frames import NOT_FOUND, Frame, RpcError, error_frame
+
+__all__ = ["AgentSide"]
+
+
+class AgentSide(ABC):
+    """Takes the agent's frames in wire order; those for the editor go into the outbox."""
+
+    _agent: AgentLink
+    _early: Early
+    _outbox: Outbox
+    _sessions: Sessions
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        # What was asked of the editor: the agent's frame and the session that it is about.
+        self._asked: dict[str, tuple[Frame, Channel | None]] = {}
+        # What the editor asked: the number under which the agent was asked, None for ourselves.
+        self._serving: dict[Any, int | None] = {}
+
+    @abstractmethod
+    async def _show(self) -> None:
+        """Record what is in the outbox, and show it."""
+
+    @abstractmethod
+    def _spawn(self, work: Any) -> None:
+        """Do something on the side."""
+
+    def _words_of_agent(self, line: bytes) -> bool:
+        """Take a line that is nothing but a piece of a message: nearly all are, so it is quick."""
+        chunk = read_chunk(line)
+        if chunk is None:
+            return False
+        channel = self._sessions.by_agent.get(chunk.session_id)
+        if channel is None or channel.swallowing:
+            return False
+        addressed = channel.addressed(line)
+        if addressed is None:
+            return False
+        channel.say(chunk.text, chunk.kind, chunk.message_id)
+        self._outbox.touch(channel)
+        self._outbox.put(channel, addressed)
+        return True
+
+    def _from_agent(self, frame: Frame) -> None:
+        params = frame.get("params")
+        agent_id = params.get("sessionId") if isinstance(params, dict) else None
+        if agent_id is None:
+            self._pass_out(None, frame)
+            return
+        channel = self._sessions.by_agent.get(str(agent_id))
+        if channel is None or params is None:
+            if not self._early.keep(str(agent_id), frame) and "id" in frame:
+                unknown = RpcError(NOT_FOUND, f"there is no session {str(agent_id)[:200]!r}")
+                self._agent.send(error_frame(frame["id"], unknown))
+            return
+        if channel.swallowing and _is_of_replay(frame):
+            channel.hear_replay(params["update"])
+            return
+        channel.hold(channel.notes.agent(frame))
+        self._outbox.touch(channel)
+        self._pass_out(channel, {**frame, "params": {**params, "sessionId": channel.id}})
+
+    def _pass_out(self, channel: Channel | None, frame: Frame) -> None:
+        if "id" in frame:
+            number = f"holdfast-{next(self._numbers)}"
+            # The agent's id of its session is what the notes know.
+            self._asked[number] = (frame, channel)
+            frame = {**frame, "id": number}
+        self._outbox.put(channel, frame)
+
+    def _agent_answered(self, channel: Channel | None, asked: Frame, answer: Frame) -> None:
+        if asked["id"] not in self._serving:
+            return  # it was answered without the agent: the session was closed meanwhile
+        del self._serving[asked["id"]]
+        if channel is not None:
+            is_prompt = asked["id"] in channel.prompts
+            channel.prompts.pop(asked["id"], None)
+            if answer.pop("agentGone", False):
+                if is_prompt:
+                    self._cut_off(channel, answer["error"]["message"])
+            else:
+                channel.hold(channel.notes.answer(asked, answer, "agent"))
+                if "error" not in answer:
+                    remember_setting(channel, asked)
+                    self._agent.worked()
+            self._outbox.touch(channel)
+        elif asked["method"] == "authenticate" and "error" not in answer:
+            self._agent.remember_login(asked.get("params") or {})
+        kept = {k: v for k, v in answer.items() if k in ("result", "error")}
+        self._outbox.put(channel, {"jsonrpc": "2.0", "id": asked["id"], **kept})
+
+    def _deliver_early(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._from_agent(frame)
+        self._spawn(self._show())
+
+    def _cut_off(self, channel: Channel, reason: str) -> None:
+        for ended in cut_off(channel, reason):
+            self._outbox.put(channel, ended)
+
+
+def _is_of_replay(frame: Frame) -> bool:
+    if frame["method"] != "session/update":
+        return False
+    update = frame["params"].get("update")
+    return isinstance(update, dict) and update.get("sessionUpdate") in CONVERSATION
+
+
+# Pieces of messages, which nearly all frames of an agent are, read in one step.
+
+
+class Chunk(NamedTuple):
+    """A piece of what an agent says or thinks."""
+
+    session_id: str
+    kind: str
+    """text or thinking, as ``delta`` events call it"""
+    text: str
+    message_id: str | None
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
+    """Nothing but what is named: whatever says more is not for here."""
+
+
+class _Content(_Strict):
+    type: str
+    text: str
+
+
+class _Update(_Strict):
+    session_update: str
+    content: _Content
+    message_id: str | None = None
+
+
+class _Params(_Strict):
+    session_id: str
+    update: _Update
+
+
+class _Line(_Strict):
+    jsonrpc: str
+    method: str
+    params: _Params
+
+
+_KINDS = {"agent_message_chunk": "text", "agent_thought_chunk": "thinking"}
+_HEAD_BYTES = 512
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def read_chunk(line: bytes) -> Chunk | None:
+    """The piece that a line holds; None for a line that is, or says, anything else."""
+    if line.find(b"_chunk", 0, _HEAD_BYTES) < 0:
+        return None
+    try:
+        frame = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    update = frame.params.update
+    kind = _KINDS.get(update.session_update)
+    content = update.content
+    if (
+        kind is None
+        or content.type != "text"
+        or not content.text
+        or frame.method != "session/update"
+        or frame.jsonrpc != "2.0"
+    ):
+        return None
+    return Chunk(frame.params.session_id, kind, content.text, update.message_id)

@@ -1,0 +1,1 @@
+"""What passes between an editor and an agent, as events of a session."""

@@ -1,0 +1,334 @@
+"""One session between an editor and its agent: what is recorded, and in what order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.apps.acp.handover import Attached, Waits, be_quiet
+from holdfast.apps.acp.notes import interruption_note, undone
+from holdfast.apps.acp.recording.calls import ToolCall
+from holdfast.apps.acp.recording.recorder import Notes, Taken
+from holdfast.apps.acp.recording.values import clean, mask_servers
+from holdfast.apps.acp.replay_gap import Heard
+from holdfast.errors import HoldfastError, InvalidData, TooLarge
+from holdfast.library import Holdfast
+from holdfast.model import Event, Limits
+from holdfast.replay import needs_interruption
+from holdfast.session import Session
+
+__all__ = ["Channel", "Said", "known_agent_id", "long_limits", "open_session", "was_left_open"]
+
+Draft = tuple[str, dict[str, Any]]
+Said = tuple[int, int]
+Work = Callable[[], Awaitable[None]]
+
+_GIB = 1024**3
+# The agent decides how long its words are, and a recorder that refuses them loses them.
+_LONG = {"message_bytes_max": _GIB, "blob_bytes_max": _GIB, "session_bytes_max": 64 * _GIB}
+_HEAD_BYTES = 256
+_TURNING = frozenset({"link", "forked", "merged", "imported", "user"})
+
+
+def open_session(hf: Holdfast, id: str | None, *, resume: str) -> Session:
+    """A session for frames: as long as they are, damage repaired. Raises as ``hf.session``."""
+    limits = long_limits(hf.limits)
+    return hf.session(id, resume=resume, repair="auto", provider_type="acp", limits=limits)
+
+
+def long_limits(limits: Limits) -> Limits:
+    """The same limits, with room for whatever an agent says."""
+    found: Limits = msgspec.structs.replace(limits, **_LONG)
+    return found
+
+
+def known_agent_id(hf: Holdfast, id: str, agent: str) -> str | None:
+    """The agent's own id of a session, if the agent was there until the session's end.
+
+    None if another one went on with it, or if it is a branch: then the agent's own session is
+    another conversation.
+    """
+    for event in hf.events(id, types=_TURNING, reverse=True):
+        data = event.data
+        if event.type == "link" and data.get("kind") == "acp":
+            found = data.get("id")
+            return found if data.get("agent") == agent and isinstance(found, str) else None
+        if event.type != "link" and data.get("direction") != "client":
+            return None
+    return None
+
+
+def was_left_open(hf: Holdfast, id: str) -> bool:
+    """Whether nobody closed a session after its last prompt; then its agent may be dead, too."""
+    last = list(hf.events(id, types={"user", "closed"}, reverse=True, limit=1))
+    return bool(last) and last[0].type == "user"
+
+
+class Channel:
+    """One session that is open on both sides."""
+
+    def __init__(self, hf: Holdfast, session: Session, agent: str, params: dict[str, Any]) -> None:
+        self._hf = hf
+        self.session = session
+        self.id = session.id
+        self.params = params
+        """The working directory and the servers that the editor named, as the agent wants them."""
+        self.notes = Notes(agent, next_seq=self._next_seq, limits=session.limits)
+        self._agent_id: str | None = None
+        self._own_mark = msgspec.json.encode(self.id)
+        self._agent_mark = b"\0"
+        self.known_id: str | None = None
+        """Under which id the agent had it last."""
+        self.doubtful = False
+        """Whether the agent may have been killed before it had written everything."""
+        self.attaching = asyncio.Lock()
+        self.answer: dict[str, Any] = {}
+        """What the agent said when it took the session: modes, options."""
+        self.settings: dict[str, Any] = dict(session.live_state.metadata.get("acp_settings") or {})
+        """What the user has set, by request, so that an agent that forgets it is told again."""
+        self.prompts: dict[Any, None] = {}
+        """The editor's ids of the prompts that the agent is at."""
+        self.told: list[str] = []
+        """What the agent is told before the next prompt."""
+        self.swallowing = False
+        """Whether what the agent says is a replay that the editor must not see again."""
+        self.swallowed = 0
+        self.heard: Heard | None = None
+        """What that replay says, while the agent may lack something of the conversation."""
+        self.heard_at = 0.0
+        self.replaying = asyncio.Lock()
+        self.muted: list[bytes] | None = None
+        """Lines for the editor that wait until the replay is through."""
+        self.broken: HoldfastError | None = None
+        self.said: Said = (0, 0)
+        """How much of answers and of thoughts has been taken down here."""
+        self._given: Said = (0, 0)
+        self._held: list[Draft] = []
+        self._barrier = False
+        self._queue: asyncio.Queue[Work | None] = asyncio.Queue()
+        self._worker: asyncio.Task[None] | None = None
+        self._note_interruption()
+
+    @property
+    def agent_id(self) -> str | None:
+        """The agent's own id; None while the agent does not have the session."""
+        return self._agent_id
+
+    @agent_id.setter
+    def agent_id(self, id: str | None) -> None:
+        self._agent_id = id
+        self._agent_mark = b"\0" if id is None else msgspec.json.encode(id)
+
+    # -- the agent has it ------------------------------------------------------------------------
+
+    def description(self, command: Sequence[str], agent: Any) -> dict[str, Any]:
+        """Where the session works and with what; never the values of secrets."""
+        about: dict[str, Any] = {"command": list(command), "agent": agent}
+        if self.params.get("additionalDirectories"):
+            about["additionalDirectories"] = list(self.params["additionalDirectories"])
+        if self.params.get("mcpServers"):
+            about["mcpServers"] = mask_servers(list(self.params["mcpServers"]))
+        return {"cwd": os.path.normpath(self.params["cwd"]), "acp": about}
+
+    def listen_to_replay(self) -> None:
+        """What the agent says of the conversation from now on is its replay."""
+        self.swallowing, self.heard = True, Heard()
+        self.heard_at = time.monotonic()
+
+    def hear_replay(self, update: dict[str, Any]) -> None:
+        """A piece of the replay, which is not for the editor."""
+        self.swallowed += 1
+        self.heard_at = time.monotonic()
+        if self.heard is not None:
+            self.heard.take(update)
+
+    def attached(self, agent: str, taken: Attached) -> None:
+        """The agent has the session; some replay it even if they were not asked to."""
+        self.swallowing, self.doubtful = taken.how != "new", False
+        if taken.how != "load":
+            self.heard = None  # there is no replay that would have to be whole
+        self.agent_id = self.known_id = taken.agent_id
+        self.answer = {k: v for k, v in taken.answer.items() if k != "sessionId"}
+        link = {"kind": "acp", "id": taken.agent_id, "agent": agent, "how": taken.how}
+        self.note(("link", link))
+
+    async def end_replay(self, waits: Waits) -> Heard | None:
+        """Wait until a replay is through; what it said, if it has to be whole."""
+        if self.swallowing:
+            await be_quiet(lambda: self.heard_at, waits)
+            self.swallowing = False
+        heard, self.heard = self.heard, None
+        return heard
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def addressed(self, line: bytes) -> bytes | None:
+        """A line of the agent as a line for the editor; None if its id is not where it mostly is.
+
+        Only for lines that are known to hold an update and nothing else.
+        """
+        at = line.find(self._agent_mark, 0, _HEAD_BYTES)
+        if at < 0 or not line[:at].rstrip().endswith(b'"sessionId":'):
+            return None
+        return b"%b%b%b\n" % (line[:at], self._own_mark, line[at + len(self._agent_mark) :])
+
+    def _next_seq(self) -> int:
+        return self.session.seq + 1 + len(self._held)
+
+    def hold(self, taken: Taken) -> None:
+        """Keep what is to be recorded with the rest of the batch."""
+        for type, data in taken.events:
+            if type == "delta":
+                thought = data.get("kind") == "thinking"
+                self.said = _more(self.said, data["content"], thought=thought)
+        self._held += taken.events
+        self._barrier = self._barrier or taken.barrier
+
+    def say(self, text: str, kind: str, message_id: str | None) -> None:
+        """The same for a piece of a message: pieces that came together are recorded as one."""
+        before = self._held[-1] if self._held else None
+        self.said = _more(self.said, text, thought=kind == "thinking")
+        self._held += self.notes.words(text, kind, message_id, before=before)
+
+    def note(self, *drafts: Draft) -> None:
+        """The same for single events."""
+        self._held += drafts
+
+    def commit(self) -> bool:
+        """Record what is held, with one write; whether it has to be on the medium to go on.
+
+        Raises StoreError; whatever the frames hold, nothing else.
+        """
+        held, self._held = self._held, []
+        barrier, self._barrier = self._barrier, False
+        if held:
+            self._given, counted_from = self.said, self.session.seq + 1
+            try:
+                recorded = self.session.extend(held)
+            except (InvalidData, TooLarge):
+                recorded = self._commit_singly(held)
+            self.notes.counted(counted_from, recorded)
+        return barrier
+
+    def _commit_singly(self, held: Iterable[Draft]) -> list[Event]:
+        recorded: list[Event] = []
+        for type, data in held:
+            try:
+                one = self.session.append(type, clean(data))
+            except (InvalidData, TooLarge) as error:
+                left_out = {"direction": "holdfast", "left_out": str(error)}
+                one = self.session.append("frame", left_out)
+            recorded.append(one)
+        return recorded
+
+    def on_record(self) -> Said | None:
+        """How much of what was said is on record; None for all that was committed.
+
+        Redaction keeps the last word from the log while a secret may begin with it.
+        """
+        held = self.session.held_back()
+        if not held:
+            return None
+        answers, thoughts = self._given
+        return answers - held.get("text", 0), thoughts - held.get("thinking", 0)
+
+    async def settle(self) -> None:
+        """Record what is held, and wait for the medium where a barrier is. Raises StoreError."""
+        if self.commit():
+            await self.session.abarrier()
+
+    # -- order -----------------------------------------------------------------------------------
+
+    def enqueue(self, work: Work) -> None:
+        """Do something towards the agent after everything that was enqueued before."""
+        self._queue.put_nowait(work)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.ensure_future(self._work())
+
+    async def caught_up(self, patience_s: float) -> None:
+        """Return once all that was enqueued is done, or after a while."""
+        done = asyncio.Event()
+
+        async def tell() -> None:
+            done.set()
+
+        self.enqueue(tell)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), patience_s)
+
+    async def _work(self) -> None:
+        while (work := await self._queue.get()) is not None:
+            await work()
+
+    async def close(self) -> None:
+        """Give the session back; what is still enqueued finds it closed, and says so."""
+        self._queue.put_nowait(None)
+        try:
+            self.commit()
+        finally:
+            await self.session.aclose()
+
+    # -- what the agent has to be told -----------------------------------------------------------
+
+    def _note_interruption(self) -> None:
+        state = self.session.live_state
+        if needs_interruption(state) is None:
+            return
+        calls = [
+            undone(_call_in(event, id), call.stage, self._cwd)
+            for id, call in state.pending_calls.items()
+            for event in self._hf.events(self.id, call.seq, call.seq + 1)
+        ]
+        self.told.append(interruption_note(calls, self._seen()))
+
+    @property
+    def _cwd(self) -> Any:
+        """Where the agent works, and its commands run if they do not say otherwise."""
+        return self.session.live_state.metadata.get("cwd") or self.params.get("cwd")
+
+    def _seen(self) -> str:
+        """What the user saw of an answer that no message covers yet."""
+        first = self.session.live_state.streaming.get("")
+        if first is None:
+            return ""
+        pieces = [piece.data for piece in self._hf.events(self.id, first, types={"delta"})]
+        return "".join(piece.get("content", "") for piece in pieces if "kind" not in piece)
+
+    def cut_off(self, reason: str) -> list[ToolCall]:
+        """The agent died in mid-turn: record it, and give the calls that were open."""
+        calls = self.notes.open_calls
+        recorded = [call for call in calls if call.is_recorded]
+        told = [undone(call.data(), call.stage, self._cwd) for call in recorded]
+        self.told.append(interruption_note(told, self._seen()))
+        self.hold(self.notes.interrupted())
+        begun = [call.id for call in recorded if call.stage == "begun"]
+        not_run = [call.id for call in recorded if call.stage != "begun"]
+        ended: dict[str, Any] = {"reason": reason, "calls": begun}
+        self.note(
+            ("agent_error", {"agent": self.notes.agent_name, "error": reason}),
+            ("interrupted", ended | ({"not_run": not_run} if not_run else {})),
+            ("turn_end", {"reason": "interrupted"}),
+        )
+        self._barrier = True
+        self.prompts.clear()
+        return calls
+
+
+def _call_in(event: Event, id: str) -> dict[str, Any]:
+    """What an event says of a call: its own, or one that a message asks for."""
+    content = event.data.get("content")
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("id") == id:
+            return {"tool": block.get("name"), "params": block.get("input")}
+    return event.data
+
+
+def _more(said: Said, text: str, *, thought: bool) -> Said:
+    answers, thoughts = said
+    return (answers, thoughts + len(text)) if thought else (answers + len(text), thoughts)

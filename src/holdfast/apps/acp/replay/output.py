@@ -1,0 +1,242 @@
+"""What an editor is told in a replay, as lines."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.apps.acp.replay.lines import (
+    CallLine,
+    DeltaLine,
+    FinalLine,
+    FrameLine,
+    Line,
+    ResultLine,
+)
+from holdfast.apps.acp.replay.shapes import CLOSING, CallAbout, Finder, decode_calls
+
+__all__ = ["PIECE_CHARS", "Output", "Update", "whole_update"]
+
+Update = bytes | msgspec.Raw
+"""The JSON of what a ``session/update`` tells."""
+
+_CHUNK_BYTES_MAX = 64 * 1024
+PIECE_CHARS = _CHUNK_BYTES_MAX // 4
+"""A text of so many characters, whichever they are, is not longer than a chunk."""
+_TEXT_HEAD = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
+_THOUGHT_HEAD = b'{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":'
+_END = b"}}\n"
+_encode = msgspec.json.Encoder().encode
+
+
+def whole_update(piece: DeltaLine, final: FinalLine) -> bytes:
+    """The update for a message of text that one piece holds all of; nothing if it is not so.
+
+    Nothing has to be decided about such a message: it covers that piece and no other. The bytes are
+    those of the log: nothing is decoded.
+    """
+    whole, part = final.data, piece.data
+    content = bytes(part.content)
+    if part.message != (None, whole.messageId) or not whole.is_bare_text:
+        return b""
+    if whole.covers_from != piece.seq or content != bytes(whole.content):
+        return b""
+    if not 2 < len(content) <= PIECE_CHARS:  # quotes with something in them
+        return b""
+    if whole.messageId is None:
+        return b"%b%b}}" % (_TEXT_HEAD, content)
+    return b'%b%b},"messageId":%b}' % (_TEXT_HEAD, content, _encode(whole.messageId))
+
+
+class Output:
+    """Gathers updates of a session; with ``marks`` each says up to which event it tells all.
+
+    ``updates`` are those that are not lines yet, ``texts`` the words that are no update yet.
+    """
+
+    def __init__(self, session_id: str, *, marks: bool) -> None:
+        self.updates: list[Update] = []
+        self.texts: list[str] = []
+        self.marks = marks
+        self._session_id = session_id
+        self._head = (
+            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
+            % _encode(session_id)
+        )
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._kind = ""
+        self._message_id: str | None = None
+        self._seq = -1
+
+    def collect(self) -> bytes:
+        """The lines that were gathered since the last time."""
+        self._end_lines()
+        found = b"".join(self._lines)
+        self._lines.clear()
+        return found
+
+    def tell(self, update: Update, seq: int) -> None:
+        """An update, with which all is told up to an event."""
+        if self.texts:
+            self.flush()
+        self.updates.append(update)
+        if self.marks:
+            self._end_lines(b',"_meta":{"holdfast":{"seq":%d}}' % seq)
+
+    def tell_all(self, updates: list[dict[str, Any]], seq: int) -> None:
+        """Several updates of one event: only with the last has all of it been told."""
+        for update in updates[:-1]:
+            self.tell(_encode(update), seq - 1)
+        for update in updates[-1:]:
+            self.tell(_encode(update), seq)
+
+    def tell_odd(self, params: dict[str, Any], seq: int) -> None:
+        """A frame with more members than usual keeps them."""
+        self.flush()
+        params = {**params, "sessionId": self._session_id}
+        if self.marks:
+            meta = params.get("_meta")
+            own = {"holdfast": {"seq": seq}}
+            params["_meta"] = {**meta, **own} if isinstance(meta, dict) else own
+        frame = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+        self._end_lines()
+        self._lines.append(_encode(frame) + b"\n")
+
+    def say(self, text: str, kind: str, message_id: str | None, seq: int) -> None:
+        """Words, told together with those before if they are of the same message."""
+        size = len(text) if text.isascii() else len(text.encode())
+        if self.texts and (
+            kind != self._kind
+            or message_id != self._message_id
+            or self._size + size > _CHUNK_BYTES_MAX
+        ):
+            self.flush()
+        self._kind, self._message_id = kind, message_id
+        self.texts.append(text)
+        self._size += size
+        self._seq = seq
+
+    def flush(self) -> None:
+        """Tell the words that were kept."""
+        if not self.texts:
+            return
+        text, seq = "".join(self.texts), self._seq
+        head = _THOUGHT_HEAD if self._kind == "thinking" else _TEXT_HEAD
+        tail = b"}}"
+        if self._message_id is not None:
+            tail = b'},"messageId":%b}' % _encode(self._message_id)
+        too_long = self._size > _CHUNK_BYTES_MAX
+        self.texts.clear()
+        self._size = 0
+        while too_long and len(text) > PIECE_CHARS:
+            self.tell(head + _encode(text[:PIECE_CHARS]) + tail, seq - 1)
+            text = text[PIECE_CHARS:]
+        self.tell(head + _encode(text) + tail, seq)
+
+    def _end_lines(self, meta: bytes = b"") -> None:
+        """Make lines of the updates; one alone may have more in its params."""
+        updates = self.updates
+        if updates:
+            updates[0] = self._head + updates[0]
+            updates[-1] = b"".join((updates[-1], meta, _END))
+            self._lines.append((_END + self._head).join(updates))
+            updates.clear()
+
+
+# What nearly all lines of a log hold, taken out of them at once: tool calls and whole messages.
+
+
+_FROM_OTHERS = (b'{"direction":"client",', b'{"direction":"holdfast",')
+
+
+class Other(NamedTuple):
+    """A line from which something else may have to be told, or nothing."""
+
+    line: Line
+    before: int
+    """How many updates come before it."""
+    calls: int
+    """How many of them are about tool calls."""
+    whole: int
+    """The event that the last whole message among them came with."""
+
+
+class Sorted(NamedTuple):
+    """Some lines of a log."""
+
+    updates: list[Update]
+    """Of tool calls, as they came, and of messages that one piece holds all of; in order."""
+    calls: list[CallAbout]
+    """What those of tool calls are about."""
+    others: list[Other]
+    """All that is not told by them, in order."""
+    whole: int
+    """The event that the last whole message came with; less than 0 if there is none."""
+
+
+def sort_out(lines: list[Any], find: Finder, *, silent: bool) -> Sorted | None:
+    """Tool calls, messages and the rest; None if what looks like an update of a call is none.
+
+    ``silent`` is whether no words wait for more of their message. It takes a few steps for each
+    line: a function that is called for each would double what a load costs.
+    """
+    updates: list[Update] = []
+    calls: list[Update] = []
+    others: list[Other] = []
+    start, begin = _start(lines, find)
+    piece: DeltaLine | None = None
+    whole = -1
+    for line in lines:
+        kind = type(line)
+        if piece is not None:
+            if kind is FinalLine and (update := whole_update(piece, line)):
+                updates.append(update)
+                whole, piece = piece.seq, None
+                continue
+            others.append(Other(piece, len(updates), len(calls), whole))
+            piece, silent = None, False
+        if kind is FrameLine:
+            data = bytes(line.data)
+            if data.startswith(start):
+                update = data[begin:-CLOSING]
+                updates.append(update)
+                calls.append(update)
+                silent = True
+                continue
+            if data.startswith(_FROM_OTHERS):
+                continue
+        elif kind is CallLine or kind is ResultLine:
+            raw = line.data.raw
+            if raw is not None:
+                update = raw.params.update
+                updates.append(update)
+                calls.append(update)
+                silent = True
+                continue
+        elif silent and kind is DeltaLine:
+            piece = line
+            continue
+        others.append(Other(line, len(updates), len(calls), whole))
+        silent = False
+    if piece is not None:
+        others.append(Other(piece, len(updates), len(calls), whole))
+    abouts = _decode(calls)
+    return None if abouts is None else Sorted(updates, abouts, others, whole)
+
+
+def _start(lines: list[Any], find: Finder) -> tuple[bytes, int]:
+    """How frames about tool calls begin, and where in them the update does."""
+    if not find.begin:
+        frames = (bytes(line.data) for line in lines if type(line) is FrameLine)
+        find.learn(next((one for one in frames if not one.startswith(_FROM_OTHERS)), b""))
+    return find.start_of_calls, find.begin
+
+
+def _decode(calls: list[Update]) -> list[CallAbout] | None:
+    try:
+        abouts = decode_calls(b"\n".join(calls))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return abouts if len(abouts) == len(calls) else None

@@ -1,0 +1,213 @@
+"""The loop of a chat: read a line, answer it, again."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agent._runtime import EXIT_WORDS
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
+from holdfast.apps.cli._slash import COMMANDS, is_command, obey
+from holdfast.apps.cli._summary import print_conversation
+from holdfast.apps.cli._talk import Talker
+from holdfast.apps.cli._talk_options import Wishes, standard_input
+from holdfast.apps.render.page import Span
+from holdfast.apps.talk.checks import recordable
+from holdfast.apps.talk.history import History
+from holdfast.errors import HoldfastError
+from holdfast.replay import is_complete
+
+if TYPE_CHECKING:
+    from holdfast.agent import PermissionRequest
+
+
+_PROMPT = "you> "
+_SHOWN_EVENTS = 40
+_ANSWERS = {"y": "once", "yes": "once", "s": "session", "a": "always"}
+
+
+class Chat:
+    """A conversation at a terminal, or through a pipe: then each line is one message."""
+
+    def __init__(self, app: App, wishes: Wishes) -> None:
+        self.app = app
+        self.is_over = False
+        self.has_failed = False
+        self.is_terminal = sys.stdin.isatty() and app.out.is_terminal
+        self.talker = Talker(app, wishes, self._permit if self.is_terminal else None)
+        self._reader = LineReader(History(), [f"/{name}" for name in COMMANDS])
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the current session, if it has begun."""
+        return None if self.talker.session is None else self.talker.session.id
+
+    def run(self) -> int:
+        """Chat until the end; the exit code."""
+        try:
+            self.app.err.line(Span(self.talker.choice.explain(), "faint"))
+            self.greet()
+            if self.is_terminal:
+                self.app.err.line(Span("/help lists the commands, /exit leaves.", "faint"))
+            for line in self._lines():
+                self._take(line)
+                if self.is_over:
+                    break
+        finally:
+            session_id = self.session_id
+            self.talker.close()
+        if self.is_terminal and session_id is not None:
+            self._farewell(session_id)
+        return EXIT_FAILED if self.has_failed and not self.is_terminal else EXIT_FINE
+
+    def greet(self) -> None:
+        """Say which session this is, and show the last of it."""
+        self.talker.tell_session()
+        session = self.talker.session
+        if session is None or not session.restored:
+            return
+        if self.is_terminal:
+            start = max(0, session.seq - _SHOWN_EVENTS)
+            if start:
+                self.app.out.line(Span("  … earlier: /history", "faint"))
+            shown = self.app.library.events(session.id, start)
+            print_conversation(self.app, shown, full=False, first=start)
+            self.app.out.line()
+        messages = session.messages()
+        state = session.live_state
+        if messages and (state.unfinished or not is_complete(messages)):
+            what = "failed" if state.status == "failed" else "was interrupted"
+            told = f"The last answer {what}. /continue goes on with it."
+            self.app.err.line(Span(told, "warning"))
+
+    def say(self, text: str | None) -> None:
+        """Give the agent a message, or let it go on, and show what it says."""
+        try:
+            result = self.talker.answer(text)
+        except KeyboardInterrupt:
+            self.app.err.line(Span("(stopped; what was said is kept)", "warning"))
+            return
+        if result.suspended is not None:
+            self.app.err.line(Span("The agent waits for someone.", "warning"))
+        if self.is_terminal:
+            self.app.out.line()
+
+    def confirm(self, question: str) -> bool:
+        """Whether the user says yes; without a terminal nobody does."""
+        return self.is_terminal and self._ask(f"{question} [y/N] ") in ("y", "yes")
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _lines(self) -> Iterator[str]:
+        piped = standard_input()
+        while True:
+            try:
+                if not self.is_terminal:
+                    line = piped.readline()
+                    if not line:
+                        return
+                    yield line.rstrip("\n")
+                    continue
+                yield self._reader.read(_PROMPT)
+            except EOFError:
+                self.app.out.line()
+                return
+            except KeyboardInterrupt:
+                self.app.out.line()
+                self.app.err.line(Span("(/exit or Ctrl-D leaves)", "faint"))
+
+    def _take(self, line: str) -> None:
+        text = recordable(line).strip()
+        if not text:
+            return
+        if text in EXIT_WORDS:
+            self.is_over = True
+            return
+        try:
+            if is_command(text):
+                obey(self, text)
+            else:
+                self.say(text.removeprefix("/") if text.startswith("//") else text)
+        except HoldfastError as error:
+            self.has_failed = True
+            failure = explain(error, waits=self.app.takes_wait)
+            tell(self.app.err, Span("error: ", "bad"), failure.message, failure.remedy)
+
+    def _permit(self, request: PermissionRequest) -> Any:
+        """Ask whether a tool may be used."""
+        self.talker.end_line()
+        shown = ", ".join(f"{name}={value!r}" for name, value in request.args.items())
+        self.app.err.line(Span("May the agent use ", "warning"), f"{request.tool}({shown})?")
+        with _plain_interrupts():
+            answer = self._ask("[y]es once, for this [s]ession, [a]lways, [N]o: ")
+        return _ANSWERS.get(answer, False)
+
+    def _ask(self, question: str) -> str:
+        try:
+            return input(question).strip().lower()
+        except (EOFError, KeyboardInterrupt):
+            self.app.out.line()
+            return ""
+
+    def _farewell(self, session_id: str) -> None:
+        self.app.err.line(
+            Span("Session ", "faint"),
+            Span(session_id, "name"),
+            Span(" is kept; `holdfast chat` goes on with it.", "faint"),
+        )
+
+
+@contextmanager
+def _plain_interrupts() -> Iterator[None]:
+    """While a question waits Ctrl-C answers it, rather than stopping the run behind it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# Lines that are typed at a prompt, with what was typed before.
+
+
+class LineReader:
+    """Lines from a terminal: edited, with what was typed before on the arrow keys and Ctrl-R."""
+
+    def __init__(self, history: History, words: list[str]) -> None:
+        self._history = history
+        self._words = words
+        self._readline = _find_readline()
+        if self._readline is not None:
+            self._prepare(self._readline)
+
+    def read(self, prompt: str) -> str:
+        """The next line. Raises EOFError at the end and KeyboardInterrupt for Ctrl-C."""
+        line = input(prompt)
+        if self._history.add(line) and self._readline is not None:
+            self._readline.add_history(line)
+        return line
+
+    def _prepare(self, readline: Any) -> None:
+        readline.set_auto_history(False)
+        readline.clear_history()
+        for line in self._history.lines():
+            readline.add_history(line)
+        readline.set_completer_delims(" ")
+        readline.set_completer(self._complete)
+        readline.parse_and_bind("tab: complete")
+
+    def _complete(self, text: str, state: int) -> str | None:
+        fitting = [word for word in self._words if text.startswith("/") and word.startswith(text)]
+        return fitting[state] if state < len(fitting) else None
+
+
+def _find_readline() -> Any:
+    try:
+        import readline
+    except ImportError:  # without it lines can still be typed
+        return None
+    return readline

@@ -1,0 +1,109 @@
+"""Which session is meant: by its id, by the beginning of its id, or the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._failure import suggestion
+from holdfast.apps.render.failures import import_command, strangers_hint
+from holdfast.errors import InvalidId, NotFound, UsageError
+from holdfast.library import Holdfast
+from holdfast.model import check_id, fold_id, is_id
+
+NEWEST = "-"
+_SHOWN_MAX = 5
+_LOOKED_AT_MAX = 1_000
+
+
+def choose(library: Holdfast, given: str) -> str:
+    """The id of the session that ``given`` means.
+
+    Raises NotFound, with the nearest id if there is one; UsageError if several begin like this;
+    InvalidId for what can be no id. Touches nothing.
+    """
+    if given == NEWEST:
+        return _newest(library)
+    if is_id(given) and library.exists(given):
+        return given
+    missing = f"no session {given}"
+    begin = library.session_ids(given) if given and given.isascii() else []
+    try:
+        return pick(given, begin or session_ids(library), missing)
+    except (NotFound, InvalidId) as error:
+        found = library.imported(given) if given else []
+        if len(found) > 1:
+            raise UsageError(
+                _several(given, found), remedy="Give the id that it has here."
+            ) from None
+        if found:
+            return found[0]
+        _lead_to_import(library, given, error)
+        raise
+
+
+def _lead_to_import(library: Holdfast, given: str, error: NotFound | InvalidId) -> None:
+    """Put the way to a session that another tool has into an error about one that is not here."""
+    place = library.importable(given)
+    if place is not None:
+        error.remedy = f"{place.tool} has it; bring it in: {import_command(place.path)}"
+        return
+    told, remedy = strangers_hint(library)
+    if told:
+        error.remedy = f"{told}. {remedy}"
+
+
+def choose_deleted(library: Holdfast, given: str) -> str:
+    """The same among the sessions in the trash."""
+    deleted = library.trash()
+    if given == NEWEST and deleted:
+        return deleted[0].session_id
+    ids = sorted({one.session_id for one in deleted})
+    return pick(given, ids, f"no session {given} in the trash")
+
+
+def session_ids(library: Holdfast) -> list[str]:
+    """Every session's id, newest first, by a look at the store itself."""
+    entries = sorted(library.store.entries(), key=lambda entry: entry.modified, reverse=True)
+    return [entry.key.rpartition("/")[2] for entry in entries]
+
+
+def pick(given: str, ids: list[str], missing: str) -> str:
+    """The one of ``ids`` that is ``given``, or begins with it; case does not count."""
+    wanted = fold_id(given)
+    matches = [id for id in ids if given and fold_id(id).startswith(wanted)]
+    exact = [id for id in matches if len(id) == len(given)]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    if matches:
+        raise UsageError(_several(given, matches), remedy="Give more of the id.")
+    check_id(given)
+    raise NotFound(f"there is {missing}{suggestion(given, ids)}", session_id=given)
+
+
+def tell_none(app: App, tags: Iterable[str], what: str = "No session") -> None:
+    """Say that nothing fits; of a tag that no session has also what it may have meant."""
+    hint = _meant_tag(app.library, tags) if tags else ""
+    app.err.line(f"{what} in {app.where} fits{hint or '.'}")
+
+
+def _meant_tag(library: Holdfast, tags: Iterable[str]) -> str:
+    rows = library.list(_LOOKED_AT_MAX)
+    known = {tag for row in rows for tag in (*row.tags, *row.auto_tags)}
+    hints = (suggestion(tag, known) for tag in tags if tag not in known)
+    return next(filter(None, hints), "")
+
+
+def _newest(library: Holdfast) -> str:
+    newest = library.list(1)
+    if not newest:
+        told, remedy = strangers_hint(library)
+        raise NotFound(told or "there are no sessions yet", remedy=remedy or None)
+    return newest[0].session_id
+
+
+def _several(given: str, matches: list[str]) -> str:
+    shown = "\n".join(sorted(matches)[:_SHOWN_MAX])
+    more = len(matches) - _SHOWN_MAX
+    rest = f"\nand {more:,} more" if more > 0 else ""
+    return f"{len(matches):,} sessions begin with {given}:\n{shown}{rest}"

@@ -1,0 +1,198 @@
+"""What a shell offers where an id, a tag or another name of the store is due.
+
+Each answer is looked up in the store's catalogue and made harmless first: a shell puts it onto the
+command line, and shows the titles beside it. Whatever fails, nothing is offered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ZshComplete,
+    add_completion_class,
+)
+
+from holdfast.apps.cli._options import STORE
+from holdfast.errors import HoldfastError
+from holdfast.library import Holdfast
+from holdfast.model import SessionMetadata, fold_id
+from holdfast.security import neutralise_line
+
+_OFFERED_MAX = 200
+_LOOKED_AT_MAX = 1_000
+_TITLE_CHARS = 60
+
+Offer = list[CompletionItem[str]]
+
+
+def complete_id(ctx: click.Context, _: click.Parameter, incomplete: str) -> Offer:
+    """Sessions whose id begins like this, the newest first, each with its title."""
+    return _ask(ctx, lambda library: _sessions(library, incomplete))
+
+
+def complete_tag(ctx: click.Context, _: click.Parameter, incomplete: str) -> Offer:
+    """Tags of sessions, also automatic ones."""
+    return _ask(ctx, lambda library: _names(library, _tags, incomplete))
+
+
+def complete_agent(ctx: click.Context, _: click.Parameter, incomplete: str) -> Offer:
+    """Agents that have sessions."""
+    return _ask(ctx, lambda library: _names(library, _agents, incomplete))
+
+
+def _tags(row: SessionMetadata) -> Iterable[str]:
+    return (*row.tags, *row.auto_tags)
+
+
+def _agents(row: SessionMetadata) -> Iterable[str]:
+    return [row.agent_id] if row.agent_id else []
+
+
+def _ask(ctx: click.Context, look: Callable[[Holdfast], Offer]) -> Offer:
+    place = ctx.meta.get(STORE) or ctx.find_root().params.get("store")
+    try:
+        with Holdfast(place, timers=False) as library:
+            return look(library)
+    except (HoldfastError, OSError):
+        return []
+
+
+def _sessions(library: Holdfast, incomplete: str) -> Offer:
+    wanted = fold_id(incomplete)
+    titles = {row.session_id: row.title or "" for row in library.list(_LOOKED_AT_MAX)}
+    begin = [id for id in titles if fold_id(id).startswith(wanted)]
+    if len(titles) == _LOOKED_AT_MAX and incomplete:
+        begin += [id for id in library.session_ids(incomplete) if id not in titles]
+    return [_item(id, titles.get(id, "")) for id in begin[:_OFFERED_MAX]]
+
+
+def _names(
+    library: Holdfast, names: Callable[[SessionMetadata], Iterable[str]], incomplete: str
+) -> Offer:
+    rows = library.list(_LOOKED_AT_MAX)
+    found = sorted({name for row in rows for name in names(row)})
+    fitting = [name for name in found if name.startswith(incomplete) and is_harmless(name)]
+    return [_item(name) for name in fitting[:_OFFERED_MAX]]
+
+
+def is_harmless(name: str) -> bool:
+    """Whether a name is one line of characters that can be seen."""
+    return bool(name.strip()) and neutralise_line(name) == name
+
+
+def _item(value: str, title: str = "") -> CompletionItem[str]:
+    shown = " ".join(neutralise_line(title).split())
+    if len(shown) > _TITLE_CHARS:
+        shown = shown[: _TITLE_CHARS - 1] + "…"
+    return CompletionItem(value, help=shown or None)
+
+
+# The scripts that let a shell complete the command, and how answers are written for each.
+#
+# As click does it, with one difference: what is offered may be a tag, which is text of strangers,
+# so
+# bash gets it quoted, and no script lets a shell expand an answer.
+
+
+SHELLS = ("bash", "zsh", "fish")
+_VARIABLE = "_HOLDFAST_COMPLETE"
+_NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]")
+
+_BASH = """\
+%(complete_func)s() {
+    local type value response IFS=$'\\n'
+    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" \\
+        %(complete_var)s=bash_complete "$1" 2>/dev/null)
+    COMPREPLY=()
+    while IFS=',' read -r type value; do
+        case $type in
+            dir) compopt -o dirnames 2>/dev/null ;;
+            file) compopt -o default 2>/dev/null ;;
+            plain) COMPREPLY+=("$value") ;;
+        esac
+    done <<< "$response"
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s 2>/dev/null ||
+    complete -F %(complete_func)s %(prog_name)s
+"""
+_FISH = """\
+function %(complete_func)s
+    set -l response (env %(complete_var)s=fish_complete \\
+        COMP_WORDS=(commandline -cp | string collect) \\
+        COMP_CWORD=(commandline -t | string collect) %(prog_name)s 2>/dev/null)
+    for completion in $response
+        set -l metadata (string split -m 1 "," -- $completion)
+        switch $metadata[1]
+            case dir
+                __fish_complete_directories $metadata[2]
+            case file
+                __fish_complete_path $metadata[2]
+            case plain
+                echo $metadata[2]
+        end
+    end
+end
+
+complete --no-files --keep-order --command %(prog_name)s --arguments "(%(complete_func)s)"
+"""
+
+
+class _Bash(BashComplete):
+    source_template = _BASH
+
+    @staticmethod
+    def _check_version() -> None:
+        """Older versions only lack the order of what is offered."""
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """The answer as it can stand on a command line."""
+        return f"{item.type},{_NEEDS_QUOTES.sub(_escaped, item.value)}"
+
+
+class _Zsh(ZshComplete):
+    # A failure is no business of the line that somebody is typing.
+    source_template = ZshComplete.source_template.replace(
+        "=zsh_complete %(prog_name)s)", "=zsh_complete %(prog_name)s 2>/dev/null)"
+    )
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """As click does it; zsh quotes what it puts onto the command line."""
+        return super().format_completion(_one_line(item))
+
+
+class _Fish(FishComplete):
+    source_template = _FISH
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """As click does it; fish quotes what it puts onto the command line."""
+        return super().format_completion(_one_line(item))
+
+
+def learn_shells() -> None:
+    """Make click use these."""
+    for one in (_Bash, _Zsh, _Fish):
+        add_completion_class(one)
+
+
+def script(shell: str) -> str:
+    """The script that a shell reads to complete the command."""
+    from holdfast.apps.cli._app import cli
+
+    kind = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}[shell]
+    return kind(cli, {}, "holdfast", _VARIABLE).source()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "\\" + found[0]
+
+
+def _one_line(item: CompletionItem[str]) -> CompletionItem[str]:
+    help_ = None if item.help is None else " ".join(item.help.split())
+    return CompletionItem(item.value, type=item.type, help=help_)

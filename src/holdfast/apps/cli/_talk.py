@@ -1,0 +1,149 @@
+"""Talking to an agent: which model and which session, and its answers as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holdfast.agent._models import ModelChoice
+from holdfast.apps.cli._app import App
+from holdfast.apps.cli._choice import choose
+from holdfast.apps.cli._talk_options import Wishes
+from holdfast.apps.render.page import Span
+from holdfast.apps.render.words import ago, counted
+from holdfast.apps.talk.agents import AgentMaker
+from holdfast.apps.watched import watch
+from holdfast.errors import UsageError
+from holdfast.model import Event, Notice
+from holdfast.replay import as_text
+from holdfast.session import Session, now_ms
+
+if TYPE_CHECKING:
+    from holdfast.agent import PermissionRequest, RunResult
+
+_CALL_CHARS = 100
+
+
+class Talker:
+    """One agent on its session, and the screen that shows what it says."""
+
+    def __init__(
+        self,
+        app: App,
+        wishes: Wishes,
+        permission: Callable[[PermissionRequest], Any] | None = None,
+    ) -> None:
+        self.app = app
+        watch(app.library, has_screen=True)
+        self._maker = AgentMaker(
+            app.library,
+            app.place,
+            model=wishes.model,
+            agent=wishes.agent,
+            permission=permission,
+            warn=app.warn,
+        )
+        self.choice: ModelChoice = self._maker.choice
+        session_id = _wanted_session(app, wishes)
+        self.agent_id = self._maker.agent_for(session_id)
+        self._model = self._maker.model
+        self.agent = self._maker.make(self.agent_id, session_id, load=not wishes.new)
+        # The model's connections live in this loop; they are closed in it too.
+        self._runner = asyncio.Runner()
+        self._runner.run(self._model.__aenter__())
+        self._unsubscribe = app.library.subscribe(self._show_event)
+
+    @property
+    def session(self) -> Session | None:
+        """The session, if there is one yet: it begins with the first message."""
+        return self.agent.session
+
+    def switch(self, session_id: str) -> None:
+        """Go on with another session; if that one cannot be opened, with the same as before."""
+        if self.session is not None and self.session.id == session_id:
+            return
+        before, agent_id = self.agent, self.agent_id
+        self.agent_id = self._maker.agent_for(session_id)
+        try:
+            self.agent = self._maker.make(self.agent_id, session_id, load=True)
+        except BaseException:
+            self.agent_id = agent_id
+            raise
+        before.close()
+
+    def begin(self) -> None:
+        """Leave the session; the next message begins a new one, with its own instructions."""
+        before, self.agent = self.agent, self._maker.make(self.agent_id, None, load=False)
+        before.close()
+
+    def answer(self, prompt: str | None) -> RunResult:
+        """Show the answer word by word. Ctrl-C ends it: KeyboardInterrupt, and all is recorded."""
+        try:
+            return self._runner.run(self._stream(prompt))
+        finally:
+            self.end_line()
+
+    def ask_quietly(self, prompt: str) -> RunResult:
+        """The answer, without showing it."""
+        return self._runner.run(self.agent.run(prompt))
+
+    def tell_session(self) -> None:
+        """Say which session this is, and how much of it there is."""
+        session = self.session
+        if session is None or not session.restored:
+            self.app.err.line(
+                Span("New session", "good"), f" of {self.agent_id}, kept in {self.app.where}"
+            )
+            return
+        state = session.live_state
+        title = f" {session.title!r}" if session.title else ""
+        many = counted(state.message_count, "message")
+        when = ago(state.updated_at, now_ms()) or "at an unknown time"
+        self.app.err.line(
+            Span("Restored session ", "good"),
+            Span(session.id, "name"),
+            f"{title} ({many}, {when})",
+        )
+
+    def end_line(self) -> None:
+        """See to it that what comes next begins on a line of its own."""
+        self.app.out.end_stream()
+
+    def close(self) -> None:
+        """Give the session back."""
+        self._unsubscribe()
+        try:
+            self.agent.close()
+        finally:
+            self._runner.run(self._model.__aexit__(None, None, None))
+            self._runner.close()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    async def _stream(self, prompt: str | None) -> RunResult:
+        async with self.agent.run_stream(prompt) as stream:
+            async for piece in stream:
+                self.app.out.stream(piece)
+        return stream.result
+
+    def _show_event(self, session_id: str, what: Event | Notice) -> None:
+        """Tell of tools while they run."""
+        if isinstance(what, Event) and what.type == "tool_call":
+            self.end_line()
+            shown = as_text(what.data.get("params"))[:_CALL_CHARS]
+            self.app.err.line(Span(f"→ {what.data.get('tool')} {shown}", "faint"))
+
+
+def _wanted_session(app: App, wishes: Wishes) -> str | None:
+    """The id that is asked for; None for the agent's current one, or a new one."""
+    if wishes.session is None:
+        return None
+    if not wishes.new:
+        return choose(app.library, wishes.session)
+    if app.library.exists(wishes.session):
+        raise UsageError(
+            f"there is a session {wishes.session} already",
+            remedy="Leave --new out to go on with it, or choose another id.",
+        )
+    return wishes.session

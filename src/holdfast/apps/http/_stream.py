@@ -1,0 +1,150 @@
+"""Events as they come: what is there from a place on, then what is added, whoever adds it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response, StreamingResponse
+
+from holdfast.apps.http._call import Call, as_json
+from holdfast.apps.http._endpoints import EVENT_STREAM
+from holdfast.apps.http._problems import Refused
+from holdfast.apps.http._shapes import Told, told_event
+from holdfast.apps.http.tokens import Token
+from holdfast.library import Holdfast
+from holdfast.model import Event, Notice
+from holdfast.session import Follower, resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.apps.http._service import Service
+
+_PAGE = 500
+_LOOK_S = 0.5
+_HEARTBEAT_S = 15.0
+
+
+def sse(name: str, data: bytes, id: int | None = None) -> bytes:
+    """One server-sent event; JSON has no line ends in it."""
+    numbered = b"" if id is None else b"id: %d\n" % id
+    return b"%sevent: %s\ndata: %s\n\n" % (numbered, name.encode(), data)
+
+
+async def follow(call: Call) -> Response:
+    """A stream of the events of a session. Raises NotFound, Refused."""
+    start = _start(call)
+    id = call.id
+    call.service.check_streams(call.space)
+    await call.service.threads.run(_check_there, call.hf, id)
+    if call.request.method == "HEAD":
+        return Response(None, 200, media_type=EVENT_STREAM)
+    return StreamingResponse(
+        _stream(call.service, _token(call), id, start), 200, media_type=EVENT_STREAM
+    )
+
+
+def _check_there(hf: Holdfast, id: str) -> None:
+    hf.follow(id).close()
+
+
+def _start(call: Call) -> int:
+    last = call.request.headers.get("last-event-id")
+    if last is None:
+        return int(call.query.start)
+    if not (last.isascii() and last.isdecimal() and len(last) < 16):
+        raise Refused(400, "usage", "Last-Event-ID is the id of an event of this stream")
+    return int(last) + 1
+
+
+def _token(call: Call) -> Token:
+    assert call.token is not None
+    return call.token
+
+
+async def _stream(service: Service, token: Token, id: str, start: int) -> AsyncIterator[bytes]:
+    with service.counted_stream(token.space):
+        yield b"retry: 1000\n\n"
+        async with contextlib.aclosing(Following(service, token, id, start).events()) as events:
+            async for event in events:
+                if event is None:
+                    yield b": still here\n\n"
+                else:
+                    yield sse(event.type, as_json(event), event.seq)
+        yield sse("stream.end", as_json({"reason": await _reason(service, token)}))
+
+
+async def _reason(service: Service, token: Token) -> str:
+    """Why a stream ends."""
+    if service.stopping.is_set():
+        return "stopping"
+    return "gone" if await service.is_still_good(token) else "token"
+
+
+class Following:
+    """The events of one session, from a place on, without holding a thread while it waits.
+
+    Ends when the session is gone, the server stops, or the token counts no more.
+    """
+
+    def __init__(self, service: Service, token: Token, id: str, start: int) -> None:
+        self._service = service
+        self._token = token
+        self._id = id
+        self._next = start
+        self._bell = asyncio.Event()
+        self._follower: Follower | None = None
+
+    async def events(self) -> AsyncGenerator[Told | None]:
+        """Each event; None now and then while there is none."""
+        service = self._service
+        loop = asyncio.get_running_loop()
+        async with service.spaces.use(self._token.space, service.threads) as hf:
+            stop = hf.subscribe(partial(self._ring, loop))
+            try:
+                heard = loop.time()
+                while not service.stopping.is_set() and await service.is_still_good(self._token):
+                    found = await service.threads.run(self._look, hf)
+                    if found is None:
+                        return
+                    for event in found:
+                        yield event
+                    if found:
+                        heard = loop.time()
+                        continue
+                    if loop.time() - heard >= _HEARTBEAT_S:
+                        heard = loop.time()
+                        yield None
+                    await self._wait()
+            finally:
+                stop()
+
+    def _ring(self, loop: asyncio.AbstractEventLoop, id: str, what: Event | Notice) -> None:
+        if id == self._id:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._bell.set)
+
+    async def _wait(self) -> None:
+        """Until something was recorded here, or it is time to look for what others did."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await self._bell.wait()
+        self._bell.clear()
+
+    def _look(self, hf: Holdfast) -> list[Told] | None:
+        """What is new; None when the session is gone."""
+        if not hf.exists(self._id):
+            return None
+        if self._follower is None:
+            found = list(hf.events(self._id, self._next, limit=_PAGE))
+            if len(found) < _PAGE:
+                last = found[-1].seq + 1 if found else self._next
+                self._follower = hf.follow(self._id, last)
+        else:
+            found = self._follower.poll()
+        if found:
+            self._next = found[-1].seq + 1
+        documents = hf.store.documents(f"sessions/{self._id}")
+        return [told_event(event) for event in resolve_blobs(found, documents)]

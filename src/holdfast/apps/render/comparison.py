@@ -1,0 +1,257 @@
+"""Two sessions side by side, as a page."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.apps.render.ink import cells
+from holdfast.apps.render.page import Column, Page, Piece, Span
+from holdfast.apps.render.words import counted
+from holdfast.replay import as_text
+from holdfast.security import neutralise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.replay import Change, Comparison, Side, ToolUse, TurnPair, TurnView
+
+
+__all__ = ["kept_value", "print_comparison"]
+
+_USES = (Column("NAME", flexible=True), Column("A", flexible=True), Column("B", flexible=True))
+_CHANGES = (
+    Column("WHAT", flexible=True),
+    Column("A", flexible=True),
+    Column("B", flexible=True),
+    Column("", optional=True),
+)
+_TEXT_CHARS = 300
+_LINES_MAX = 8
+
+
+def kept_value(kind: str, value: Any) -> str:
+    """What a variable, a memory entry or a todo holds, in words; a todo by its status."""
+    if kind != "todo" or not isinstance(value, dict):
+        return as_text(value)
+    told = [value.get("status"), value.get("priority")]
+    return ", ".join(str(one) for one in told if one not in (None, "medium")) or "(no status)"
+
+
+def print_comparison(page: Page, found: Comparison, *, full: bool) -> None:
+    """Where the two parted, their turns side by side, and in what else they differ."""
+    _print_sides(page, found)
+    if found.same:
+        page.line("Nothing differs.")
+    _print_turns(page, found.turns, full=full)
+    _print_uses(page, found)
+    _print_changes(page, found.changes)
+
+
+def _print_sides(page: Page, found: Comparison) -> None:
+    for name, side in (("A", found.a), ("B", found.b)):
+        page.line(
+            Span(f"{name}  ", "strong"),
+            Span(side.session_id, "name"),
+            f"  {side.title or '(no title)'}",
+            Span(f"  {_figures(side)}", "faint"),
+            hang=3,
+        )
+    ancestor = found.ancestor
+    if ancestor is None:
+        page.line(Span("   They have no event in common.", "faint"))
+        return
+    page.line(
+        Span("   In common: events up to ", "faint"),
+        str(ancestor.seq),
+        Span(f" of {ancestor.session_id}, {counted(ancestor.turns, 'turn')}", "faint"),
+        hang=3,
+    )
+
+
+def _figures(side: Side) -> str:
+    told = [counted(side.turns, "turn"), f"{side.tokens:,} tokens"]
+    if side.cost is not None:
+        told.append(f"${side.cost:.4f}")
+    return ", ".join(told) + " since"
+
+
+def _heading(page: Page, text: str) -> None:
+    page.line()
+    page.line(Span(text, "strong"))
+
+
+def _print_turns(page: Page, turns: list[TurnPair], *, full: bool) -> None:
+    if turns:
+        _heading(page, "Turns")
+        print_halves(page, [_halves(pair) for pair in turns], None if full else _LINES_MAX)
+
+
+def _halves(pair: TurnPair) -> tuple[Half, Half]:
+    """What was asked, what was done and what was answered, one below the other."""
+    a, b = pair.a, pair.b
+    answers = (a.answer if a else "", b.answer if b else "")
+    same = answers[0] == answers[1]
+    asked = "user" if pair.same_question else "warning"
+    left, right = (
+        Half(str(turn.number) if turn else "", _turn_spans(turn, answer, asked, same=same))
+        for turn, answer in zip((a, b), apart(*answers), strict=True)
+    )
+    return left, right
+
+
+def _turn_spans(turn: TurnView | None, answer: str, asked: str, *, same: bool) -> list[Span]:
+    if turn is None:
+        return []
+    tools = f"→ {', '.join(dict.fromkeys(turn.tools))}" if turn.tools else ""
+    return [
+        Span(turn.user or "(goes on)", asked),
+        Span(tools, "tool"),
+        Span(answer, "faint" if same else ""),
+    ]
+
+
+def _print_uses(page: Page, found: Comparison) -> None:
+    if found.tools:
+        _heading(page, "Tools")
+        page.table(_USES, [_tool_cells(use) for use in found.tools])
+    if found.files:
+        _heading(page, "Files")
+        rows: list[list[Piece]] = [
+            [Span(use.path, "name"), ", ".join(use.a), ", ".join(use.b)] for use in found.files
+        ]
+        page.table(_USES, rows)
+
+
+def _tool_cells(use: ToolUse) -> list[Piece]:
+    return [Span(use.tool, "tool"), _calls(use.a, use.a_failed), _calls(use.b, use.b_failed)]
+
+
+def _calls(count: int, failed: int) -> str:
+    if not count:
+        return ""
+    return counted(count, "call") + (f", {failed} failed" if failed else "")
+
+
+def _print_changes(page: Page, changes: list[Change]) -> None:
+    if not changes:
+        return
+    _heading(page, "Memory, variables and todos")
+    rows: list[list[Piece]] = [
+        [
+            Span(f"{one.kind} {one.name}", "name"),
+            Span(_value(one, one.a, one.a_did), _did_style(one.a_did)),
+            Span(_value(one, one.b, one.b_did), _did_style(one.b_did)),
+            Span("conflict" if one.conflict else "", "warning"),
+        ]
+        for one in changes
+    ]
+    page.table(_CHANGES, rows)
+
+
+def _value(change: Change, value: Any, did: str) -> str:
+    if did == "removed":
+        return "(removed)"
+    return "" if value is None and did == "kept" else kept_value(change.kind, value)[:_TEXT_CHARS]
+
+
+def _did_style(did: str) -> str:
+    return {"set": "good", "removed": "bad"}.get(did, "faint")
+
+
+# Two texts next to each other, each broken into lines of half the width.
+
+
+_GAP = "  "
+_HALF_MIN = 12
+_SAME_CHARS_MAX = 80
+_BEFORE_CHARS = 30
+
+
+class Half(NamedTuple):
+    """What stands on one side: a label in front of the first line, and texts with their styles."""
+
+    label: str
+    texts: Sequence[Span]
+
+
+def print_halves(screen: Page, pairs: Sequence[tuple[Half, Half]], lines_max: int | None) -> None:
+    """Pairs one below the other; of each text at most so many lines, which end with a "…" then."""
+    labels = [max((len(pair[side].label) for pair in pairs), default=0) for side in (0, 1)]
+    room = screen.columns - sum(labels) - 3 * len(_GAP)
+    width = max(room // 2, _HALF_MIN)
+    for number, pair in enumerate(pairs):
+        if number:
+            screen.line()
+        first = True
+        for ours, theirs in _lines(pair, width, lines_max):
+            left, right = (half.label if first else "" for half in pair)
+            screen.line(
+                Span(left.rjust(labels[0]) + _GAP, "faint"),
+                Span(ours.text + " " * (width - cells(ours.text)), ours.style),
+                Span(_GAP + right.rjust(labels[1]) + _GAP, "faint"),
+                theirs,
+            )
+            first = False
+
+
+def _lines(
+    pair: tuple[Half, Half], width: int, lines_max: int | None
+) -> Iterator[tuple[Span, Span]]:
+    """The lines of both; what comes second on one side is beside what comes second on the other."""
+    nothing = Span("")
+    for texts in zip_longest(*(half.texts for half in pair), fillvalue=nothing):
+        sides = [
+            [Span(line, text.style) for line in broken(text.text, width, lines_max)]
+            for text in texts
+        ]
+        yield from zip_longest(*sides, fillvalue=nothing)
+
+
+def apart(a: str, b: str) -> tuple[str, str]:
+    """Two texts, without most of what both begin with."""
+    same = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
+    same = min(len(a), len(b)) if same is None else same
+    if a == b or same <= _SAME_CHARS_MAX:
+        return a, b
+    start = a.rfind(" ", 0, same - _BEFORE_CHARS) + 1 or same - _BEFORE_CHARS
+    return f"… {a[start:]}", f"… {b[start:]}"
+
+
+def broken(text: str, width: int, lines_max: int | None = None) -> list[str]:
+    """A text in lines that are no wider, words kept whole where they fit."""
+    lines: list[str] = []
+    for paragraph in neutralise(text).expandtabs(4).strip().split("\n"):
+        lines += _wrapped(paragraph, width) if paragraph.strip() else []
+        if lines_max is not None and len(lines) > lines_max:
+            last = lines[lines_max - 1]
+            while cells(last) > width - 2:
+                last = last[:-1]
+            return [*lines[: lines_max - 1], f"{last.rstrip()} …"]
+    return lines
+
+
+def _wrapped(paragraph: str, width: int) -> list[str]:
+    lines, line, used = [], "", 0
+    for word in paragraph.split(" "):
+        for piece in _pieces(word, width):
+            wide = cells(piece)
+            space = 1 if line else 0
+            if line and used + space + wide > width:
+                lines.append(line)
+                line, used, space = "", 0, 0
+            line += " " * space + piece
+            used += space + wide
+    return [*lines, line]
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    """A word; in parts if it is wider than a line."""
+    while cells(word) > width:
+        end, used = 0, 0
+        while used + cells(word[end]) <= width:
+            used += cells(word[end])
+            end += 1
+        yield word[: end or 1]
+        word = word[end or 1 :]
+    yield word

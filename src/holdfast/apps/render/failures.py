@@ -1,0 +1,60 @@
+"""What people are told when something goes wrong: a sentence, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+from shlex import quote
+from typing import NamedTuple
+
+from holdfast._config import configuration
+from holdfast.errors import HoldfastError, Locked
+from holdfast.library import Holdfast
+
+__all__ = ["Told", "told"]
+
+
+class Told(NamedTuple):
+    """A sentence without its full stop, and a remedy; the remedy may be empty."""
+
+    message: str
+    remedy: str
+
+
+def told(error: BaseException, *, waits: bool = False) -> Told:
+    """What to say about an exception, whatever it is, to someone who can wait with ``--wait``."""
+    if isinstance(error, HoldfastError):
+        return Told(error.message, _remedy(error, waits=waits))
+    if isinstance(error, OSError):
+        why = os.strerror(error.errno) if error.errno else str(error)
+        return Told(f"the system refused: {why}", "Check the disk and your rights.")
+    return Told(
+        f"{type(error).__name__}: {error}",
+        "This is a defect of Holdfast. Please report it with what HOLDFAST_TRACEBACK=1 adds.",
+    )
+
+
+def _remedy(error: HoldfastError, *, waits: bool) -> str:
+    """The error's own remedy; one that is about Python calls is said for people."""
+    if isinstance(error, Locked) and error.remedy == Locked.remedy:
+        wait = ", or wait with --wait" if waits else ""
+        return f"Close it there first{wait}. Reading it works all the time."
+    return error.remedy
+
+
+# What to say where the store is the folder of another system: whose it is, and what to do.
+
+
+def strangers_hint(library: Holdfast) -> tuple[str, str]:
+    """What to say of a store that is the folder of another system, and what to do; else nothing."""
+    place = library.strangers()
+    if place is None:
+        return "", ""
+    whose = "another store" if place.tool == "holdfast" else place.tool
+    told = f"{place.path} holds sessions of {whose}, and is no store of its own"
+    return told, f"Bring them in: {import_command(place.path)}"
+
+
+def import_command(path: str) -> str:
+    """The command, into another store than the folder itself where that is what is set."""
+    is_set = os.path.realpath(str(configuration().get("store"))) == os.path.realpath(path)
+    return f"holdfast import {quote(path)}" + (" --store .holdfast" if is_set else "")

@@ -1,0 +1,460 @@
+"""Statistics as a page: a summary, charts, and tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.apps.render.page import Column, Page, Piece, Span
+from holdfast.apps.render.words import counted, day_time, short
+from holdfast.catalog._stats_shapes import Period, SessionFigures, Share, Stats, ToolFigures
+from holdfast.catalog._timeline import Timeline, TurnFigures
+
+__all__ = ["print_stats", "print_timeline"]
+
+_COLUMNS_MAX = 120
+_CHART_ROWS = 6
+_BAR = 16
+_ROWS_MAX = 8
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_FEW_DAYS = 3
+_WIDE = 84
+
+
+def print_stats(page: Page, stats: Stats, width: int) -> None:
+    """The whole page, with charts for that width."""
+    width = min(width, _COLUMNS_MAX)
+    _summary(page, stats)
+    _over_time(page, stats, width)
+    _activity(page, stats, width)
+    _shares(page, "Models", "MODEL", stats.models)
+    if len(stats.agents) > 1:
+        _shares(page, "Agents", "AGENT", stats.agents)
+    if any(share.tokens for share in stats.tags):
+        _shares(page, "Tags", "TAG", stats.tags)
+    _tools(page, stats.tools)
+    _topics(page, stats)
+    _sessions(page, "Longest sessions", stats.longest)
+    _sessions(page, "Most expensive sessions", stats.most_expensive)
+
+
+def _heading(page: Page, text: str, note: str = "") -> None:
+    page.line("")
+    page.line(Span(text, "strong"), Span(f"  {note}" if note else "", "faint"))
+
+
+def _summary(page: Page, stats: Stats) -> None:
+    page.line(
+        Span(counted(stats.sessions, "session"), "strong"),
+        f"   {counted(stats.turns, 'turn')}   {counted(stats.messages, 'message')}",
+        Span(f"   {_duration(stats.active_ms)} active", "faint"),
+        hang=2,
+    )
+    if stats.tokens:
+        page.line(
+            Span(f"{short(stats.tokens)} tokens", "strong"),
+            f"   {short(stats.input_tokens)} in   {short(stats.output_tokens)} out",
+            f"   {short(stats.cache_read_tokens)} cached" if stats.cache_read_tokens else "",
+            Span(f"   {counted(stats.requests, 'request')}", "faint"),
+            hang=2,
+        )
+    if stats.estimated_tokens:
+        about = f"about {short(stats.estimated_tokens)} tokens"
+        page.line(about, Span("   estimated, where nobody told how many", "faint"), hang=2)
+    if stats.cost is not None:
+        page.line(Span(f"{_money(stats.cost)}", "good"), _missing(stats), hang=2)
+    elif stats.unpriced_tokens:
+        page.line("cost unknown", _missing(stats), hang=2)
+    if stats.unreadable:
+        page.line(Span(f"{counted(stats.unreadable, 'session')} could not be counted", "warning"))
+
+
+def _missing(stats: Stats) -> Span:
+    if not stats.unpriced_tokens:
+        return Span("")
+    names = ", ".join(name or "(no name)" for name in stats.unpriced_models[:3])
+    more = len(stats.unpriced_models) - 3
+    rest = f" and {more} more" if more > 0 else ""
+    text = f"   without {short(stats.unpriced_tokens)} tokens that have no price: {names}{rest}"
+    return Span(text, "warning")
+
+
+def _over_time(page: Page, stats: Stats, width: int) -> None:
+    if not stats.periods:
+        return
+    use_tokens = stats.tokens > 0
+    what = "Tokens" if use_tokens else "Messages"
+    values = [one.tokens if use_tokens else one.messages for one in stats.periods]
+    if len(values) <= _FEW_DAYS:
+        _heading(page, f"{what} by {stats.by}")
+        most = max(values)
+        for period, value in zip(stats.periods, values, strict=True):
+            page.line(
+                Span(f"  {_named(period, stats.by):10}  ", "faint"),
+                Span(bar(value, most, width // 2), "good"),
+                f" {short(value)}",
+                Span(_cost_note(period), "faint"),
+            )
+        return
+    chart = columns(values, width - 10, _CHART_ROWS)
+    left_out = len(values) - chart.shown
+    note = f"the last {chart.shown} of {len(values)} {stats.by}s" if left_out else ""
+    _heading(page, f"{what} by {stats.by}", note)
+    most = max(values[-chart.shown :])
+    for number, row in enumerate(chart.rows):
+        mark = short(most) if number == 0 else "0" if number == len(chart.rows) - 1 else ""
+        page.line(Span(f"{mark:>7} ", "faint"), Span(row, "good"))
+    first, last = stats.periods[-chart.shown], stats.periods[-1]
+    room = chart.shown * chart.per_value
+    ends = _named(first, stats.by), _named(last, stats.by)
+    space = max(1, room - len(ends[0]) - len(ends[1]))
+    page.line(Span(f"        {ends[0]}{' ' * space}{ends[1]}", "faint"))
+
+
+def _named(period: Period, by: str) -> str:
+    return period.start[:7] if by == "month" else period.start
+
+
+def _cost_note(used: Period) -> str:
+    return "" if used.cost is None else f"   {_money(used.cost)}"
+
+
+def _activity(page: Page, stats: Stats, width: int) -> None:
+    if not any(stats.days.values()):
+        return
+    _heading(page, "Activity", f"messages; times of {stats.tz}")
+    for row in calendar(stats.days, width - 2):
+        page.line("  ", Span(row[:5], "faint"), Span(row[5:], "good"))
+    page.line("")
+    _hours_and_weekdays(page, stats, wide=width >= _WIDE)
+
+
+def _hours_and_weekdays(page: Page, stats: Stats, *, wide: bool) -> None:
+    if any(stats.hours):
+        busiest = max(range(24), key=lambda hour: stats.hours[hour])
+        line = "".join(char * (2 if wide else 1) for char in sparkline(stats.hours))
+        page.line(
+            Span("  Hours     ", "faint"),
+            Span(line, "good"),
+            Span(f"  most from {busiest} to {busiest + 1}", "faint"),
+        )
+        axis = "".join(f"{hour:<{6 if wide else 3}}" for hour in range(0, 24, 3))
+        page.line(Span(f"            {axis}", "faint"))
+    most = max(stats.weekdays)
+    days = (
+        f"{name[: 3 if wide else 2]} {sparkline([value, most])[0] * (2 if wide else 1)}"
+        for name, value in zip(_WEEKDAYS, stats.weekdays, strict=True)
+    )
+    page.line(
+        Span("  Weekdays  ", "faint"),
+        Span(("  " if wide else " ").join(days), "good"),
+        Span(f"  most on {_WEEKDAYS[stats.weekdays.index(most)]}" if wide else "", "faint"),
+    )
+
+
+def _shares(page: Page, title: str, name: str, shares: Sequence[Share]) -> None:
+    if not shares:
+        return
+    _heading(page, title, _more(len(shares)))
+    most = max(share.tokens for share in shares)
+    table = (
+        Column(name, flexible=True),
+        Column("SESSIONS", right=True, spared=True),
+        Column("INPUT", right=True, spared=True),
+        Column("OUTPUT", right=True, spared=True),
+        Column("CACHED", right=True, optional=True, spared=True),
+        Column("TOKENS", right=True),
+        Column("COST", right=True),
+        Column("", spared=True),
+    )
+    page.table(table, [_share_cells(share, most) for share in shares[:_ROWS_MAX]])
+
+
+def _share_cells(share: Share, most: int) -> list[Piece]:
+    return [
+        Span(share.name or "(no name)", "name"),
+        f"{share.sessions:,}",
+        short(share.input_tokens),
+        short(share.output_tokens),
+        short(share.cache_read_tokens) if share.cache_read_tokens else "",
+        short(share.tokens),
+        _cost(share.cost, share.unpriced_tokens, share.tokens),
+        Span(bar(share.tokens, most, _BAR), "good"),
+    ]
+
+
+def _cost(cost: float | None, unpriced: int, tokens: int) -> Piece:
+    if cost is None:
+        return Span("unknown", "warning") if tokens else ""
+    return Span(f"{_money(cost)} +?", "warning") if unpriced else _money(cost)
+
+
+def _tools(page: Page, tools: Sequence[ToolFigures]) -> None:
+    if not tools:
+        return
+    _heading(page, "Tools", _more(len(tools)))
+    most = max(tool.calls for tool in tools)
+    table = (
+        Column("TOOL", flexible=True),
+        Column("CALLS", right=True),
+        Column("FAILED", right=True),
+        Column("MEDIAN", right=True, spared=True),
+        Column("95 %", right=True, spared=True),
+        Column("LONGEST", right=True, spared=True),
+        Column("", spared=True),
+    )
+    page.table(table, [_tool_cells(tool, most) for tool in tools[:_ROWS_MAX]])
+
+
+def _tool_cells(tool: ToolFigures, most: int) -> list[Piece]:
+    rate = tool.failure_rate or 0.0
+    failed = f"{tool.failures:,} ({rate:.0%})" if tool.failures else "0"
+    return [
+        Span(tool.name, "tool"),
+        f"{tool.calls:,}",
+        Span(failed, "bad" if rate > 1 / 4 else ""),
+        _latency(tool.median_ms),
+        _latency(tool.p95_ms),
+        _latency(tool.max_ms),
+        Span(bar(tool.calls, most, _BAR), "good"),
+    ]
+
+
+def _topics(page: Page, stats: Stats) -> None:
+    if not stats.topics:
+        return
+    _heading(page, "Topics", _more(len(stats.topics)))
+    most = stats.topics[0].sessions
+    table = (
+        Column("TOPIC", flexible=True),
+        Column("SESSIONS", right=True),
+        Column("", spared=True),
+    )
+    rows: list[list[Piece]] = [
+        [Span(one.tag, "name"), f"{one.sessions:,}", Span(bar(one.sessions, most, _BAR), "good")]
+        for one in stats.topics[:_ROWS_MAX]
+    ]
+    page.table(table, rows)
+
+
+def _sessions(page: Page, title: str, sessions: Sequence[SessionFigures]) -> None:
+    if not sessions:
+        return
+    _heading(page, title)
+    table = (
+        Column("ID"),
+        Column("TITLE", flexible=True),
+        Column("TURNS", right=True, spared=True),
+        Column("ACTIVE", right=True, spared=True),
+        Column("TOKENS", right=True),
+        Column("COST", right=True),
+    )
+    rows: list[list[Piece]] = [
+        [
+            Span(one.session_id, "name"),
+            one.title or "",
+            f"{one.turns:,}",
+            _duration(one.active_ms),
+            short(one.tokens),
+            _cost(one.cost, one.unpriced_tokens, one.tokens),
+        ]
+        for one in sessions[: _ROWS_MAX - 3]
+    ]
+    page.table(table, rows)
+
+
+def print_timeline(page: Page, timeline: Timeline) -> None:
+    """One session, turn by turn."""
+    cost = "" if timeline.cost is None else f"   {_money(timeline.cost)}"
+    if timeline.unpriced_tokens:
+        cost = "   cost unknown"
+    page.line(
+        Span(timeline.session_id, "name"),
+        f"   {counted(len(timeline.turns), 'turn')}   {short(timeline.tokens)} tokens{cost}",
+        Span(f"   {_duration(timeline.active_ms)} active", "faint"),
+    )
+    if not timeline.turns:
+        return
+    page.line("")
+    longest = max(turn.duration_ms for turn in timeline.turns)
+    table = (
+        Column("SEQ", right=True),
+        Column("START", spared=True),
+        Column("PAUSE", right=True, spared=True, optional=True),
+        Column("TOOK", right=True),
+        Column("", spared=True),
+        Column("TOKENS", right=True, optional=True),
+        Column("COST", right=True, optional=True, spared=True),
+        Column("TOOLS", flexible=True, optional=True),
+        Column("PROMPT", flexible=True),
+    )
+    page.table(table, [_turn_cells(turn, longest) for turn in timeline.turns])
+
+
+def _turn_cells(turn: TurnFigures, longest: int) -> list[Piece]:
+    tools = ", ".join(
+        name if calls == 1 else f"{name} x{calls}" for name, calls in turn.tools.items()
+    )
+    failed = f" ({turn.failures} failed)" if turn.failures else ""
+    return [
+        Span(str(turn.seq), "faint"),
+        Span(day_time(turn.start), "faint"),
+        Span(_duration(turn.pause_ms) if turn.pause_ms >= 1000 else "", "faint"),
+        _latency(turn.duration_ms),
+        Span(bar(turn.duration_ms, longest, 10), "good"),
+        short(turn.tokens) if turn.tokens else "",
+        "" if turn.cost is None else _money(turn.cost),
+        Span(tools + failed, "bad" if turn.failures else "tool"),
+        turn.prompt,
+    ]
+
+
+def _more(number: int) -> str:
+    return f"the first {_ROWS_MAX} of {number}" if number > _ROWS_MAX else ""
+
+
+def _money(dollars: float) -> str:
+    if 0 < dollars < 0.01:
+        return "<$0.01"
+    return f"${dollars:,.2f}"
+
+
+def _latency(ms: float | None) -> str:
+    if ms is None:
+        return ""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    return f"{ms / 1000:.1f} s" if ms < 60_000 else _duration(ms)
+
+
+def _duration(ms: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 20``, ``2 d 4 h``."""
+    minutes, seconds = divmod(int(ms // 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, rest = divmod(hours, 24)
+    if days:
+        return f"{days:,} d {rest} h"
+    if hours:
+        return f"{hours} h {minutes:02}"
+    return f"{minutes} min" if minutes else f"{seconds} s"
+
+
+# Figures drawn with characters: bars, sparklines, columns, a calendar. Pure: numbers to text.
+
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_SHADES = "·░▒▓█"
+_WEEK = 7
+_MONTH_CHARS = 3
+
+
+def bar(value: float, most: float, width: int) -> str:
+    """A bar of at most ``width`` characters; anything above nothing is seen."""
+    if value <= 0 or most <= 0:
+        return ""
+    eighths = max(1, round(width * 8 * min(value / most, 1)))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """One character for each value, as high as its share of the largest."""
+    most = max(values, default=0)
+    return "".join(_level(value, most) for value in values)
+
+
+def _level(value: float, most: float) -> str:
+    if value <= 0 or most <= 0:
+        return _LEVELS[1] if most > 0 else " "
+    return _LEVELS[max(1, round(8 * value / most))]
+
+
+class Columns(NamedTuple):
+    """A chart of columns, from top to bottom, and how many values there was room for."""
+
+    rows: list[str]
+    shown: int
+    per_value: int
+    """Characters of one value."""
+
+
+def columns(values: Sequence[float], width: int, height: int) -> Columns:
+    """The newest of the values, one beside the other, as wide as there is room."""
+    per_value = max(1, min(4, width // max(len(values), 1)))
+    shown = min(len(values), width // per_value)
+    kept = values[-shown:] if shown else []
+    most = max(kept, default=0)
+    rows = []
+    for row in range(height, 0, -1):
+        cells = (_cell(value, most, row, height) for value in kept)
+        gap = " " if per_value > 1 else ""
+        rows.append("".join(cell * (per_value - len(gap)) + gap for cell in cells).rstrip())
+    return Columns(rows, shown, per_value)
+
+
+def _cell(value: float, most: float, row: int, height: int) -> str:
+    if value <= 0 or most <= 0:
+        return " "
+    eighths = max(1, round(value / most * height * 8)) - (row - 1) * 8
+    return _LEVELS[max(0, min(8, eighths))]
+
+
+def calendar(days: Mapping[str, int], width: int) -> list[str]:
+    """A row for each weekday, a column for each week up to the last day with activity.
+
+    The first row names the months. How dark a day is says how much happened.
+    """
+    if not days:
+        return []
+    last = dt.date.fromisoformat(max(days))
+    weeks = max(1, min(53, (width - 5) // 2))
+    first_active = dt.date.fromisoformat(min(days))
+    monday = last - dt.timedelta(days=last.weekday())
+    needed = (monday - first_active).days // _WEEK + 2 if monday > first_active else 1
+    weeks = min(weeks, max(needed, min(weeks, 12)), _weeks_before(monday))
+    mondays = [monday - dt.timedelta(weeks=number) for number in range(weeks - 1, -1, -1)]
+    bounds = _bounds(days)
+    rows = [_months(mondays)]
+    for weekday, name in enumerate(("Mon", "", "Wed", "", "Fri", "", "Sun")):
+        shades = (_shade(days, start, weekday, last, bounds) for start in mondays)
+        rows.append(f"{name:4} {' '.join(shades)}".rstrip())
+    return rows
+
+
+def _weeks_before(monday: dt.date) -> int:
+    """How many weeks the calendar has before that day."""
+    return max(1, monday.toordinal() // _WEEK)
+
+
+def _months(mondays: Sequence[dt.date]) -> str:
+    """The name of a month above the first week that begins in it, where there is room."""
+    line = [" "] * (5 + 2 * len(mondays) + _MONTH_CHARS)
+    free = 0
+    for number, monday in enumerate(mondays):
+        before = mondays[number - 1].month if number else 0
+        after = mondays[number + 1].month if number + 1 < len(mondays) else monday.month
+        place = 5 + 2 * number
+        if before != monday.month == after and place >= free:
+            line[place : place + _MONTH_CHARS] = monday.strftime("%b")
+            free = place + _MONTH_CHARS + 1
+    return "".join(line).rstrip()
+
+
+def _bounds(days: Mapping[str, int]) -> list[int]:
+    """What is a little and what is a lot, by the quarters of the active days."""
+    active = sorted(count for count in days.values() if count > 0)
+    if not active:
+        return []
+    return [active[min(len(active) - 1, len(active) * quarter // 4)] for quarter in (1, 2, 3)]
+
+
+def _shade(
+    days: Mapping[str, int], monday: dt.date, weekday: int, last: dt.date, bounds: Sequence[int]
+) -> str:
+    if (last - monday).days < weekday:
+        return " "
+    count = days.get((monday + dt.timedelta(days=weekday)).isoformat(), 0)
+    if count <= 0:
+        return _SHADES[0]
+    return _SHADES[1 + sum(count >= bound for bound in bounds)]

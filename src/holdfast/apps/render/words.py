@@ -1,0 +1,109 @@
+"""Numbers, sizes and times as people say them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["ago", "clock", "counted", "day_time", "price", "short", "size"]
+
+_MS = 1000
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_RELATIVE_DAYS_MAX = 30
+_UNITS = ("kB", "MB", "GB", "TB", "PB")
+_STEP = 1000
+
+
+def counted(number: int, word: str, plural: str | None = None) -> str:
+    """``1 event``, ``2,000 events``."""
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"
+
+
+def short(number: int) -> str:
+    """``950``, ``12.3k``, ``4.1M``: for a narrow column."""
+    if number < _STEP:
+        return str(number)
+    for unit in ("k", "M", "G"):
+        scaled = number / _STEP
+        if scaled < _STEP or unit == "G":
+            return f"{scaled:.1f}{unit}" if scaled < 100 else f"{scaled:.0f}{unit}"
+        number = round(scaled)
+    raise AssertionError
+
+
+def size(count: int) -> str:
+    """``512 bytes``, ``1.4 MB``."""
+    if count < _STEP:
+        return counted(count, "byte")
+    scaled = float(count)
+    for unit in _UNITS:
+        scaled /= _STEP
+        if scaled < _STEP or unit == _UNITS[-1]:
+            break
+    return f"{scaled:.1f} {unit}"
+
+
+def price(cost: float | None) -> str:
+    """``$1.23``; below a cent as much as is needed to see something; nothing if unknown."""
+    if cost is None:
+        return ""
+    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.1g}"
+
+
+def ago(time_ms: int, now_ms: int) -> str:
+    """``just now``, ``5 min ago``, ``3 h ago``, ``2 d ago``; further back the date."""
+    if not time_ms:
+        return ""
+    seconds = (now_ms - time_ms) // _MS
+    if seconds < -_MINUTE or seconds >= _RELATIVE_DAYS_MAX * _DAY:
+        return _local(time_ms).strftime("%Y-%m-%d")
+    if seconds < _MINUTE:
+        return "just now"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE} min ago"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR} h ago"
+    return f"{seconds // _DAY} d ago"
+
+
+def day_time(time_ms: int) -> str:
+    """``2026-05-01 14:03:09``, in the user's time zone; nothing for an unknown time."""
+    return _local(time_ms).strftime("%Y-%m-%d %H:%M:%S") if time_ms else ""
+
+
+def clock(time_ms: int) -> str:
+    """``14:03:09``, in the user's time zone; nothing for an unknown time."""
+    return _local(time_ms).strftime("%H:%M:%S") if time_ms else ""
+
+
+def _local(time_ms: int) -> datetime:
+    """The time; a log may claim anything, so what no calendar has becomes its nearest end."""
+    seconds = min(max(time_ms / _MS, 0), 253_402_214_400)
+    return datetime.fromtimestamp(seconds, UTC).astimezone()
+
+
+# Times as people write them: a date, a date with a time, or how long ago.
+
+
+_AGO = re.compile(r"(\d{1,6}) ?(min|m|h|d|w)\Z", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
+_SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def moment_of(text: str, *, end: bool = False) -> datetime:
+    """The moment, in the user's time zone if none is named.
+
+    A day without a time means its beginning, or its end with ``end``. Raises ValueError,
+    OverflowError or OSError for what is no time.
+    """
+    found = _AGO.match(text)
+    now = datetime.now().astimezone()
+    if found:
+        return now - timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    if text in ("today", "yesterday"):
+        day = now - timedelta(days=1 if text == "yesterday" else 0)
+        text = day.strftime("%Y-%m-%d")
+    moment = datetime.fromisoformat(text)
+    if end and _DATE.match(text):
+        moment += timedelta(days=1, milliseconds=-1)
+    return moment if moment.tzinfo else moment.astimezone()

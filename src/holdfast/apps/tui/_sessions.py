@@ -1,0 +1,128 @@
+"""The sessions that the list shows: pages of them, filtered and sorted. Blocking; no widgets."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.model import SessionMetadata
+
+if TYPE_CHECKING:
+    from holdfast.library import Holdfast
+
+FIRST_PAGE = 100
+_PAGE = 1_000
+_FIELDS = ("tag", "status", "agent", "model", "parent")
+
+
+class Order(NamedTuple):
+    """A way to sort, as the library names it too."""
+
+    name: str
+
+
+# All are kept by the catalogue: none needs more than the page that is shown.
+ORDERS = tuple(map(Order, ("updated", "created", "title", "messages", "tokens", "cost", "size")))
+
+
+class Asked(NamedTuple):
+    """What the list is to show."""
+
+    words: tuple[str, ...] = ()
+    fields: tuple[tuple[str, str], ...] = ()
+    order: int = 0
+
+    @property
+    def is_newest_first(self) -> bool:
+        """Whether it is the plain list, in which what is new comes to the top."""
+        return not (self.words or self.order)
+
+    def filters(self) -> dict[str, Any]:
+        """As the library takes them."""
+        found: dict[str, Any] = {}
+        if self.words:
+            found["text"] = " ".join(self.words)
+        if self.order:
+            found["sort"] = ORDERS[self.order].name
+        for name, value in self.fields:
+            if name == "tag":
+                found["tags"] = [*found.get("tags", []), value]
+            else:
+                found["agent_id" if name == "agent" else name] = value
+        return found
+
+
+def parse(text: str, order: int = 0) -> Asked:
+    """``lisbon tag:travel status:waiting``: words, and fields that the store knows."""
+    words, fields = [], []
+    for word in text.split():
+        name, colon, value = word.partition(":")
+        if colon and value and name in _FIELDS:
+            fields.append((name, value))
+        else:
+            words.append(word.casefold())
+    return Asked(tuple(words), tuple(fields), order)
+
+
+class Shelf:
+    """Asks a store for pages. Each method may take its time; call them in a thread."""
+
+    def __init__(self, library: Holdfast) -> None:
+        self._library = library
+        self._ahead: Future[tuple[list[SessionMetadata], Any]] | None = None
+
+    def ask_ahead(self) -> None:
+        """Ask for the first page of the plain list, in a thread; `first` gives it, once."""
+        ahead: Future[tuple[list[SessionMetadata], Any]] = Future()
+
+        def ask() -> None:
+            try:
+                ahead.set_result(self._first(Asked(), FIRST_PAGE))
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                ahead.set_exception(error)
+
+        self._ahead = ahead
+        Thread(target=ask, name="holdfast-first-page", daemon=True).start()
+
+    def at_hand(self, asked: Asked) -> tuple[list[SessionMetadata], Any] | None:
+        """What `first` would give, if it was asked ahead and is there by now. Never waits."""
+        ahead = self._ahead
+        if ahead is None or not ahead.done() or ahead.exception() is not None:
+            return None
+        return self.first(asked) if asked == Asked() else None
+
+    def first(self, asked: Asked, limit: int = FIRST_PAGE) -> tuple[list[SessionMetadata], Any]:
+        """The first that fit, and where the next page begins; None at the end."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and asked == Asked() and limit == FIRST_PAGE:
+            return ahead.result()
+        return self._first(asked, limit)
+
+    def _first(self, asked: Asked, limit: int) -> tuple[list[SessionMetadata], Any]:
+        page = self._library.list(limit, **asked.filters())
+        return list(page), page.next
+
+    def following(self, asked: Asked, after: Any) -> tuple[list[SessionMetadata], Any]:
+        """The page after that."""
+        page = self._library.list(_PAGE, after=after, **asked.filters())
+        return list(page), page.next
+
+    def total(self) -> int:
+        """How many sessions there are in all."""
+        return self._library.catalog_health().sessions
+
+
+def renewed(
+    old: list[SessionMetadata], head: list[SessionMetadata], *, more: bool
+) -> list[SessionMetadata]:
+    """The rows in the order of the store, with what its newest page says now.
+
+    One that the page would have to hold, and does not, is gone; so is all the rest if there are no
+    ``more`` than the page has.
+    """
+    if not more:
+        return head
+    known = {row.session_id for row in head}
+    edge = head[-1].updated_at
+    return [*head, *(r for r in old if r.session_id not in known and r.updated_at <= edge)]

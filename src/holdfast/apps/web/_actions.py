@@ -1,0 +1,242 @@
+"""What people do to sessions. Every one of these is a form that one of our own pages sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.apps.render.words import counted
+from holdfast.apps.web._access import Note
+from holdfast.apps.web._page import back_to, guest_of, session_url, site_of
+from holdfast.errors import Forbidden, HoldfastError, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from holdfast.apps.web._page import Site
+
+Form = Mapping[str, str]
+_FIELDS_MAX = 40
+
+
+async def form_of(request: Request) -> Form:
+    """The fields of a form. Raises Forbidden without the token of its page, UsageError."""
+    text = (await request.body()).decode("utf-8", "replace")
+    try:
+        fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+    except ValueError:
+        raise UsageError("no form of ours has so many fields") from None
+    given = request.headers.get("x-form-token") or fields.get("form_token", "")
+    if not guest_of(request).sent(given):
+        raise Forbidden(
+            "this form is not from a page that was shown to you",
+            remedy="Load the page again, then repeat what you did.",
+        )
+    return fields
+
+
+async def act(request: Request) -> Response:
+    """One of ``DEEDS`` on a session; then the page that shows what came of it."""
+    form = await form_of(request)
+    id, name = str(request.path_params["id"]), str(request.path_params["deed"])
+    deed = DEEDS.get(name)
+    if deed is None:
+        raise NotFound(f"nothing is called {name[:40]!a} here")
+    site = site_of(request)
+    try:
+        if name in _NEED_REST:
+            await site.talks.release(id)
+        note, url = await asyncio.to_thread(deed, site, id, form)
+    except HoldfastError as error:
+        # On the page where it was asked for, so that it can be tried again.
+        note, url = Note(f"{_sentence(error.message)} {error.remedy}", "bad"), _came_from(form, id)
+    guest_of(request).tell(note)
+    return back_to(url)
+
+
+async def merge(request: Request) -> Response:
+    """What two sessions did, in a new one."""
+    form = await form_of(request)
+    hf = site_of(request).hf
+    turns = form.get("turns", "all")
+
+    def work() -> str:
+        return hf.merge(
+            form.get("a", ""),
+            form.get("b", ""),
+            turns=turns if turns in ("all", "summary") else "all",
+            policy=form.get("policy", "ours"),
+            title=form.get("title", "").strip() or None,
+        )
+
+    made = await asyncio.to_thread(work)
+    report = await asyncio.to_thread(hf.merge_report, made)
+    clashes = len(report.conflicts) if report else 0
+    told = f"; {counted(clashes, 'conflict')} decided by your policy" if clashes else ""
+    guest_of(request).tell(Note(f"Merged into this new session{told}."))
+    return back_to(session_url(made))
+
+
+async def undelete(request: Request) -> Response:
+    """Back from the trash."""
+    form = await form_of(request)
+    id = form.get("id", "")
+    await asyncio.to_thread(site_of(request).hf.undelete, id)
+    guest_of(request).tell(Note("It is back."))
+    return back_to(session_url(id))
+
+
+async def invite(request: Request) -> Response:
+    """A link that lets another browser of this machine in, once."""
+    await form_of(request)
+    token = site_of(request).door.link()
+    url = f"{request.url.scheme}://{request.url.netloc}/in?token={token}"
+    guest_of(request).tell(Note(f"Open this in another browser; it works once: {url}"))
+    return back_to("/store")
+
+
+async def begin(request: Request) -> Response:
+    """A new session with an agent."""
+    form = await form_of(request)
+    made = await site_of(request).talks.begin(_words(form))
+    return back_to(session_url(made))
+
+
+async def say(request: Request) -> Response:
+    """A message on a session."""
+    form = await form_of(request)
+    id = str(request.path_params["id"])
+    await site_of(request).talks.say(id, _words(form))
+    return _done(request, session_url(id))
+
+
+async def stop(request: Request) -> Response:
+    """End the answer."""
+    await form_of(request)
+    id = str(request.path_params["id"])
+    site_of(request).talks.stop(id)
+    return _done(request, session_url(id))
+
+
+async def answer(request: Request) -> Response:
+    """Whether a tool may be used."""
+    form = await form_of(request)
+    id = str(request.path_params["id"])
+    site_of(request).talks.decide(id, form.get("question", ""), form.get("answer", "no"))
+    return _done(request, session_url(id))
+
+
+def _done(request: Request, url: str) -> Response:
+    """Nothing for a script, which sees what comes; the page again for a plain form."""
+    return Response(status_code=204) if "x-form-token" in request.headers else back_to(url)
+
+
+def _words(form: Form) -> str:
+    text = form.get("text", "").replace("\r\n", "\n").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text.encode("utf-8", "replace").decode()
+
+
+def _came_from(form: Form, id: str) -> str:
+    """The page that a form was on; only ever one of ours."""
+    url = form.get("back", "")
+    is_ours = url.startswith("/") and not url.startswith(("//", "/\\"))
+    return url if is_ours else session_url(id)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+# -- deeds: in a thread --------------------------------------------------------------------------
+
+Done = tuple[Note, str]
+
+
+def _title(site: Site, id: str, form: Form) -> Done:
+    site.hf.title(id, form.get("title", "").strip())
+    return Note("Renamed."), _came_from(form, id)
+
+
+def _tag(site: Site, id: str, form: Form) -> Done:
+    tags = [tag.strip() for tag in form.get("tags", "").split(",") if tag.strip()]
+    if not tags:
+        raise UsageError("no tag was given", remedy="Write one or more, with commas between.")
+    site.hf.tag(id, *tags)
+    return Note(f"Tagged {', '.join(tags)}."), _came_from(form, id)
+
+
+def _untag(site: Site, id: str, form: Form) -> Done:
+    site.hf.untag(id, form.get("tag", ""))
+    return Note("Tag removed."), _came_from(form, id)
+
+
+def _plain(name: str, told: str) -> Callable[[Site, str, Form], Done]:
+    """A deed that the library does as it is."""
+
+    def deed(site: Site, id: str, form: Form) -> Done:
+        getattr(site.hf, name)(id)
+        return Note(told), _came_from(form, id)
+
+    return deed
+
+
+def _delete(site: Site, id: str, _: Form) -> Done:
+    title = site.hf.info(id).title or id
+    site.hf.delete(id)
+    return Note(f"Deleted “{title[:80]}”.", undo=id), "/"
+
+
+def _fork(site: Site, id: str, form: Form) -> Done:
+    made = site.hf.fork(id, _at(form), title=form.get("title", "").strip() or None)
+    return Note("This is the fork; the session it came from stays as it was."), session_url(made)
+
+
+def _restore(site: Site, id: str, form: Form) -> Done:
+    at = _at(form)
+    if at is None:
+        raise UsageError("no event was given", remedy="Choose the moment to go back to.")
+    made = site.hf.restore(id, at)
+    return Note(f"Back at event {at}, as a new session that its agent goes on with."), session_url(
+        made
+    )
+
+
+def _repair(site: Site, id: str, _: Form) -> Done:
+    gaps = site.hf.repair(id)
+    lost = sum(gap.last_seq - gap.first_seq + 1 for gap in gaps)
+    told = (
+        f"Repaired: {counted(lost, 'event')} could not be saved; all others are whole. The damaged"
+        " bytes are kept in quarantine."
+        if gaps
+        else "There was nothing to repair."
+    )
+    return Note(told), session_url(id, "health")
+
+
+def _at(form: Form) -> int | None:
+    given = form.get("at", "").strip()
+    if not given:
+        return None
+    if not given.isascii() or not given.isdecimal() or len(given) > 16:
+        raise UsageError(f"{given[:20]!a} is no number of an event")
+    return int(given)
+
+
+DEEDS: dict[str, Callable[[Site, str, Form], Done]] = {
+    "title": _title,
+    "tag": _tag,
+    "untag": _untag,
+    "pin": _plain("pin", "Pinned: no policy lets it go."),
+    "unpin": _plain("unpin", "Not pinned any more."),
+    "archive": _plain("archive", "Archived: compressed, and readable as before."),
+    "unarchive": _plain("unarchive", "Taken out of the archive."),
+    "delete": _delete,
+    "fork": _fork,
+    "restore": _restore,
+    "repair": _repair,
+}
+# These are refused while anyone has the session open, and this app may be the one.
+_NEED_REST = ("archive", "unarchive", "delete", "repair")

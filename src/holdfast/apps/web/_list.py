@@ -1,0 +1,184 @@
+"""The list of sessions: filtered, sorted, searched as you type, page after page."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.apps.render.failures import strangers_hint
+from holdfast.apps.web._page import Site, page, site_of
+from holdfast.errors import UsageError
+from holdfast.model import STATUSES, is_id
+
+if TYPE_CHECKING:
+    from holdfast.catalog import Hit
+    from holdfast.library import Holdfast
+    from holdfast.model import SessionMetadata
+
+_ROWS = 50
+_HITS = 120
+_SNIPPETS = 3
+_IDS = 5
+_ID_CHARS_MIN = 4
+_DAY_S = 86_400
+# Word, and from how many to how many days ago a session changed last.
+AGES: dict[str, tuple[str, float | None, float | None]] = {
+    "": ("Any time", None, None),
+    "day": ("Past day", 1, None),
+    "week": ("Past week", 7, None),
+    "month": ("Past month", 30, None),
+    "year": ("Past year", 365, None),
+    "older": ("Older", None, 30),
+}
+# Word, and what it is called in the library.
+ORDERS: dict[str, tuple[str, str]] = {
+    "": ("Newest first", "updated"),
+    "oldest": ("Oldest first", "updated:asc"),
+    "created": ("Last begun", "created"),
+    "title": ("By title", "title"),
+    "messages": ("Most messages", "messages"),
+    "tokens": ("Most tokens", "tokens"),
+    "cost": ("Highest cost", "cost"),
+    "size": ("Largest", "size"),
+}
+CHOICES = ("", *STATUSES[1:], STATUSES[0])
+_FIELDS = ("q", "tag", "agent", "age", "status", "kept", "sort")
+_PLAIN_END = re.compile(r"\w\Z")
+
+
+class Asked(NamedTuple):
+    """What the list is to show, as the address of the page says it."""
+
+    q: str = ""
+    tag: str = ""
+    agent: str = ""
+    age: str = ""
+    status: str = ""
+    kept: str = ""
+    sort: str = ""
+
+    @classmethod
+    def of(cls, request: Request) -> Asked:
+        """From the query; what is no choice counts as none."""
+        given = {name: request.query_params.get(name, "").strip()[:500] for name in _FIELDS}
+        for name, known in (("age", AGES), ("status", CHOICES), ("sort", ORDERS)):
+            given[name] = given[name] if given[name] in known else ""
+        return cls(**given)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether some sessions may be left out."""
+        return any(self[:6])
+
+    def url(self, **changed: Any) -> str:
+        """The address of this list with something changed."""
+        fields = {**self._asdict(), **changed}
+        given = {name: value for name, value in fields.items() if value}
+        return f"/?{urlencode(given)}" if given else "/"
+
+    def filters(self, now_s: float) -> dict[str, Any]:
+        """As the library takes them."""
+        _, since, until = AGES[self.age]
+        return {
+            "tags": [tag.strip() for tag in self.tag.split(",") if tag.strip()],
+            "agent_id": self.agent or None,
+            "since": None if since is None else now_s - since * _DAY_S,
+            "until": None if until is None else now_s - until * _DAY_S,
+        }
+
+
+class Found(NamedTuple):
+    """A session in which something was found, and where."""
+
+    session_id: str
+    title: str | None
+    time: int
+    hits: list[Hit]
+
+
+def list_page(request: Request) -> Response:
+    """The list, or for a part of the page only its rows."""
+    asked = Asked.of(request)
+    site = site_of(request)
+    values: dict[str, Any] = {
+        "asked": asked,
+        "ages": AGES,
+        "orders": ORDERS,
+        "statuses": CHOICES,
+        "found": None,
+        "rows": [],
+        "strangers": ("", ""),
+        "more": None,
+        "took_ms": 0,
+    }
+    began = time.perf_counter()
+    if asked.q:
+        values["found"] = _search(site.hf, asked)
+    else:
+        after = request.query_params.get("after", "")[:2_000]
+        values["rows"], values["more"] = _rows(site, asked, after)
+        if not values["rows"] and not asked.is_narrowed:
+            values["strangers"] = strangers_hint(site.hf)
+    values["took_ms"] = round((time.perf_counter() - began) * 1000)
+    if request.headers.get("hx-request") == "true":
+        is_next = "after" in request.query_params
+        response = page(request, "part/rows.html" if is_next else "part/results.html", **values)
+        if not is_next:
+            response.headers["hx-push-url"] = asked.url()  # without the fields that are empty
+        return response
+    return page(
+        request,
+        "list.html",
+        **values,
+        total=site.hf.catalog_health().sessions,
+        tags=sorted({tag for row in values["rows"] for tag in (*row.tags, *row.auto_tags)}),
+        agents=sorted({row.agent_id for row in values["rows"] if row.agent_id}),
+    )
+
+
+def trash_page(request: Request) -> Response:
+    """What was deleted and can be brought back."""
+    return page(request, "trash.html", trashed=site_of(request).hf.trash()[:500])
+
+
+def _rows(site: Site, asked: Asked, after: str) -> tuple[list[SessionMetadata], str | None]:
+    archived = {"archived": True, "active": False}.get(asked.kept)
+    wanted = {
+        **asked.filters(time.time()),
+        "archived": archived,
+        "status": asked.status or None,
+        "sort": ORDERS[asked.sort][1],
+    }
+    rows = site.hf.list(_ROWS, after=after or None, **wanted)
+    return list(rows), rows.next
+
+
+def _search(hf: Holdfast, asked: Asked) -> list[Found]:
+    """Sessions by what was said in them, best first; a word that is being typed may go on."""
+    query = f"{asked.q}*" if _PLAIN_END.search(asked.q) else asked.q
+    try:
+        hits = hf.search(query, limit=_HITS, **asked.filters(time.time()))
+    except UsageError:
+        return []
+    found = {one.session_id: one for one in _by_id(hf, asked.q)}
+    for hit in hits:
+        new = Found(hit.session_id, hit.title, hit.timestamp, [])
+        one = found.setdefault(hit.session_id, new)
+        if len(one.hits) < _SNIPPETS:
+            one.hits.append(hit)
+    return list(found.values())
+
+
+def _by_id(hf: Holdfast, text: str) -> Iterator[Found]:
+    """Sessions whose id begins like this; a few letters would be too many of them."""
+    if len(text) < _ID_CHARS_MIN or not is_id(text):
+        return
+    for id in hf.session_ids(text)[:_IDS]:
+        row = hf.info(id)
+        yield Found(id, row.title, row.updated_at, [])

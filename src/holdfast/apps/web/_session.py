@@ -1,0 +1,422 @@
+"""The pages of one session. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.apps.render.tree import forest
+from holdfast.apps.web._conversation import media_of, read_tail, read_window
+from holdfast.apps.web._page import guest_of, page, site_of
+from holdfast.apps.web._states import by_part, differences, facts
+from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
+from holdfast.model import Event, SessionMetadata, is_id
+from holdfast.replay import as_text
+from holdfast.session import resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.library import Holdfast
+    from holdfast.replay import State
+
+
+_EVENTS = 150
+_JSON_CHARS_MAX = 12_000
+_RAW_BYTES_MAX = 4 * _JSON_CHARS_MAX
+_WHOLE_CHARS_MAX = 1_000_000
+_LINE_CHARS = 140
+_SANDBOX = "default-src 'none'; sandbox"
+_PICTURES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+# How a browser is handed each format: never as something that it would run.
+FORMATS = {
+    "markdown": ("Markdown", "md"),
+    "html": ("Web page", "html"),
+    "text": ("Plain text", "txt"),
+    "json": ("JSON", "json"),
+    "jsonl": ("JSON lines", "jsonl"),
+    "bundle": ("Bundle, with everything", "holdfast"),
+    "claude-code": ("For Claude Code", "jsonl"),
+    "codex": ("For Codex", "jsonl"),
+    "gemini-cli": ("For Gemini CLI", "json"),
+    "opencode": ("For opencode", "json"),
+    "anthropic": ("Anthropic messages", "json"),
+    "openai": ("OpenAI messages", "json"),
+}
+
+
+class Line(NamedTuple):
+    """One event of the timeline."""
+
+    seq: int
+    time: int
+    type: str
+    summary: str
+    json: str
+    is_cut: bool
+
+
+def conversation_page(request: Request) -> Response:
+    """What was said, the newest last; or the part of it around one event."""
+    site, row = site_of(request), _row(request)
+    at = _number(request, "at")
+    window = read_window(site.hf, row.session_id, at=at, is_live=row.open)
+    return page(
+        request,
+        "conversation.html",
+        row=row,
+        window=window,
+        at=at,
+        formats=FORMATS,
+        is_answering=site.talks.is_running(row.session_id),
+    )
+
+
+def earlier_part(request: Request) -> Response:
+    """The items before those that are shown."""
+    row = _row(request)
+    window = read_window(site_of(request).hf, row.session_id, stop=_number(request, "stop"))
+    return page(request, "part/earlier.html", row=row, window=window)
+
+
+def tail_part(request: Request) -> Response:
+    """What came since the page was made."""
+    row = _row(request)
+    tail = read_tail(site_of(request).hf, row.session_id, _number(request, "from") or 0)
+    return page(request, "part/tail.html", row=row, tail=tail)
+
+
+def timeline_page(request: Request) -> Response:
+    """Every event, with its raw JSON folded."""
+    hf, row = site_of(request).hf, _row(request)
+    kind = request.query_params.get("type", "")[:100]
+    newest = next((event.seq for event in hf.events(row.session_id, reverse=True, limit=1)), -1)
+    start = _number(request, "from")
+    start = max(newest + 1 - _EVENTS, 0) if start is None else start
+    types = (kind,) if kind else None
+    if kind and _number(request, "from") is None:
+        start = 0
+    events = list(hf.events(row.session_id, start, types=types, limit=_EVENTS))
+    turns = hf.timeline(row.session_id).turns if not kind and newest < 20_000 else []
+    last = events[-1].seq if events else newest
+    return page(
+        request,
+        "timeline.html",
+        row=row,
+        formats=FORMATS,
+        lines=[_line(event) for event in events],
+        kind=kind,
+        start=start,
+        earlier=max(start - _EVENTS, 0) if start > 0 and not kind else None,
+        later=last + 1 if len(events) == _EVENTS and last < newest else None,
+        newest=newest,
+        turns=turns[-40:],
+        longest=max((turn.duration_ms for turn in turns[-40:]), default=0) or 1,
+    )
+
+
+def event_page(request: Request) -> Response:
+    """One event, whole."""
+    row, event = _row(request), _event(request)
+    text = _json(event)
+    return page(
+        request,
+        "event.html",
+        row=row,
+        formats=FORMATS,
+        event=event,
+        text=text[:_WHOLE_CHARS_MAX],
+        is_cut=len(text) > _WHOLE_CHARS_MAX,
+    )
+
+
+def event_json(request: Request) -> Response:
+    """One event as a file."""
+    event = _event(request)
+    return _file(_json(event).encode(), f"{_id(request)}-{event.seq}.json")
+
+
+def media_file(request: Request) -> Response:
+    """A picture of a message as itself; anything else only as a file to keep."""
+    media = media_of(_event(request))
+    index = request.path_params["index"]
+    if index >= len(media):
+        raise NotFound("there is no such attachment", remedy="Go back to the conversation.")
+    _, kind, data = media[index]
+    try:
+        content = base64.b64decode(data, validate=False)
+    except (binascii.Error, ValueError) as error:
+        raise NotFound("the attachment cannot be decoded") from error
+    name = f"{_id(request)}-{request.path_params['seq']}-{index}"
+    if kind in _PICTURES:
+        return Response(content, media_type=kind, headers={"content-security-policy": _SANDBOX})
+    return _file(content, f"{name}.bin")
+
+
+def _state_at(hf: Holdfast, id: str, at: int) -> State:
+    """The state after an event; of a session without any, that of now."""
+    return hf.state(id, at=at if at >= 0 else None)
+
+
+def state_page(request: Request) -> Response:
+    """The state at any moment, and what changed since another one."""
+    hf, row = site_of(request).hf, _row(request)
+    newest = hf.state(row.session_id).seq
+    asked = _number(request, "at")
+    at = newest if asked is None else min(asked, newest)
+    since = _number(request, "since")
+    state = _state_at(hf, row.session_id, at)
+    before = None if since is None else _state_at(hf, row.session_id, min(since, newest))
+    values: dict[str, Any] = {
+        "row": row,
+        "at": at,
+        "since": since,
+        "newest": newest,
+        "parts": by_part(facts(state)),
+        "differences": None if before is None else differences(before, state),
+        "moment": state.updated_at,
+    }
+    if request.headers.get("hx-request") == "true":
+        return page(request, "part/state.html", **values)
+    return page(
+        request,
+        "state.html",
+        **values,
+        formats=FORMATS,
+        snapshots=hf.snapshots(row.session_id)[:50],
+    )
+
+
+def branches_page(request: Request) -> Response:
+    """The session among those that it came from and that came from it."""
+    hf, row = site_of(request).hf, _row(request)
+    family = read_family(hf, row.session_id)
+    return page(request, "branches.html", row=row, formats=FORMATS, family=family)
+
+
+def compare_page(request: Request) -> Response:
+    """Two sessions side by side."""
+    hf = site_of(request).hf
+    a, b = (request.query_params.get(name, "").strip()[:200] for name in "ab")
+    if not a or not b:
+        return page(request, "compare.html", found=None, a=a, b=b, recent=hf.list(30))
+    return page(request, "compare.html", found=hf.compare(a, b), a=a, b=b, recent=[])
+
+
+def health_page(request: Request) -> Response:
+    """Every byte looked at, in plain words."""
+    hf, id = site_of(request).hf, _id(request)
+    row = _row(request)
+    report, trouble = None, None
+    try:
+        hf.state(id)  # refuses a newer format, whose bytes cannot be judged
+        report = hf.verify(id)
+    except (DataError, SecurityError) as error:
+        if isinstance(error, NotFound):
+            raise
+        trouble = error
+    where = hf.location(id)
+    return page(
+        request, "health.html",
+        row=row, formats=FORMATS, report=report, trouble=trouble, where=where,
+    )  # fmt: skip
+
+
+def export_file(request: Request) -> Response:
+    """The session in another format, as a file."""
+    format = request.query_params.get("format", "markdown")
+    if format not in FORMATS:
+        raise NotFound(f"there is no format {format[:40]!a}", remedy="Choose one of the menu.")
+    found = site_of(request).hf.export(_id(request), format)
+    content = found if isinstance(found, bytes) else str(found).encode("utf-8", "replace")
+    return _file(content, f"{_id(request)}.{FORMATS[format][1]}")
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["id"])
+
+
+def _row(request: Request) -> SessionMetadata:
+    guest_of(request)
+    return site_of(request).hf.info(_id(request))
+
+
+def _number(request: Request, name: str) -> int | None:
+    """A position from the query; None for none, and for what is none."""
+    given = request.query_params.get(name, "")
+    return (
+        min(int(given), 2**53)
+        if given.isascii() and given.isdecimal() and len(given) < 17
+        else None
+    )
+
+
+def _event(request: Request) -> Event:
+    hf, seq = site_of(request).hf, request.path_params["seq"]
+    found = next(hf.events(_id(request), start=seq, stop=seq + 1), None)
+    if found is None:
+        raise NotFound(f"there is no event {seq} in this session, or it cannot be read")
+    documents = hf.store.documents(f"sessions/{_id(request)}")
+    return next(iter(_resolved(found, documents)))
+
+
+def _resolved(event: Event, documents: Any) -> Iterator[Event]:
+    try:
+        yield from resolve_blobs([event], documents)
+    except HoldfastError:
+        yield event
+
+
+def _line(event: Event) -> Line:
+    raw = bytes(event.raw)
+    is_long = len(raw) > _RAW_BYTES_MAX
+    # Making a very long one beautiful takes long, and only its beginning is shown.
+    text = raw[:_RAW_BYTES_MAX].decode("utf-8", "replace") if is_long else _json(event)
+    try:
+        data = event.data
+    except HoldfastError:
+        data = {}
+    return Line(
+        event.seq,
+        event.timestamp,
+        event.type,
+        _summary(data),
+        text[:_JSON_CHARS_MAX],
+        is_long or len(text) > _JSON_CHARS_MAX,
+    )
+
+
+def _summary(data: dict[str, Any]) -> str:
+    for name in ("content", "tool", "result", "title", "name", "reason", "summary", "tags", "tag"):
+        if data.get(name):
+            text = as_text(data[name])
+            return " ".join(text[: 4 * _LINE_CHARS].split())[:_LINE_CHARS]
+    return ", ".join(str(name) for name in data)[:_LINE_CHARS]
+
+
+def _json(event: Event) -> str:
+    try:
+        data: Any = event.data
+    except HoldfastError as error:
+        data = {"unreadable": error.message}
+    shown = {"seq": event.seq, "type": event.type, "timestamp": event.timestamp}
+    shown |= {name: value for name in ("run", "key") if (value := getattr(event, name)) is not None}
+    return msgspec.json.format(msgspec.json.encode({**shown, "data": data}), indent=2).decode()
+
+
+def _file(content: bytes, name: str) -> Response:
+    """Bytes that a browser keeps and never shows; ids are letters, digits, dots and dashes only."""
+    return Response(
+        content,
+        media_type="application/octet-stream",
+        headers={
+            "content-disposition": f'attachment; filename="{name}"',
+            "content-security-policy": _SANDBOX,
+        },
+    )
+
+
+# Sessions that come from one another, as a graph to draw.
+
+
+_MEMBERS_MAX = 200
+_ROW = 64
+_COLUMN = 24
+_LEFT = 20
+_DEPTH_MAX = 8
+
+
+class Member(NamedTuple):
+    """One session of the family and where its point is drawn."""
+
+    row: SessionMetadata
+    x: int
+    y: int
+    at: int | None
+    """The last event that it shares with its parent."""
+    is_here: bool
+
+
+class Edge(NamedTuple):
+    """The path from a parent to its child, as SVG writes it."""
+
+    path: str
+
+
+class Family(NamedTuple):
+    """The graph."""
+
+    members: list[Member]
+    edges: list[Edge]
+    width: int
+    height: int
+    is_cut: bool
+
+
+def read_family(hf: Holdfast, id: str) -> Family:
+    """Every session that comes from the same first one, while there is room. Raises NotFound."""
+    rows, is_cut = _rows(hf, id)
+    parents = {row.session_id: row.parent for row in rows}
+    depths: dict[str, int] = {}
+    places: dict[str, tuple[int, int]] = {}
+    members, edges = [], []
+    for index, (_, row) in enumerate(forest(rows)):
+        parent = parents.get(row.session_id)
+        depth = depths.get(parent or "", -1) + 1
+        depths[row.session_id] = depth
+        x, y = _LEFT + min(depth, _DEPTH_MAX) * _COLUMN, index * _ROW + _ROW // 2
+        places[row.session_id] = (x, y)
+        if parent in places:
+            edges.append(Edge(_path(places[parent or ""], (x, y))))
+        members.append(Member(row, x, y, _forked_at(hf, row), row.session_id == id))
+    width = max(member.x for member in members) + _LEFT
+    return Family(members, edges, width, len(members) * _ROW, is_cut)
+
+
+def _rows(hf: Holdfast, id: str) -> tuple[list[SessionMetadata], bool]:
+    first = _first(hf, id)
+    found = {first.session_id: first}
+    waiting = [first.session_id]
+    while waiting and len(found) < _MEMBERS_MAX:
+        for row in hf.list(_MEMBERS_MAX, parent=waiting.pop(0)):
+            if row.session_id not in found:
+                found[row.session_id] = row
+                waiting.append(row.session_id)
+    rows = list(found.values())[:_MEMBERS_MAX]
+    if all(row.session_id != id for row in rows):
+        rows[-1] = found.get(id) or hf.info(id)  # whoever looks at it, sees it
+    return rows, bool(waiting) or len(found) > _MEMBERS_MAX
+
+
+def _first(hf: Holdfast, id: str) -> SessionMetadata:
+    """The oldest of the line that is still there; hostile data may claim a circle."""
+    row, met = hf.info(id), {id}
+    while row.parent is not None and is_id(row.parent) and row.parent not in met:
+        met.add(row.parent)
+        try:
+            row = hf.info(row.parent)
+        except HoldfastError:
+            break
+    return row
+
+
+def _forked_at(hf: Holdfast, row: SessionMetadata) -> int | None:
+    if row.parent is None:
+        return None
+    try:
+        event = next(hf.events(row.session_id, types=("forked",), reverse=True), None)
+        found = None if event is None else event.data.get("seq")
+    except HoldfastError:
+        return None
+    return found if isinstance(found, int) else None
+
+
+def _path(parent: tuple[int, int], child: tuple[int, int]) -> str:
+    (x1, y1), (x2, y2) = parent, child
+    if x1 == x2:
+        return f"M{x1} {y1}V{y2}"
+    return f"M{x1} {y1}V{y2 - 14}Q{x1} {y2} {x1 + 14} {y2}H{x2}"

@@ -1,0 +1,229 @@
+"""Bringing an index up to what the logs say, reading only what it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.catalog._index import NEVER_READ, Index, Kept, Row, Update
+from holdfast.errors import Forbidden, Unavailable
+from holdfast.storage import Changes, Entry, Store
+
+PREFIX = "sessions/"
+_BATCH_SESSIONS = 500
+_BATCH_BYTES = 8 << 20
+# In the background: so little that no other thread waits for it.
+_LITTLE_BYTES = 1 << 20
+_ROUNDS_MAX = 5
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that are done and the bytes that there are to do."""
+
+
+class Lag(NamedTuple):
+    """What the logs have and an index does not know."""
+
+    sessions: int = 0
+    bytes: int = 0
+
+
+class Work(NamedTuple):
+    """What a catch-up has to do."""
+
+    entries: list[Entry]
+    gone: list[str]
+    folders: dict[str, str]
+    rebooted: bool
+
+
+class CatchUp:
+    """What one catch-up did."""
+
+    def __init__(self, store: Store, index: Index, progress: Progress | None = None) -> None:
+        self._store = store
+        self._index = index
+        self._progress = progress
+        self._waiting: list[Update] = []
+        self._waiting_bytes = 0
+        self._conflicts: list[str] = []
+        self.sessions = 0
+        self.events = 0
+        self.bytes = 0
+
+    def run(self) -> None:
+        """Look at whatever may have changed."""
+        mark = self._index.mark()
+        changes = self._store.changes(mark, PREFIX)
+        if changes.keys is not None and not changes.keys and not changes.listed:
+            return
+        work = self._plan(changes, rebooted=bool(mark))
+        self._read_all(work)
+        for _ in range(_ROUNDS_MAX):
+            again, self._conflicts = self._conflicts, []
+            if not again:
+                break
+            entries = [self._entry(PREFIX + id) for id in again]
+            self._read_all(
+                work._replace(entries=[entry for entry in entries if entry is not None], gone=[])
+            )
+        if work.gone:
+            self._index.write([], work.gone)
+            if self._index.is_worn():
+                # Once only: what is read anew has nothing that is gone.
+                self._index.clear()
+                self.run()
+                return
+        is_new = changes.mark != mark and not self._conflicts
+        if is_new:
+            self._index.write([], mark=changes.mark)
+
+    # -- what there is to do -------------------------------------------------------------------
+
+    def due(self) -> Lag:
+        """How much there is to do; nothing is done."""
+        mark = self._index.mark()
+        changes = self._store.changes(mark, PREFIX)
+        work = self._plan(changes, rebooted=bool(mark))
+        sessions, size = len(work.gone), 0
+        for entry in work.entries:
+            kept = self._index.get(_id(entry.key))
+            if kept is None or kept.row.trace.etag != entry.etag:
+                sessions += 1
+                known = 0 if kept is None else kept.row.trace.position.offset
+                size += max(entry.size - known, 0)
+        return Lag(sessions, size)
+
+    def _plan(self, changes: Changes, *, rebooted: bool) -> Work:
+        if changes.keys is None:
+            return self._compare_all(rebooted=rebooted)
+        folders = self._store.folders(PREFIX) if changes.listed else {}
+        keys = set(changes.keys)
+        if changes.listed:
+            moved = self._moved(folders)
+            if any(self._is_strange(key, folders) for key in sorted(moved - keys)):
+                return self._compare_all(rebooted=False)
+            keys |= moved
+        found = {key: self._entry(key) for key in sorted(keys)}
+        gone = [_id(key) for key, entry in found.items() if entry is None]
+        entries = [entry for entry in found.values() if entry is not None]
+        return Work(entries, gone, folders, rebooted=False)
+
+    def _moved(self, folders: dict[str, str]) -> set[str]:
+        """The keys that came, went, or stand for another folder than before."""
+        known = {PREFIX + id: folder for id, folder in self._index.folders().items()}
+        return {key for key, _ in known.items() ^ folders.items()}
+
+    def _is_strange(self, key: str, folders: dict[str, str]) -> bool:
+        """Whether a key that no writer spoke of was moved by hand, and others with it perhaps."""
+        return key not in folders or self._entry(key) is not None
+
+    def _compare_all(self, *, rebooted: bool) -> Work:
+        known = self._index.known()
+        folders = self._store.folders(PREFIX)
+        entries, there = [], set()
+        for entry in self._store.entries(PREFIX):
+            id = _id(entry.key)
+            there.add(id)
+            if known.get(id) != (entry.etag, folders.get(entry.key, "")):
+                entries.append(entry)
+        entries.sort(key=lambda entry: entry.modified, reverse=True)
+        return Work(entries, [id for id in known if id not in there], folders, rebooted)
+
+    def _entry(self, key: str) -> Entry | None:
+        try:
+            return self._store.entry(key)
+        except (Forbidden, Unavailable):
+            return None  # a file or a symlink beside the sessions is none of ours
+
+    # -- doing it ------------------------------------------------------------------------------
+
+    def _read_all(self, work: Work) -> None:
+        total = self.bytes + sum(entry.size for entry in work.entries)
+        for entry in work.entries:
+            done = self.bytes
+            self._read(entry, work.folders.get(entry.key), rebooted=work.rebooted)
+            self.bytes = done + entry.size
+            if self._progress is not None:
+                self._progress(self.bytes, total)
+        self._flush()
+
+    def _read(self, entry: Entry, folder: str | None, *, rebooted: bool) -> None:
+        while True:
+            kept = self._index.get(_id(entry.key))
+            if kept is not None and kept.row.trace.etag == entry.etag:
+                if folder is not None and kept.row.trace.folder != folder:
+                    self._add(_in_folder(kept, folder))
+                return
+            from holdfast.catalog._look import look  # late: it brings all that counts words
+
+            folder = kept.row.trace.folder if folder is None and kept is not None else folder
+            update = look(
+                self._store,
+                entry,
+                kept,
+                folder or "",
+                rebooted=rebooted,
+                prices=self._index.prices,
+            )
+            self._add(update)
+            if update.row.trace.etag != NEVER_READ:
+                self.sessions += 1
+                return
+            self._flush()
+
+    def _add(self, update: Update) -> None:
+        self._waiting.append(update)
+        self._waiting_bytes += sum(len(event.raw) for event in update.events)
+        self.events += len(update.events)
+        if len(self._waiting) >= _BATCH_SESSIONS or self._waiting_bytes >= _BATCH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._conflicts += self._index.write(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+
+
+def catch_up(store: Store, index: Index, progress: Progress | None = None) -> CatchUp:
+    """Bring an index up to date; what was done."""
+    work = CatchUp(store, index, progress)
+    work.run()
+    return work
+
+
+def lag(store: Store, index: Index) -> Lag:
+    """How far an index is behind the logs."""
+    return CatchUp(store, index).due()
+
+
+def read_on(store: Store, index: Index, ids: Iterable[str]) -> bool:
+    """Bring some sessions up to date, a little of each; whether that was all.
+
+    Others may do the same: what they were quicker with is left to them.
+    """
+    is_all = True
+    for id in ids:
+        entry = store.entry(PREFIX + id)
+        kept = index.get(id)
+        if entry is None:
+            continue
+        if kept is None or kept.row.trace.etag != entry.etag:
+            from holdfast.catalog._look import look
+
+            folder = "" if kept is None else kept.row.trace.folder
+            update = look(store, entry, kept, folder, step_bytes=_LITTLE_BYTES, prices=index.prices)
+            index.write([update])
+            is_all = is_all and update.row.trace.etag != NEVER_READ
+    return is_all
+
+
+def _in_folder(kept: Kept, folder: str) -> Update:
+    """The same row in another folder."""
+    row = Row(kept.row.meta, msgspec.structs.replace(kept.row.trace, folder=folder))
+    return Update(row=row, state=kept.state, tally=kept.tally, version=kept.version)
+
+
+def _id(key: str) -> str:
+    return key.rpartition("/")[2]

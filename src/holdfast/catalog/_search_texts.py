@@ -1,0 +1,405 @@
+"""What of a session's events can be searched: who said it, with which tool, and the text. Pure.
+
+Searched are what the user, the assistant and the system said, thoughts, tool calls with name and
+parameters, tool results, summaries, titles and tags. Of one event the first ``TEXT_CHARS_MAX``
+characters count. Streamed text counts once: as the final event has it, or, where no final event
+covers it, as it came. What was retracted counts no more, what stands in its place does; a title
+counts until there is another, a tag until it is taken away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model import Event, is_reference
+from holdfast.replay import Calls, blocks_of, kinds_said, mark_of
+
+TEXT_CHARS_MAX = 1 << 20
+ROLES = (
+    "user",
+    "assistant",
+    "system",
+    "thinking",
+    "tool_call",
+    "tool_result",
+    "summary",
+    "title",
+    "tag",
+)
+
+_DEPTH_MAX = 20
+_ENCODED_CHARS_MIN = 1024
+_is_encoded = re.compile(r"[A-Za-z0-9+/_-]{1024}").match
+# What providers put beside the text: bytes and proofs, not words.
+_UNREAD_KEYS = frozenset(["signature", "thought_signature", "encrypted_content", "raw"])
+_UNREAD_BLOCKS = frozenset(["image", "audio", "redacted_thinking"])
+_PLAIN_KEYS = frozenset(["content", "text", "thinking", "result", "output"])
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What one event said. ``name`` is the tool of a call or result, or the tag."""
+
+    role: str
+    text: str
+    name: str | None = None
+
+
+class Stream(msgspec.Struct):
+    """Streamed text that no final event covers yet: its pieces by seq."""
+
+    run: str | None
+    role: str
+    pieces: list[tuple[int, str]]
+    timestamp: int
+    offset: int = 0
+
+    @property
+    def text(self) -> str:
+        """All of it, as it came."""
+        return "".join(piece for _, piece in self.pieces)[:TEXT_CHARS_MAX]
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """One row of the index: what was said, in which event (for a stream, in which of them)."""
+
+    seq: int
+    said: Said
+    timestamp: int
+    offset: int
+    last: int | None = None
+
+
+class Listener(msgspec.Struct):
+    """Takes in a session's events in order; between two batches it can be kept as bytes.
+
+    After ``hear``, ``heard`` are the new rows, ``gone`` the seqs of earlier rows that count no
+    more, and ``gone_titles`` and ``gone_tags`` the same by what they are.
+    """
+
+    offset: int = 0
+    """Where in the log the next event should begin, if all lines were written by us."""
+    streams: list[Stream] = []
+    calls: Calls = msgspec.field(default_factory=Calls)
+
+    def hear(self, events: Iterable[Event]) -> Changes:
+        """What these events change in the index."""
+        changes = Changes()
+        for event in events:
+            taker = _TAKERS.get(event.type)
+            if taker is not None:
+                try:
+                    taker(self, event, event.data, changes)
+                except HoldfastError:
+                    pass  # a foreign log may hold anything
+            self.offset += _line_bytes(event)
+        return changes
+
+    def shown_streams(self) -> list[Heard]:
+        """Rows for what is being streamed."""
+        return [_heard_stream(stream) for stream in self.streams if stream.text.strip()]
+
+    # --- one method per type of event
+
+    def on_said(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+        """Someone said something, maybe all of what was streamed before."""
+        first = data.get("covers_from")
+        if isinstance(first, int):
+            self._cover(event, first, kinds_said(event.type, data.get("content")), changes)
+        tools: set[str | None] = set()
+        known: dict[str, bool] = {}
+        for kind, block in blocks_of(data.get("content")):
+            name = block.get("name")
+            if kind == "tool_result":
+                tools.add(self._tool_of(event, block.get("tool_use_id")))
+            elif kind == "tool_use" and isinstance(name, str):
+                is_known = self._is_known(event, block.get("id"), name, block.get("input"))
+                known[name] = is_known and known.get(name, True)
+            elif event.type == "user":
+                self.calls.speak(event.run)
+        tool = tools.pop() if len(tools) == 1 else None
+        self._take(event, data, changes, tool, {name for name in known if known[name]})
+
+    def on_call(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+        """A tool was called; where a message has said just this, it was heard there."""
+        tool = data.get("tool")
+        is_known = isinstance(tool, str) and self._is_known(
+            event, data.get("id"), tool, data.get("params"), begun=True
+        )
+        if not is_known:
+            self._take(event, data, changes)
+
+    def _is_known(
+        self, event: Event, id: Any, tool: str, params: Any, *, begun: bool = False
+    ) -> bool:
+        """Whether just this was said of the call before."""
+        key = id if isinstance(id, str) else None
+        said = _call_text(tool, params).encode("utf-8", "surrogatepass")
+        mark = mark_of(tool, said)
+        return self.calls.take(event.run, key, tool, mark, 0, begun=begun) == "nothing"
+
+    def on_result(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+        """A tool gave something."""
+        self._take(event, data, changes, self._tool_of(event, data.get("toolCallId")))
+
+    def _tool_of(self, event: Event, id: Any) -> str | None:
+        """The tool whose result this is: it is named by the call only."""
+        call = self.calls.answer(event.run, id if isinstance(id, str) else None)
+        return None if call is None else call.tool
+
+    def on_delta(self, event: Event, data: dict[str, Any], _: Changes) -> None:
+        """A piece of what is being said."""
+        text = data.get("content")
+        if not isinstance(text, str):
+            return
+        role = "thinking" if data.get("kind") == "thinking" else "assistant"
+        for stream in self.streams:
+            if stream.run == event.run and stream.role == role:
+                stream.pieces.append((event.seq, text))
+                return
+        first = [(event.seq, text)]
+        self.streams.append(Stream(event.run, role, first, event.timestamp, self.offset))
+
+    def on_end(self, event: Event, _: dict[str, Any], changes: Changes) -> None:
+        """The run says no more: what it was saying was cut off here."""
+        ended = [
+            stream
+            for stream in self.streams
+            if event.type == "interrupted" or stream.run == event.run
+        ]
+        changes.heard += [_heard_stream(stream) for stream in ended if stream.text.strip()]
+        self.streams = [stream for stream in self.streams if stream not in ended]
+
+    def on_retracted(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+        """Something is to be forgotten."""
+        seqs = data.get("seqs")
+        gone = {seq for seq in seqs if isinstance(seq, int)} if isinstance(seqs, list) else set()
+        changes.drop(gone)
+        for stream in self.streams:
+            stream.pieces = [piece for piece in stream.pieces if piece[0] not in gone]
+        self._take(event, data, changes)
+
+    def on_title(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+        """The session has another title, or none."""
+        changes.drop_role("title")
+        self._take(event, data, changes)
+
+    def on_tag(self, event: Event, data: dict[str, Any], changes: Changes) -> None:
+        """The session has a tag, or has it no more; it counts once."""
+        tag = data.get("tag")
+        if isinstance(tag, str):
+            changes.drop_tag(tag)
+            self._take(event, data, changes)
+
+    def _take(
+        self,
+        event: Event,
+        data: dict[str, Any],
+        changes: Changes,
+        tool: str | None = None,
+        known: Collection[str] = (),
+    ) -> None:
+        """What the event says; its results are of the tool, calls of known ones were heard."""
+        for said in said_in(event.type, data):
+            if said.role == "tool_call" and said.name in known:
+                continue
+            named = msgspec.structs.replace(said, name=tool) if said.role == "tool_result" else said
+            changes.heard.append(Heard(event.seq, named, event.timestamp, self.offset))
+
+    def _cover(self, event: Event, first: int, kinds: Collection[str], changes: Changes) -> None:
+        """Streamed text of these kinds from ``first`` on is in this event."""
+        for stream in list(self.streams):
+            if stream.run == event.run and stream.role in kinds:
+                stream.pieces = [piece for piece in stream.pieces if piece[0] < first]
+                self.streams.remove(stream)
+                if stream.text.strip():
+                    changes.heard.append(_heard_stream(stream))
+
+
+class Changes(msgspec.Struct):
+    """What a batch of events changes in the index."""
+
+    heard: list[Heard] = []
+    gone: set[int] = set()
+    gone_titles: bool = False
+    gone_tags: set[str] = set()
+
+    def drop(self, seqs: set[int]) -> None:
+        """These events count no more."""
+        self.gone |= seqs
+        self.heard = [row for row in self.heard if not seqs & {row.seq, row.last}]
+
+    def drop_role(self, role: str) -> None:
+        """The titles so far count no more."""
+        self.gone_titles = True
+        self.heard = [row for row in self.heard if row.said.role != role]
+
+    def drop_tag(self, tag: str) -> None:
+        """The tag counts no more."""
+        self.gone_tags.add(tag)
+        self.heard = [row for row in self.heard if (row.said.role, row.said.name) != ("tag", tag)]
+
+
+def said_in(type: str, data: dict[str, Any]) -> list[Said]:
+    """What an event of this type and data says by itself.
+
+    A message says words, calls of tools and results: each tool's calls are one saying, and so are
+    all results.
+    """
+    make = _MAKERS.get(type)
+    return [said for said in make(data) if said.text.strip()] if make is not None else []
+
+
+def _spoken(role: str) -> Callable[[dict[str, Any]], list[Said]]:
+    def spoken(data: dict[str, Any]) -> list[Said]:
+        content = data.get("content")
+        if not isinstance(content, list):
+            return [Said(role, _text(content))]
+        words: list[Any] = []
+        results: list[Any] = []
+        calls: dict[str, list[str]] = {}
+        for block in content:
+            kind = block.get("type") if isinstance(block, dict) else None
+            if kind == "tool_use" and isinstance(block.get("name"), str):
+                text = _call_text(block["name"], block.get("input"))
+                calls.setdefault(block["name"], []).append(text)
+            else:
+                (results if kind == "tool_result" else words).append(block)
+        said = [Said(role, _text(words)), Said("tool_result", _text(results))]
+        return said + [
+            Said("tool_call", "\n".join(texts)[:TEXT_CHARS_MAX], name)
+            for name, texts in calls.items()
+        ]
+
+    return spoken
+
+
+def _called(data: dict[str, Any]) -> list[Said]:
+    tool = data.get("tool")
+    name = tool if isinstance(tool, str) else None
+    return [Said("tool_call", _call_text(name or "", data.get("params")), name)]
+
+
+def _call_text(tool: str, params: Any) -> str:
+    return f"{tool}\n{_text(params)}"[:TEXT_CHARS_MAX]
+
+
+def _told(role: str, member: str) -> Callable[[dict[str, Any]], list[Said]]:
+    return lambda data: [Said(role, _text(data.get(member)))]
+
+
+def _tagged(data: dict[str, Any]) -> list[Said]:
+    tag = data.get("tag")
+    return [Said("tag", tag[:TEXT_CHARS_MAX], tag)] if isinstance(tag, str) else []
+
+
+def _replaced(data: dict[str, Any]) -> list[Said]:
+    replacement = data.get("replacement")
+    role = replacement.get("role") if isinstance(replacement, dict) else None
+    content = replacement.get("content") if isinstance(replacement, dict) else replacement
+    return [Said(role if role in ROLES else "assistant", _text(content))]
+
+
+_MAKERS: dict[str, Callable[[dict[str, Any]], list[Said]]] = {
+    "user": _spoken("user"),
+    "assistant": _spoken("assistant"),
+    "system": _spoken("system"),
+    "thinking": _spoken("thinking"),
+    "tool_call": _called,
+    "tool_result": _told("tool_result", "result"),
+    "compaction": _told("summary", "summary"),
+    "retracted": _replaced,
+    "title": _told("title", "title"),
+    "tag": _tagged,
+}
+_TAKERS: dict[str, Callable[[Listener, Event, dict[str, Any], Changes], None]] = {
+    "user": Listener.on_said,
+    "assistant": Listener.on_said,
+    "system": Listener.on_said,
+    "thinking": Listener.on_said,
+    "tool_call": Listener.on_call,
+    "tool_result": Listener.on_result,
+    "compaction": Listener.on_said,
+    "delta": Listener.on_delta,
+    "interrupted": Listener.on_end,
+    "turn_end": Listener.on_end,
+    "agent_error": Listener.on_end,
+    "retracted": Listener.on_retracted,
+    "title": Listener.on_title,
+    "tag": Listener.on_tag,
+    "untag": Listener.on_tag,
+}
+
+
+def _heard_stream(stream: Stream) -> Heard:
+    said = Said(stream.role, stream.text)
+    first, last = stream.pieces[0][0], stream.pieces[-1][0]
+    return Heard(first, said, stream.timestamp, stream.offset, last)
+
+
+def _text(value: Any) -> str:
+    """Content, parameters or a result as text to search."""
+    if type(value) is str:
+        return value[:TEXT_CHARS_MAX] if not _is_bytes(value) else ""
+    lines: list[str] = []
+    _collect(value, lines, _DEPTH_MAX)
+    return "\n".join(lines)[:TEXT_CHARS_MAX]
+
+
+def _collect(value: Any, lines: list[str], depth: int) -> None:
+    if isinstance(value, str):
+        if not _is_bytes(value):
+            lines.append(value)
+    elif isinstance(value, dict):
+        kind = value.get("type")
+        is_unread = isinstance(kind, str) and kind in _UNREAD_BLOCKS
+        if depth and not is_reference(value) and not is_unread:
+            _collect_members(value, lines, depth - 1)
+    elif isinstance(value, list):
+        for item in value if depth else ():
+            _collect(item, lines, depth - 1)
+    elif value is not None and not isinstance(value, bool):
+        lines.append(str(value))
+
+
+def _collect_members(value: dict[str, Any], lines: list[str], depth: int) -> None:
+    """``key: value``, but only the value where the key is a matter of form."""
+    is_block = isinstance(value.get("type"), str)
+    for key, item in value.items():
+        if key in _UNREAD_KEYS or (is_block and key in ("type", "id", "tool_use_id")):
+            continue
+        start = len(lines)
+        _collect(item, lines, depth)
+        if len(lines) > start and key not in _PLAIN_KEYS:
+            lines[start] = f"{key}: {lines[start]}"
+
+
+def _is_bytes(text: str) -> bool:
+    """Whether a string is bytes in base64 or the like, which nobody searches."""
+    return len(text) >= _ENCODED_CHARS_MIN and _is_encoded(text) is not None
+
+
+def _line_bytes(event: Event) -> int:
+    """How many bytes our writer's line of this event has."""
+    extra = 0
+    if event.run is not None:
+        extra += 7 + len(msgspec.json.encode(event.run))
+    if event.key is not None:
+        extra += 7 + len(msgspec.json.encode(event.key))
+    if event.more:
+        extra += 12
+    return (
+        len(event.raw)
+        + len(event.type)
+        + len(str(event.seq))
+        + len(str(event.timestamp))
+        + _LINE_BYTES
+        + extra
+    )
+
+
+_LINE_BYTES = len('{"seq":,"type":"","timestamp":,"data":,"crc":"00000000"}\n')

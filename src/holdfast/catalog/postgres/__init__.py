@@ -1,0 +1,1 @@
+"""The index in the database of a PostgreSQL store."""

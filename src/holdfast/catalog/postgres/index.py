@@ -1,0 +1,366 @@
+"""The index in the database of a PostgreSQL store: one for all machines.
+
+Whoever asks brings it up to date, and what one machine has read no other has to read. Two that
+write the same session at once find it by the row's version, as two processes with one file do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID
+from zlib import crc32
+
+import msgspec
+
+from holdfast.catalog._faults import IndexDamaged, IndexMoved, IndexRefused
+from holdfast.catalog._filter import Filter, Page
+from holdfast.catalog._index import Index, Kept, Row, Trace, Update, make_page, shown
+from holdfast.catalog._orders import NEWEST, Order, Place
+from holdfast.catalog.postgres.rows import Change, fold_crc, make_ready, put, remove, version_of
+from holdfast.catalog.postgres.schema import TooNewTables, drop_tables, empty_tables, prepare
+from holdfast.catalog.postgres.search import Statement, search_tables, select_sessions
+from holdfast.catalog.sqlite.rows import read_row
+from holdfast.model import SessionMetadata, fold_id
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+    from holdfast.catalog._search import Asked, Hit
+    from holdfast.storage import Store
+    from holdfast.storage.postgres.link import Link
+
+__all__ = ["PostgresIndex"]
+
+T = TypeVar("T")
+_PREFIX = "sessions/"
+_ROWS_AT_ONCE = 2000
+_STATUS_ROWS = 200
+_WORDS_KEPT_MAX = 500_000
+_LISTED = "s.id, s.data, s.crc, s.trace, s.trace_crc, s.updated, s.priced"
+
+# Tables or columns that are not there, or that cannot be read.
+_DAMAGED = ("42P01", "42703", "42804", "42883", "XX")
+# What we may not do or have no room for: no right, a server that only reads, a full disk.
+_REFUSED = ("42501", "25006", "53100", "53200", "53400", "54", "0A")
+_GRANT = "grant the role CREATE on the schema, or let it own the tables catalog_*"
+_NO_TRIGRAMS = (
+    "without the extension pg_trgm, parts of words are found by looking at every word;"
+    " CREATE EXTENSION pg_trgm lets them be found faster"
+)
+
+_decode_trace = msgspec.json.Decoder(Trace).decode
+
+
+class _Failed(NamedTuple):
+    """What a statement ended with, carried past those who would make it a store's error."""
+
+    error: Exception
+
+
+class PostgresIndex(Index):
+    """Rows in the tables of ``schema.py``. The connection stays the store's."""
+
+    def __init__(self, link: Link) -> None:
+        """Make the tables, if need be. Raises IndexRefused where that may not be."""
+        self._link = link
+        self._generation: UUID | None = None
+        self._words: set[str] = set()
+        self.place = f"PostgreSQL, schema {link.schema}"
+        try:
+            has_trigrams = self._prepare()
+        except IndexDamaged:
+            has_trigrams = self._make_anew()
+        self.note = None if has_trigrams else _NO_TRIGRAMS
+
+    def mark(self) -> str:
+        """As it was set, by whichever machine."""
+        state = self._state()
+        if state["generation"] != self._generation:
+            self._words.clear()
+            self._generation = state["generation"]
+        return str(state["mark"])
+
+    def check_unmoved(self) -> None:
+        """By the generation, which is another one after everything was forgotten."""
+        if self._state()["generation"] != self._generation:
+            raise IndexMoved("others make the catalogue anew")
+
+    def get(self, id: str) -> Kept | None:
+        """From both tables, each verified."""
+        rows = self._fetch(
+            f"SELECT {_LISTED}, f.state, f.tally, f.listener, f.crc AS fold_crc"
+            " FROM catalog_sessions s LEFT JOIN catalog_folds f USING (id) WHERE s.id = $1",
+            id,
+        )
+        if not rows:
+            return None
+        [found] = rows
+        row = _read_whole(found)
+        if found["state"] is None or found["fold_crc"] != fold_crc(
+            found["state"], found["tally"], found["listener"]
+        ):
+            raise IndexDamaged(f"what is kept of session {id}")
+        version = version_of(found["crc"], found["trace_crc"])
+        if found["priced"] != self._price_mark():
+            row = Row(self._repriced(row.meta, found["tally"]), row.trace)
+        return Kept(row, found["state"], found["tally"], version=version)
+
+    def known(self) -> dict[str, tuple[str, str]]:
+        """By the columns, which are verified when a row is read."""
+        rows = self._fetch("SELECT id, etag, folder FROM catalog_sessions")
+        return {row["id"]: (row["etag"], row["folder"]) for row in rows}
+
+    def folders(self) -> dict[str, str]:
+        """By the columns of that name."""
+        return {
+            row["id"]: row["folder"]
+            for row in self._fetch("SELECT id, folder FROM catalog_sessions")
+        }
+
+    def write(
+        self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
+    ) -> list[str]:
+        """One transaction; the words are made ready before it."""
+        changes = make_ready(updates, self._listeners(updates), self._price_mark())
+        unknown = {word for change in changes for word in change.words} - self._words
+        work = _Work(self._generation, changes, gone, mark, unknown)
+        conflicts = self._run(lambda connection: _write(connection, work))
+        if not conflicts and len(self._words) < _WORDS_KEPT_MAX:
+            self._words |= unknown
+        return conflicts
+
+    def page(
+        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
+    ) -> Page:
+        """By the best table index; in several steps where only a look at processes can tell."""
+        if limit is None:
+            found = [meta for _, meta in self._matching(wanted, after, _ROWS_AT_ONCE, order)]
+            return make_page(found, None, order)
+        rows = limit + 1 if wanted.status is None else max(limit + 1, _STATUS_ROWS)
+        placed: list[tuple[Place, SessionMetadata]] = []
+        for one in self._matching(wanted, after, rows, order):
+            placed.append(one)
+            if len(placed) > limit:
+                break
+        page = make_page([meta for _, meta in placed], limit, order)
+        # Where a session stands by its cost is what another machine may have computed.
+        page.end = placed[len(page) - 1][0] if page else None
+        return page
+
+    def ids(self, prefix: str) -> list[str]:
+        """By the folded ids."""
+        folded = fold_id(prefix).replace("\0", "\x01")
+        rows = self._fetch(
+            "SELECT id FROM catalog_sessions WHERE folded >= $1 AND folded < $2",
+            folded,
+            folded + "\U0010ffff",
+        )
+        return [row["id"] for row in rows]
+
+    def count(self) -> int:
+        """By counting."""
+        return int(self._fetch("SELECT count(*) AS count FROM catalog_sessions")[0]["count"])
+
+    def search(self, store: Store, asked: Asked) -> list[Hit]:
+        """By tsvector, and by the table of words for parts of words."""
+        return search_tables(self._fetch, self._metas, store, asked)
+
+    def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
+        """In steps of many rows; there are no blocks."""
+        last = ""
+        while True:
+            rows = self._fetch(
+                "SELECT s.id, s.data, s.crc, f.tally FROM catalog_sessions s"
+                " LEFT JOIN catalog_folds f USING (id) WHERE s.id > $1 ORDER BY s.id LIMIT $2",
+                last,
+                _ROWS_AT_ONCE,
+            )
+            for row in rows:
+                if row["tally"] is None:
+                    raise IndexDamaged(f"what is kept of session {row['id']}")
+                yield read_row(row["id"], row["data"], row["crc"]).meta, row["tally"]
+            if len(rows) < _ROWS_AT_ONCE:
+                return
+            last = rows[-1]["id"]
+
+    def clear(self) -> None:
+        """Empty all tables; if that does not work, make them again."""
+        try:
+            self._run(empty_tables)
+        except IndexDamaged:
+            self._make_anew()
+
+    def close(self) -> None:
+        """Nothing of its own is open."""
+
+    def _prepare(self) -> bool:
+        return self._run(lambda connection: prepare(connection, self._link.schema))
+
+    def _make_anew(self) -> bool:
+        self._run(lambda connection: drop_tables(connection, self._link.schema))
+        return self._prepare()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _matching(
+        self, wanted: Filter, after: Place | None, rows: int, order: Order
+    ) -> Iterator[tuple[Place, SessionMetadata]]:
+        """The sessions that fit and their places, read in steps of so many rows."""
+        columns = f"{_LISTED}, s.{order.name} AS place"
+        while True:
+            statement = Statement()
+            query = select_sessions(wanted, after, statement, columns, order)
+            found = self._fetch(f"{query} LIMIT {rows}", *statement.values)
+            metas = [shown(_read_whole(row)) for row in found]
+            tallies = self._tallies_to_price(found, metas)
+            for row, meta in zip(found, metas, strict=True):
+                if wanted.admits(meta):
+                    tally = tallies.get(meta.session_id)
+                    place = row["place"], row["id"]
+                    yield place, meta if tally is None else self._repriced(meta, tally)
+            if len(found) < rows:
+                return
+            after = (found[-1]["place"], found[-1]["id"])
+
+    def _metas(self, ids: Sequence[str]) -> dict[str, SessionMetadata]:
+        rows = self._fetch(
+            "SELECT id, data, crc FROM catalog_sessions WHERE id = ANY($1::text[])", list(ids)
+        )
+        return {row["id"]: read_row(row["id"], row["data"], row["crc"]).meta for row in rows}
+
+    def _tallies_to_price(
+        self, rows: Sequence[Any], metas: Sequence[SessionMetadata]
+    ) -> dict[str, bytes]:
+        """The tallies of sessions whose costs a machine with other prices computed."""
+        mine = self._price_mark()
+        ids = [
+            meta.session_id
+            for row, meta in zip(rows, metas, strict=True)
+            if row["priced"] != mine and (meta.total_tokens or meta.model or meta.cost is not None)
+        ]
+        if not ids:
+            return {}
+        found = self._fetch("SELECT id, tally FROM catalog_folds WHERE id = ANY($1::text[])", ids)
+        return {row["id"]: row["tally"] for row in found}
+
+    def _repriced(self, meta: SessionMetadata, tally: bytes) -> SessionMetadata:
+        """The same with the cost by the prices here: those of another machine may differ."""
+        from holdfast.catalog._prices import Prices, cost_of
+        from holdfast.catalog._tally import Tally
+        from holdfast.errors import InvalidData
+
+        if not tally:
+            return meta
+        try:
+            cost = cost_of(Tally.from_bytes(tally), self.prices or Prices())
+        except InvalidData:
+            return meta  # of another version: it is read anew when its log goes on
+        return msgspec.structs.replace(meta, cost=cost)
+
+    def _price_mark(self) -> str:
+        return "" if self.prices is None else self.prices.mark
+
+    def _listeners(self, updates: Iterable[Update]) -> dict[str, Any]:
+        ids = [update.row.meta.session_id for update in updates if update.version]
+        if not ids:
+            return {}
+        rows = self._fetch(
+            "SELECT id, listener, said FROM catalog_folds WHERE id = ANY($1::text[])", ids
+        )
+        return {row["id"]: row for row in rows}
+
+    def _state(self) -> Any:
+        rows = self._fetch("SELECT generation, mark FROM catalog_state")
+        if len(rows) != 1:
+            raise IndexDamaged("the state of the index")
+        return rows[0]
+
+    # -- the connection ------------------------------------------------------------------------
+
+    def _fetch(self, query: str, *values: Any) -> list[Any]:
+        async def work(connection: Connection) -> list[Any]:
+            rows: list[Any] = await connection.fetch(query, *values)
+            return rows
+
+        return self._run(work)
+
+    def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What ``work`` gives. What the index can help is told as its own trouble.
+
+        A lost connection is the store's trouble as well, and raised as such.
+        """
+
+        async def careful(connection: Connection) -> T | _Failed:
+            try:
+                return await work(connection)
+            except (IndexDamaged, IndexMoved, TooNewTables) as error:
+                return _Failed(error)
+            except Exception as error:
+                state = str(getattr(error, "sqlstate", None) or "")
+                if not state.startswith((*_DAMAGED, *_REFUSED)):
+                    raise
+                return _Failed(error)
+
+        found = self._link.run(careful)
+        if isinstance(found, _Failed):
+            raise _trouble(found.error) from found.error
+        return found
+
+
+class _Work(NamedTuple):
+    """What is to be written in one transaction."""
+
+    generation: UUID | None
+    changes: Sequence[Change]
+    gone: Collection[str]
+    mark: str | None
+    unknown: Collection[str]
+
+
+async def _write(connection: Connection, work: _Work) -> list[str]:
+    async with connection.transaction():
+        # Whoever forgets everything waits for us, or we for them; marks do not stand in the way.
+        state = await connection.fetchrow("SELECT generation FROM catalog_state FOR KEY SHARE")
+        if state is None:
+            raise IndexDamaged("the state of the index")
+        if work.generation not in (None, state["generation"]):
+            raise IndexMoved("others make the catalogue anew")
+        conflicts = await put(connection, work.changes, work.unknown) if work.changes else []
+        if work.gone:
+            await remove(connection, await _really_gone(connection, work.gone))
+        if work.mark is not None and not conflicts:
+            await connection.execute("UPDATE catalog_state SET mark = $1", work.mark)
+    return conflicts
+
+
+async def _really_gone(connection: Connection, ids: Collection[str]) -> list[str]:
+    """Those that nobody brought back, and another machine read, since they were looked for."""
+    rows = await connection.fetch(
+        "SELECT n.key FROM names n JOIN heads h USING (id)"
+        " WHERE n.key = ANY($1::text[]) AND h.generation > 0",
+        [_PREFIX + id for id in ids],
+    )
+    back = {row["key"] for row in rows}
+    return [id for id in ids if _PREFIX + id not in back]
+
+
+def _trouble(error: Exception) -> Exception:
+    if isinstance(error, (IndexDamaged, IndexMoved)):
+        return error
+    if isinstance(error, TooNewTables):
+        return IndexRefused("the catalogue in the database was made by a newer version")
+    state = str(getattr(error, "sqlstate", None) or "")
+    if state.startswith("42501"):
+        return IndexRefused(f"PostgreSQL: {error}; {_GRANT}")
+    if state.startswith(_REFUSED):
+        return IndexRefused(f"PostgreSQL: {error}")
+    return IndexDamaged(f"PostgreSQL: {error}")
+
+
+def _read_whole(found: Any) -> Row:
+    if crc32(found["trace"]) != found["trace_crc"]:
+        raise IndexDamaged("the row of a session")
+    return Row(
+        read_row(found["id"], found["data"], found["crc"]).meta, _decode_trace(found["trace"])
+    )

@@ -1,0 +1,429 @@
+"""What one look at a log changes in the tables of PostgreSQL: made ready, then written at once.
+
+Words are cut and counted before, on the caller's thread: the connection's own thread also carries
+what sessions append, and must not be kept busy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import msgspec
+
+from holdfast.catalog._index import Update
+from holdfast.catalog._orders import SORTS, text_of
+from holdfast.catalog._query import Fts5, Query
+from holdfast.catalog._search_texts import Changes, Heard, Listener
+from holdfast.catalog._tokenizer import fold, words_of
+from holdfast.model import SessionMetadata, fold_id
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+
+__all__ = ["Change", "clamped", "fold_crc", "key_of", "make_ready", "put", "remove", "version_of"]
+
+_INT64_MAX = (1 << 63) - 1
+_KEY_BYTES_MAX = 200
+_NONE = (0, 0)
+
+_encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Listener).decode
+_members = msgspec.structs.asdict
+
+_COLUMNS = (
+    "id, folded, updated, agent, model, parent, cwd, status, archived, settled, etag, folder,"
+    " priced, data, crc, trace, trace_crc, created, title, messages, tokens, cost, size, text"
+)
+_ARRAYS = (
+    "$1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[],"
+    " $8::text[], $9::boolean[], $10::boolean[], $11::text[], $12::text[], $13::text[],"
+    " $14::bytea[], $15::bigint[], $16::bytea[], $17::bigint[], $18::bigint[], $19::text[],"
+    " $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::text[]"
+)
+_INSERT = (
+    f"INSERT INTO catalog_sessions ({_COLUMNS}) SELECT * FROM unnest({_ARRAYS})"
+    " ON CONFLICT (id) DO NOTHING RETURNING id"
+)
+_UPDATE = (
+    "UPDATE catalog_sessions s SET "
+    + ", ".join(f"{name} = i.{name}" for name in _COLUMNS.split(", ")[1:])
+    + f" FROM unnest({_ARRAYS}) AS i ({_COLUMNS}) WHERE s.id = i.id"
+)
+_FOLD = """
+INSERT INTO catalog_folds (id, state, tally, listener, said, crc)
+SELECT * FROM unnest($1::text[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[])
+ON CONFLICT (id) DO UPDATE SET state = excluded.state, tally = excluded.tally,
+    listener = excluded.listener, said = excluded.said, crc = excluded.crc
+"""
+_LABEL = """
+INSERT INTO catalog_labels (tag, updated, id, auto)
+SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::text[], $4::boolean[])
+"""
+_SAY = """
+INSERT INTO catalog_said
+    (session, number, seq, last, place, time, role, name, streaming, words)
+SELECT session, number, seq, last, place, time, role, name, streaming, words::tsvector
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+    $7::text[], $8::bytea[], $9::boolean[], $10::text[])
+    AS i (session, number, seq, last, place, time, role, name, streaming, words)
+"""
+_LEARN = "INSERT INTO catalog_words SELECT unnest($1::text[]) ON CONFLICT DO NOTHING"
+
+
+class _Stored(SessionMetadata, frozen=True, kw_only=True, omit_defaults=True):
+    """What a list shows, without what most sessions have in common."""
+
+
+class Change(msgspec.Struct):
+    """All that is to be written about one session."""
+
+    id: str
+    version: int
+    """Of the row that it goes on from; 0 if there is none."""
+    first: int
+    """The number of the first row of what was said."""
+    columns: tuple[Any, ...]
+    fold: tuple[Any, ...]
+    labels: list[tuple[Any, ...]]
+    whole: bool
+    """Whether what was said before is forgotten."""
+    was_streaming: bool
+    gone_titles: bool
+    gone_tags: list[bytes]
+    gone: list[int]
+    said: list[tuple[Any, ...]]
+    words: set[str]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What must be there when the change is written."""
+        return self.version, self.first
+
+
+def make_ready(updates: Iterable[Update], known: Mapping[str, Any], priced: str) -> list[Change]:
+    """The changes in the order of their ids; ``known`` has the listeners of sessions that go on.
+
+    ``priced`` is the mark of the prices by which costs were computed.
+    """
+    by_id = {update.row.meta.session_id: update for update in updates}
+    return [_change(by_id[id], known.get(id), priced) for id in sorted(by_id)]
+
+
+def _change(update: Update, kept: Any, priced: str) -> Change:
+    id = update.row.meta.session_id
+    goes_on = kept is not None and not update.whole
+    listener = _unpack(kept["listener"]) if goes_on and kept["listener"] else Listener()
+    first = kept["said"] if kept is not None else 0
+    was_streaming = goes_on and bool(listener.streams)
+    changes = listener.hear(update.events) if update.events else Changes()
+    streaming = listener.shown_streams() if update.events else []
+    said, words = _said(id, first, changes.heard, streaming)
+    has_listener = bool(update.events) or goes_on
+    packed = _pack(listener) if has_listener else b""
+    crc = fold_crc(update.state, update.tally, packed)
+    return Change(
+        id=id,
+        version=update.version,
+        first=first,
+        columns=_columns(update, priced),
+        fold=(id, update.state, update.tally, packed, first + len(said), crc),
+        labels=_labels(update.row.meta),
+        whole=update.whole,
+        was_streaming=was_streaming and bool(update.events),
+        gone_titles=changes.gone_titles,
+        gone_tags=[key_of(tag) for tag in changes.gone_tags],
+        gone=[seq for seq in map(int, changes.gone) if abs(seq) <= _INT64_MAX],
+        said=said,
+        words=words,
+    )
+
+
+def _columns(update: Update, priced: str) -> tuple[Any, ...]:
+    meta, trace = update.row.meta, update.row.trace
+    data, traced = _encode(_Stored(**_members(meta))), _encode(trace)
+    return (
+        meta.session_id,
+        fold_id(meta.session_id),
+        clamped(meta.updated_at),
+        _optional(meta.agent_id),
+        _optional(meta.model),
+        _optional(meta.parent),
+        _optional(meta.cwd),
+        meta.status,
+        meta.archived,
+        trace.is_settled,
+        trace.etag,
+        trace.folder,
+        priced,
+        data,
+        crc32(data),
+        traced,
+        crc32(traced),
+        *(SORTS[name](meta) for name in ("created", "title", "messages", "tokens", "cost", "size")),
+        text_of(meta),
+    )
+
+
+def _labels(meta: SessionMetadata) -> list[tuple[Any, ...]]:
+    is_auto = {key_of(tag): True for tag in meta.auto_tags}
+    is_auto.update((key_of(tag), False) for tag in meta.tags)
+    updated = clamped(meta.updated_at)
+    return [(tag, updated, meta.session_id, auto) for tag, auto in is_auto.items()]
+
+
+def _said(
+    id: str, first: int, heard: Sequence[Heard], streaming: Sequence[Heard]
+) -> tuple[list[tuple[Any, ...]], set[str]]:
+    rows: list[tuple[Any, ...]] = []
+    words: set[str] = set()
+    for number, one in enumerate(chain(heard, streaming)):
+        vector = vector_of(one.said.text)
+        words |= vector.words
+        rows.append(_row(id, first + number, one, vector, is_open=number >= len(heard)))
+    return rows, words
+
+
+def _row(id: str, number: int, one: Heard, vector: Vector, *, is_open: bool) -> tuple[Any, ...]:
+    said = one.said
+    last = None if one.last is None else clamped(one.last)
+    place = (clamped(one.seq), last, clamped(one.offset), clamped(one.timestamp))
+    return id, number, *place, said.role, _optional(said.name), is_open, vector.text
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+async def put(
+    connection: Connection, changes: Sequence[Change], unknown: Collection[str]
+) -> list[str]:
+    """Write all changes whose row is as it was; the ids of the others.
+
+    ``unknown`` are the words that may not be in the table of words.
+    """
+    ids = [change.id for change in changes]
+    rows = await connection.fetch(
+        "SELECT s.id, s.crc, s.trace_crc, f.said FROM catalog_sessions s"
+        " LEFT JOIN catalog_folds f USING (id) WHERE s.id = ANY($1::text[])"
+        " ORDER BY s.id FOR UPDATE OF s",
+        ids,
+    )
+    there = {row["id"]: (version_of(row["crc"], row["trace_crc"]), row["said"]) for row in rows}
+    fit = [change for change in changes if there.get(change.id, _NONE) == change.place]
+    new = [change for change in fit if not change.version]
+    added = set()
+    if new:
+        added = {row["id"] for row in await connection.fetch(_INSERT, *_arrays(new))}
+    old = [change for change in fit if change.version]
+    if old:
+        await connection.execute(_UPDATE, *_arrays(old))
+    done = [change for change in fit if change.version or change.id in added]
+    await _put_rest(connection, done, unknown)
+    written = {change.id for change in done}
+    return [id for id in ids if id not in written]
+
+
+def _arrays(changes: Sequence[Change]) -> list[list[Any]]:
+    return _transposed([change.columns for change in changes])
+
+
+def _transposed(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+async def _put_rest(
+    connection: Connection, changes: Sequence[Change], unknown: Collection[str]
+) -> None:
+    if not changes:
+        return
+    await connection.execute(_FOLD, *_transposed([change.fold for change in changes]))
+    ids = [change.id for change in changes]
+    await connection.execute("DELETE FROM catalog_labels WHERE id = ANY($1::text[])", ids)
+    labels = [label for change in changes for label in change.labels]
+    if labels:
+        await connection.execute(_LABEL, *_transposed(labels))
+    await _drop(connection, changes)
+    said = [row for change in changes for row in change.said]
+    if said:
+        await connection.execute(_SAY, *_transposed(said))
+        # In one order everywhere, so that no two wait for each other.
+        words = {word for change in changes for word in change.words if word in unknown}
+        await connection.execute(_LEARN, sorted(words))
+
+
+async def _drop(connection: Connection, changes: Sequence[Change]) -> None:
+    """Remove what counts no more of what was said earlier."""
+    delete = "DELETE FROM catalog_said s"
+    for condition, ids in (
+        ("true", [change.id for change in changes if change.whole]),
+        ("streaming", [change.id for change in changes if change.was_streaming]),
+        ("role = 'title'", [change.id for change in changes if change.gone_titles]),
+    ):
+        if ids:
+            await connection.execute(
+                f"{delete} WHERE session = ANY($1::text[]) AND {condition}", ids
+            )
+    tags = [(change.id, tag) for change in changes for tag in change.gone_tags]
+    if tags:
+        await connection.execute(
+            f"{delete} USING unnest($1::text[], $2::bytea[]) AS i (session, tag)"
+            " WHERE s.session = i.session AND role = 'tag' AND name = i.tag",
+            *_transposed(tags),
+        )
+    gone = [(change.id, seq) for change in changes for seq in change.gone]
+    if gone:
+        await connection.execute(
+            f"{delete} USING unnest($1::text[], $2::bigint[]) AS i (session, seq)"
+            " WHERE s.session = i.session AND (s.seq = i.seq OR s.last = i.seq)",
+            *_transposed(gone),
+        )
+
+
+async def remove(connection: Connection, ids: Collection[str]) -> None:
+    """Leave out sessions that are gone."""
+    for table, column in (
+        ("sessions", "id"),
+        ("labels", "id"),
+        ("folds", "id"),
+        ("said", "session"),
+    ):
+        await connection.execute(
+            f"DELETE FROM catalog_{table} WHERE {column} = ANY($1::text[])",
+            sorted(ids),
+        )
+
+
+# -- columns -----------------------------------------------------------------------------------
+
+
+def version_of(crc: int, trace_crc: int) -> int:
+    """The version of a row; never 0, which stands for a row that is not there."""
+    return (crc << 32 | trace_crc) or 1
+
+
+def fold_crc(state: bytes, tally: bytes, listener: bytes) -> int:
+    """The checksum of what is kept to go on from."""
+    return crc32(listener, crc32(tally, crc32(state)))
+
+
+def clamped(number: int) -> int:
+    """A number that fits a column: a foreign log may name any."""
+    return max(-_INT64_MAX, min(number, _INT64_MAX))
+
+
+def key_of(text: str) -> bytes:
+    """A text as the database compares it: byte by byte, and short, whatever it is."""
+    data = text.encode("utf-8", "surrogatepass")
+    # No text begins with this byte.
+    return data if len(data) <= _KEY_BYTES_MAX else b"\xff" + hashlib.sha256(data).digest()
+
+
+def _optional(text: str | None) -> bytes | None:
+    return None if text is None else key_of(text)
+
+
+# Words as PostgreSQL keeps and finds them: our own words, none of its own making. Pure.
+#
+# PostgreSQL never cuts a text into words here, since every server does that a little differently.
+# It gets the words of the folded text with their places, so that it finds what SQLite finds.
+#
+# What it cannot keep is marked by words in capitals, which no folded text has:
+#
+#     LONG    the places of the words are not kept: there are too many
+#     GIANT   a word is longer than can be kept; its beginning is
+#     HUGE    there are too many words altogether: none is kept
+#
+# Such an event is offered more often than needed, and left out again when its log is read.
+
+
+_WORD_CHARS_MAX = 500
+"""So much of a word is kept: at most 2,000 bytes, of 2,046 that PostgreSQL takes."""
+GIANT = "GIANT"
+
+_PLACES_MAX = 16_383
+_PLACES_OF_ONE_MAX = 255
+_BYTES_MAX = 900_000
+_CHARS_SURELY_FEW = 60_000
+_NOTHING = "'NOTHING'"
+
+
+class Tsquery(Fts5):
+    """How an expression is written for PostgreSQL. Words hold nothing that would end a quote."""
+
+    def phrase(self, words: Iterable[str], *, ends_open: bool) -> str:
+        """In a row; where the places are not known, all of them somewhere."""
+        parts = [f"'{word[:_WORD_CHARS_MAX]}'" for word in words]
+        if ends_open:
+            parts[-1] += ":*"
+        if len(parts) == 1:
+            return parts[0]
+        return f"({' <-> '.join(parts)} | 'LONG' & {' & '.join(parts)})"
+
+    def any_of(self, expressions: Iterable[str]) -> str:
+        """Joined by ``|``."""
+        found = list(expressions)
+        return f"({' | '.join(found)})" if found else _NOTHING
+
+    def all_of(self, expressions: Iterable[str]) -> str:
+        """Joined by ``&``."""
+        return " & ".join(expressions)
+
+    def but_not(self, wanted: str, unwanted: str) -> str:
+        """Joined by ``& !``."""
+        return f"({wanted}) & !{unwanted}"
+
+
+def match_of(query: Query, expand: Callable[[str, bool], list[str]]) -> str | None:
+    """The query for PostgreSQL; None if every event has to be read."""
+    # Of what is not wanted only what is known for certain may count.
+    certain = [term for term in query.excluded if indexable(term.words)]
+    match = Query(query.groups, certain).index_match(expand, Tsquery())
+    return None if match is None else f"({match}) | 'HUGE'"
+
+
+def indexable(words: tuple[str, ...]) -> bool:
+    """Whether the index alone knows where these words are."""
+    return len(words) == 1 and len(words[0]) < _WORD_CHARS_MAX
+
+
+class Vector(msgspec.Struct, frozen=True):
+    """The words of a text as PostgreSQL reads them."""
+
+    text: str
+    words: frozenset[str]
+    """Those that can be found by a part of them; others are by their marks."""
+
+
+def vector_of(text: str) -> Vector:
+    """The words of a text that is to be found."""
+    words = words_of(fold(text))
+    places: dict[str, list[int]] = {}
+    for number, word in enumerate(words, 1):
+        places.setdefault(word[:_WORD_CHARS_MAX], []).append(number)
+    has_giant = any(len(word) >= _WORD_CHARS_MAX for word in places)
+    is_long = (
+        has_giant
+        or len(words) > _PLACES_MAX
+        or max(map(len, places.values()), default=0) > _PLACES_OF_ONE_MAX
+    )
+    if len(text) > _CHARS_SURELY_FEW:
+        size = sum(len(word.encode()) + 4 for word in places)
+        if size > _BYTES_MAX:
+            return Vector("'HUGE'", frozenset())
+        is_long = is_long or size + 2 * len(words) > _BYTES_MAX
+    if is_long:
+        marks = " 'LONG' 'GIANT'" if has_giant else " 'LONG'"
+        kept = " ".join(f"'{word}'" for word in places) + marks
+    else:
+        kept = " ".join(f"'{word}':{','.join(map(str, at))}" for word, at in places.items())
+    whole = frozenset(places)
+    return Vector(kept, frozenset(filter(_is_whole, whole)) if has_giant else whole)
+
+
+def _is_whole(word: str) -> bool:
+    return len(word) < _WORD_CHARS_MAX

@@ -1,0 +1,1 @@
+"""The index as an SQLite database."""

@@ -1,0 +1,310 @@
+"""The index as an SQLite database, in a file or in memory.
+
+SQLite notices most damage to its file, not all of it. So each row has a checksum that is verified
+whenever it is read, and the index has one over all rows: a list of everything is complete and as
+written, or the index says that it is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._filter import EVERYTHING, Filter, Page
+from holdfast.catalog._index import Index, Kept, Row, Update, make_page, shown
+from holdfast.catalog._orders import NEWEST, SORTS, Order, Place, arranged
+from holdfast.catalog.sqlite.checks import Checks
+from holdfast.catalog.sqlite.figures import block_rows, keep_figures, kept_figures
+from holdfast.catalog.sqlite.rows import read_row, read_rows, read_whole
+from holdfast.catalog.sqlite.schema import (
+    create_schema,
+    drop_schema,
+    has_schema,
+    read_fact,
+    write_fact,
+)
+from holdfast.catalog.sqlite.selection import selection
+from holdfast.catalog.sqlite.sums import sum_blocks
+from holdfast.catalog.sqlite.writer import (
+    Total,
+    Writing,
+    fold_crc,
+    key_of,
+    reprice,
+    version_of,
+)
+from holdfast.model import SessionMetadata, fold_id
+
+if TYPE_CHECKING:
+    from holdfast.catalog._recall import Memory
+    from holdfast.catalog._search import Asked, Expander, Hit
+    from holdfast.storage import Store
+    from holdfast.storage.sqlite.connection import Connection
+
+__all__ = ["SqliteIndex"]
+
+_STATUS_ROWS = 200
+_COLUMNS = "s.id, s.data, s.crc, s.trace, s.trace_crc"
+
+_NEWEST = selection(EVERYTHING, None)[0]
+
+_encode = msgspec.json.Encoder().encode
+_updated_of = attrgetter("updated_at")
+
+
+class SqliteIndex(Index):
+    """Rows in the tables of ``schema.py``."""
+
+    connection: Connection
+
+    def __init__(self, connection: Connection, store: str) -> None:
+        """``store`` says of which store this is an index; one of another store is emptied."""
+        self.connection = connection
+        self._store = store
+        self._memory: Memory | None = None
+        self._expander: Expander | None = None
+        self._checks = Checks(connection, self.count)
+        if not has_schema(connection) or read_fact(self.connection, "store") != store.encode():
+            self.clear()
+
+    def mark(self) -> str:
+        """The fact of that name, after the mark of the prices by which costs were computed."""
+        prices, _, mark = read_fact(self.connection, "mark").decode().partition("\n")
+        if prices != self._price_mark():
+            self._price_anew()
+            mark = read_fact(self.connection, "mark").decode().partition("\n")[2]
+        return mark
+
+    def get(self, id: str) -> Kept | None:
+        """From both tables, each verified."""
+        found = self.connection.execute(
+            f"SELECT {_COLUMNS}, s.row, f.state, f.tally, f.crc FROM sessions s"
+            " LEFT JOIN folds f ON f.row = s.row"
+            " WHERE s.id = ?",
+            (id,),
+        ).fetchone()
+        if found is None:
+            return None
+        *columns, number, state, tally, crc = found
+        row = read_whole(*columns)
+        if not isinstance(state, bytes) or fold_crc(number, state, tally) != crc:
+            raise IndexDamaged(f"what is kept of session {id}")
+        return Kept(row, state, tally, number, version_of(columns[2], columns[4]))
+
+    def known(self) -> dict[str, tuple[str, str]]:
+        """One pass over the table."""
+        return {row.meta.session_id: (row.trace.etag, row.trace.folder) for row in self._all()}
+
+    def folders(self) -> dict[str, str]:
+        """By an index that holds nothing else."""
+        query = "SELECT id, folder FROM sessions INDEXED BY by_folder"
+        found: dict[str, str] = dict(self.connection.execute(query))
+        if len(found) != self.count():
+            raise IndexDamaged("the number of sessions")
+        return found
+
+    def write(
+        self, updates: Sequence[Update], gone: Collection[str] = (), mark: str | None = None
+    ) -> list[str]:
+        """One transaction."""
+        with self._transaction():
+            writing = Writing(self.connection, self._total())
+            conflicts = [
+                update.row.meta.session_id for update in updates if not writing.put(update)
+            ]
+            for id in gone:
+                writing.remove(id)
+            if updates or gone:
+                writing.finish()
+                write_fact(self.connection, "sum", _encode(writing.total))
+            if mark is not None and not conflicts:
+                self._set_mark(mark)
+        return conflicts
+
+    def page(
+        self, wanted: Filter, limit: int | None, after: Place | None, order: Order = NEWEST
+    ) -> Page:
+        """By the best table index for a limit, else by looking at every row."""
+        if limit is None:
+            return make_page(self._chosen(wanted, after, order), None, order)
+        if wanted is not EVERYTHING or order is not NEWEST or not self._checks:
+            self._checks.orders(wanted, order)
+        if wanted is EVERYTHING and after is None and order is NEWEST:
+            rows = self.connection.execute(_NEWEST, (limit + 1,)).fetchall()
+            return make_page(self._read_page(rows, wanted, order), limit)
+        return make_page(self._matching(wanted, limit, after, order), limit, order)
+
+    def ids(self, prefix: str) -> list[str]:
+        """By the folded ids."""
+        folded = fold_id(prefix)
+        query = "SELECT id FROM sessions WHERE folded >= ? AND folded < ?"
+        return [id for (id,) in self.connection.execute(query, (folded, folded + "\U0010ffff"))]
+
+    def count(self) -> int:
+        """As it was added up."""
+        return self._total().count
+
+    def search(self, store: Store, asked: Asked) -> list[Hit]:
+        """By its full-text table."""
+        from holdfast.catalog._recall import Memory
+        from holdfast.catalog._search import Expander, search_index
+
+        if self._memory is None:
+            self._checks.words()
+            self._memory, self._expander = Memory(), Expander()
+        self._checks.orders(asked.sessions)  # what was said in a session without a row is not found
+        return search_index(self.connection, store, asked, self._memory, self._expander)
+
+    def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
+        """From both tables."""
+        query = "SELECT s.id, s.data, s.crc, f.tally FROM sessions s LEFT JOIN folds f USING (row)"
+        within: tuple[int, ...] = ()
+        if block is not None:
+            query, within = f"{query} WHERE s.row >= ? AND s.row < ?", block_rows(block)
+        for id, data, crc, tally in self.connection.execute(query, within):
+            meta = read_row(id, data, crc).meta
+            if not isinstance(tally, bytes):
+                raise IndexDamaged(f"what is kept of session {id}")
+            yield meta, tally
+
+    @contextmanager
+    def figures(
+        self, variant: str, make: Callable[[int], bytes]
+    ) -> Iterator[Iterable[tuple[int, bytes]]]:
+        """From a table of their own; what is missing is made first."""
+        keep_figures(self.connection, variant, make)
+        self.connection.execute("BEGIN")
+        try:
+            yield kept_figures(self.connection, variant, make)
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+
+    def _set_mark(self, mark: str) -> None:
+        write_fact(self.connection, "mark", f"{self._price_mark()}\n{mark}".encode())
+
+    def _price_mark(self) -> str:
+        return "" if self.prices is None else self.prices.mark
+
+    def _price_anew(self) -> None:
+        """Compute all costs by other prices, from the tallies."""
+        with self._transaction():
+            before = read_fact(self.connection, "mark").decode().partition("\n")[2]
+            total = self._total()
+            reprice(self.connection, total, self.prices)
+            write_fact(self.connection, "sum", _encode(total))
+            self._set_mark(before)
+
+    def is_worn(self) -> bool:
+        """As the search says."""
+        from holdfast.catalog.sqlite import search_tables
+
+        return search_tables.is_worn(self.connection)
+
+    def clear(self) -> None:
+        """Drop all tables and make them again."""
+        with self._transaction():
+            drop_schema(self.connection)
+            create_schema(self.connection)
+            sum_blocks(self.connection)
+            write_fact(self.connection, "store", self._store.encode())
+            write_fact(self.connection, "sum", _encode(Total()))
+            self._set_mark("")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _read_page(
+        self, rows: list[Any], wanted: Filter, order: Order = NEWEST
+    ) -> list[SessionMetadata]:
+        """The sessions of these rows, all verified and decoded with one call each."""
+        if not rows:
+            return []
+        keys, ids, data, crcs, settled = zip(*rows, strict=True)
+        found = read_rows(ids, data, crcs)
+        if order.name != "updated" or tuple(map(_updated_of, found)) != keys:
+            self._check_places(found, keys, order)
+        if sorted(keys, reverse=order.descending) != [*keys]:
+            raise IndexDamaged("the order of sessions")
+        if not all(settled):
+            found = [
+                meta if is_settled else self._shown(meta)
+                for meta, is_settled in zip(found, settled, strict=True)
+            ]
+        return found if wanted is EVERYTHING else list(filter(wanted.admits, found))
+
+    def _check_places(self, found: list[SessionMetadata], keys: Any, order: Order) -> None:
+        """The same, for what does not fit a column as it is."""
+        key_in = SORTS[order.name]
+        expected = [key_in(meta) for meta in found]
+        if order.name == "title":
+            expected = [key_of(str(key)) for key in expected]  # type: ignore[misc]  # kept as bytes
+        if expected != [*keys]:
+            raise IndexDamaged("the order of sessions")
+
+    def _shown(self, meta: SessionMetadata) -> SessionMetadata:
+        query = f"SELECT {_COLUMNS} FROM sessions s WHERE s.id = ?"
+        row = self.connection.execute(query, (meta.session_id,)).fetchone()
+        return meta if row is None else shown(read_whole(*row))
+
+    def _matching(
+        self, wanted: Filter, limit: int, after: Place | None, order: Order
+    ) -> list[SessionMetadata]:
+        """In several steps where only a look at what is found tells whether it fits."""
+        tags = self._rarest_first(wanted.tags)
+        step = limit + 1 if wanted.status is None else max(limit + 1, _STATUS_ROWS)
+        found: list[SessionMetadata] = []
+        while True:
+            query, values = selection(wanted, after, tags, order)
+            rows = self.connection.execute(query, (*values, step)).fetchall()
+            found += self._read_page(rows, wanted, order)
+            if len(found) > limit or len(rows) < step:
+                return found[: limit + 1]
+            key = rows[-1][0]
+            after = (key.decode() if isinstance(key, bytes) else key, rows[-1][1])
+
+    def _rarest_first(self, tags: Collection[str]) -> list[str]:
+        """Few rows are then looked at for the other tags."""
+        if len(tags) < 2:
+            return list(tags)
+        query = "SELECT count(*) FROM (SELECT 1 FROM labels WHERE tag = ? LIMIT 10000)"
+        counts = {tag: self.connection.execute(query, (key_of(tag),)).fetchone()[0] for tag in tags}
+        return sorted(tags, key=lambda tag: (counts[tag], tag))
+
+    def _all(self) -> Iterator[Row]:
+        """Every row. Raises IndexDamaged at the end if they are not all there."""
+        total = Total()
+        # Not by a table index: what is damaged in one must not hide a row.
+        query = f"SELECT {_COLUMNS} FROM sessions s NOT INDEXED"
+        for columns in self.connection.execute(query):
+            yield read_whole(*columns)
+            total.count += 1
+            total.crc ^= version_of(columns[2], columns[4])
+        if total != self._total():
+            raise IndexDamaged("the number of sessions")
+
+    def _chosen(self, wanted: Filter, after: Place | None, order: Order) -> list[SessionMetadata]:
+        found = [meta for row in self._all() if wanted.admits(meta := shown(row))]
+        return arranged(found, order, after)
+
+    def _total(self) -> Total:
+        return msgspec.json.decode(read_fact(self.connection, "sum"), type=Total)

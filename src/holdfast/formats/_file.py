@@ -1,0 +1,243 @@
+"""One file that is imported, read within bounds: whole, or line by line."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from holdfast.errors import InvalidData, TooLarge
+from holdfast.formats._bounds import Bounds
+from holdfast.storage._zstd import zstd_module
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class File(Protocol):
+    """Bytes at some place, of a known size."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def modified(self) -> int:
+        """When they were last changed, in Unix milliseconds; 0 if that is not known."""
+        ...
+
+    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
+        """The bytes from the start, piece by piece."""
+        ...
+
+
+class MemoryFile:
+    """Bytes in memory as a file."""
+
+    def __init__(self, data: bytes, modified: int = 0) -> None:
+        self._data = data
+        self.size = len(data)
+        self.modified = modified
+
+    def chunks(self, chunk_bytes: int) -> Iterator[bytes]:
+        """The bytes from the start, piece by piece."""
+        for start in range(0, self.size, chunk_bytes):
+            yield self._data[start : start + chunk_bytes]
+
+
+def read_whole(file: File, name: str, most: int, bounds: Bounds) -> bytes:
+    """A file, expanded. Raises TooLarge if it has more bytes, InvalidData if it is cut short."""
+    parts, total = [], 0
+    # In one piece where that is possible, so that it is in memory once.
+    for chunk in expanded(file.chunks(max(min(file.size, most) + 1, 16)), bounds):
+        total += len(chunk)
+        if total > most:
+            raise TooLarge(
+                f"{name} has more than {most:,} bytes",
+                remedy="Import a smaller file.",
+                needed_bytes=total,
+            )
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def read_lines(file: File, bounds: Bounds) -> Iterator[bytes]:
+    """The lines of a log that are not blank, without their newline. Raises as reading it does."""
+    rest, total = bytearray(), 0
+    for chunk in expanded(file.chunks(CHUNK_BYTES), bounds):
+        total += len(chunk)
+        if total > bounds.log_bytes_max:
+            raise TooLarge(f"the log has more than {bounds.log_bytes_max:,} bytes")
+        *whole, last = chunk.split(b"\n")
+        if whole:
+            whole[0] = bytes(rest) + whole[0]
+            rest.clear()
+        for line in whole:
+            _check_line(line, bounds)
+            stripped = line.strip()
+            if stripped:
+                yield stripped
+        rest += last
+        _check_line(rest, bounds)
+    if rest.strip():
+        yield bytes(rest).strip()
+
+
+def _check_line(line: bytes | bytearray, bounds: Bounds) -> None:
+    if len(line) > bounds.line_bytes_max:
+        raise TooLarge(f"a line has more than {bounds.line_bytes_max:,} bytes")
+
+
+def check_line_count(file: File, name: str, bounds: Bounds) -> None:
+    """Raise TooLarge for a log of too many lines, before the first of them is kept."""
+    count = since = 0
+    try:
+        for chunk in expanded(file.chunks(CHUNK_BYTES), bounds):
+            lines = chunk.count(b"\n")
+            count, since = count + lines, 0 if lines else since + len(chunk)
+            if count > bounds.lines_max or since > bounds.line_bytes_max:
+                break
+    except (InvalidData, TooLarge):
+        return  # told when it is read
+    if count > bounds.lines_max:
+        raise TooLarge(
+            f"{name} has more than {bounds.lines_max:,} lines",
+            remedy="Split the file; nothing of it was recorded.",
+            limit="lines_max",
+        )
+
+
+# Expanding gzip and zstd as the bytes are wanted, and stopping where it becomes absurd.
+
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPED = tuple(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
+"""How a frame begins that holds no data: archives of ours begin with one."""
+_STEP_BYTES = 256 * 1024
+# What is left after a member is copied: of a large piece full of tiny ones that takes for ever.
+_SLICE_BYTES = 16 * 1024
+_MEMBERS_MAX = 50_000
+_WINDOW_LOG_MAX = 25  # 32 MiB: what every decoder must be able to hold is 8 MiB
+
+
+def is_compressed(head: bytes) -> bool:
+    """Whether bytes begin like gzip or zstd."""
+    return head.startswith((_GZIP, _ZSTD, *_ZSTD_SKIPPED))
+
+
+def expanded(chunks: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
+    """The bytes as they were before they were compressed; others as they are.
+
+    Raises TooLarge where the ratio shows a bomb, InvalidData where the stream is damaged or ends
+    too soon, after the bytes that are whole. A compressed stream inside of one is not expanded.
+    """
+    first = next(chunks, b"")
+    if len(first) < len(_ZSTD):
+        first += next(chunks, b"")
+    if first.startswith(_GZIP):
+        return _unpack(_Gzip(), first, chunks, bounds)
+    if first.startswith((_ZSTD, *_ZSTD_SKIPPED)):
+        return _unpack(_Zstd(), first, chunks, bounds)
+    return _as_it_is(first, chunks)
+
+
+def _as_it_is(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
+def _sliced(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        for start in range(0, len(chunk), _SLICE_BYTES):
+            yield chunk[start : start + _SLICE_BYTES]
+
+
+class _Members:
+    """Counts the members of a stream: each costs something, however little is in it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def _count_one(self) -> None:
+        self._count += 1
+        if self._count > _MEMBERS_MAX:
+            raise TooLarge(
+                f"the compressed data has more than {_MEMBERS_MAX:,} members", limit="members"
+            )
+
+
+class _Gzip(_Members):
+    """Members of a gzip stream, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._one = zlib.decompressobj(wbits=31)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._one.eof:
+                data = data.lstrip(b"\0")  # padding of tapes
+                if not data:
+                    return
+                self._count_one()
+                self._one = zlib.decompressobj(wbits=31)
+            yield self._one.decompress(data, _STEP_BYTES)
+            data = self._one.unused_data or self._one.unconsumed_tail
+
+    @property
+    def whole(self) -> bool:
+        return self._one.eof
+
+
+class _Zstd(_Members):
+    """Frames of a zstd stream, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._module = zstd_module()
+        self._one = self._new()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while data or not self._one.needs_input:
+            if self._one.eof:
+                data = self._one.unused_data or data
+                if not data:
+                    return
+                self._count_one()
+                self._one = self._new()
+            yield self._one.decompress(data, _STEP_BYTES)
+            data = self._one.unused_data if self._one.eof else b""
+            if not data and self._one.eof:
+                return
+
+    @property
+    def whole(self) -> bool:
+        return bool(self._one.eof)
+
+    def _new(self) -> Any:
+        parameter = self._module.DecompressionParameter.window_log_max
+        return self._module.ZstdDecompressor(options={parameter: _WINDOW_LOG_MAX})
+
+
+def _unpack(
+    unpacker: _Gzip | _Zstd, first: bytes, chunks: Iterator[bytes], bounds: Bounds
+) -> Iterator[bytes]:
+    taken = made = 0
+    try:
+        for chunk in _sliced(_as_it_is(first, chunks)):
+            taken += len(chunk)
+            for piece in unpacker.feed(chunk):
+                made += len(piece)
+                if made > bounds.ratio_free_bytes and made > taken * bounds.ratio_max:
+                    raise TooLarge(
+                        f"it becomes more than {bounds.ratio_max} times as large when expanded",
+                        remedy="Such a file is made to fill a disk; nothing of it was kept.",
+                        limit="ratio_max",
+                    )
+                yield piece
+    except (zlib.error, zstd_module().ZstdError) as error:
+        raise InvalidData(f"the compressed data is damaged: {error}") from error
+    if not unpacker.whole:
+        raise InvalidData("the compressed data ends too soon")

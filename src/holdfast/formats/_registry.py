@@ -1,0 +1,143 @@
+"""The readers of all tools, in the order in which they are asked whose a file is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import NamedTuple
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.formats._foreign import Reader
+from holdfast.formats._source import Source
+from holdfast.formats._view import ExportOptions, Recorded
+
+# Modules of `formats/readers/`, each with its READER; the particular before the general.
+READERS: tuple[str, ...] = (
+    "oneringai",
+    "orbitmesh",
+    "openagent_terminal",
+    "woodwork",
+    "claude_code",
+    "codex",
+    "gemini_cli",
+    "qwen",
+    "pi",
+    "copilot_cli",
+    "acpx",
+    "cline",
+    "opencode",
+    "goose",
+    "aider",
+    "event_folder",
+    "messages",
+)
+GENERAL = "messages"
+
+
+def all_readers() -> tuple[Reader, ...]:
+    """Every reader, loaded now."""
+    return tuple(reader_of(name) for name in READERS)
+
+
+def reader_of(tool: str) -> Reader:
+    """The reader of a tool by its name; UsageError, with the names there are, if there is none."""
+    name = tool.replace("-", "_") if isinstance(tool, str) else None
+    if name not in READERS:
+        known = ", ".join(sorted(READERS)).replace("_", "-")
+        raise UsageError(
+            f"there is no reader for {tool!r}", remedy=f"Use 'auto', or one of: {known}."
+        )
+    reader: Reader = import_module(f"holdfast.formats.readers.{name}").READER
+    return reader
+
+
+def reader_for(source: Source, *, general: bool = True) -> Reader | None:
+    """The first reader that claims the source, by its content; None if none does.
+
+    With ``general=False`` plain message lists are not looked for, which may be parts of something.
+    """
+    names = (name for name in READERS if general or name != GENERAL)
+    return next((reader for name in names if claims(reader := reader_of(name), source)), None)
+
+
+def claims(reader: Reader, source: Source) -> bool:
+    """Whether a reader claims the source; a file that it stumbles over is none of its own."""
+    try:
+        return reader.claims(source)
+    except (HoldfastError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return False
+
+
+# The formats in which a session can be written, by name.
+
+
+Write = Callable[[Recorded, ExportOptions], Iterator[bytes]]
+
+
+class Format(NamedTuple):
+    """One format: what it is for, how its files end, and which function writes it."""
+
+    name: str
+    about: str
+    suffix: str
+    writer: str
+    """Module and function, loaded when they are needed."""
+    is_text: bool = True
+
+    @property
+    def is_messages(self) -> bool:
+        """Whether it is a list of messages for a provider."""
+        return self.writer == _MESSAGES
+
+    @property
+    def is_native(self) -> bool:
+        """Whether another tool takes such files for its own."""
+        return self.name in NATIVE
+
+    def write(self, recorded: Recorded, options: ExportOptions) -> Iterator[bytes]:
+        """The session in this format, piece by piece."""
+        module, _, name = self.writer.partition(":")
+        found = getattr(import_module(f"holdfast.formats.writers.{module}"), name)
+        write: Write = found(self.name) if self.is_messages else found
+        return write(recorded, options)
+
+
+_MESSAGES = "json:writer_of_messages"
+NATIVE = ("claude-code", "codex", "gemini-cli", "opencode")
+_ALL = (
+    Format("markdown", "a document for people", ".md", "markdown:write_markdown"),
+    Format("html", "one page that needs nothing else", ".html", "html:write_html"),
+    Format("text", "plain text", ".txt", "text:write_text"),
+    Format("json", "one document with everything", ".json", "json:write_json"),
+    Format("jsonl", "the log's own lines", ".jsonl", "json:write_jsonl"),
+    Format("bundle", "the session itself, to be moved", ".holdfast", "bundle:write", is_text=False),
+    Format("claude-code", "for Claude Code", ".jsonl", "claude_code:write_claude_code"),
+    Format("codex", "for Codex", ".jsonl", "codex:write_codex"),
+    Format("gemini-cli", "for Gemini CLI", ".json", "gemini_cli:write_gemini_cli"),
+    Format("opencode", "for opencode", ".json", "opencode:write_opencode"),
+    Format(
+        "openagent-terminal",
+        "for OpenAgent-Terminal",
+        ".json",
+        "openagent_terminal:write_openagent_terminal",
+    ),
+    Format("neutral", "messages in neutral form", ".json", _MESSAGES),
+    Format("anthropic", "messages for Anthropic", ".json", _MESSAGES),
+    Format("openai", "messages for OpenAI's chat completions", ".json", _MESSAGES),
+    Format("openai-responses", "items for OpenAI's responses", ".json", _MESSAGES),
+    Format("gemini", "contents for Gemini", ".json", _MESSAGES),
+    Format("mistral", "messages for Mistral", ".json", _MESSAGES),
+    Format("pydantic-ai", "messages for Pydantic AI", ".json", _MESSAGES),
+)
+FORMATS: Mapping[str, Format] = {one.name: one for one in _ALL}
+_SHORT = {"md": "markdown", "txt": "text", "holdfast": "bundle", "claude": "claude-code"}
+
+
+def format_of(name: str) -> Format:
+    """The format of this name. Raises UsageError, with the names there are, for another."""
+    found = FORMATS.get(_SHORT.get(name, name)) if isinstance(name, str) else None
+    if found is None:
+        raise UsageError(
+            f"there is no format {name!r} to export to", remedy=f"One of: {', '.join(FORMATS)}."
+        )
+    return found

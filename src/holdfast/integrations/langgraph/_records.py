@@ -1,0 +1,327 @@
+"""What is recorded of a thread of a graph: checkpoints, what tasks wrote, what was removed.
+
+A message is told when it is first seen: in what a run was given, in what a task wrote, or in the
+list of a checkpoint. Only the graph knows whether what was given or written becomes part of its
+list, and in which order. So with the next checkpoint all of it is settled: it stays, it gets its
+id, it is taken back, or it is told again in the order of the graph. The conversation is that of the
+newest checkpoint: one that goes on from an older checkpoint takes back what the other branch said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import takewhile
+from typing import Any
+
+from holdfast.integrations._langchain_messages import FORM, reference
+from holdfast.integrations._states import difference
+from holdfast.integrations._units import Words
+from holdfast.integrations.langgraph._thread import (
+    INPUT,
+    ROOT,
+    TOOL,
+    Checkpoint,
+    Thread,
+    Version,
+    names_in,
+)
+from holdfast.integrations.langgraph._values import Items, Typed, is_listed
+
+_LISTED_MIN = 4  # a list that shares fewer items with the one before is told whole
+
+
+class NewCheckpoint:
+    """A checkpoint of a thread that is to be recorded after its ``parent``, if it has one."""
+
+    def __init__(self, thread: Thread, ns: str, parent: str | None, serde: Typed) -> None:
+        self._thread = thread
+        self._ns = ns
+        self._parent = parent
+        self._serde = serde
+        self._new: Items = {}
+        self._said: list[str] = []
+        """The messages that its channels have and those before it had not."""
+        self._gone: list[str] = []
+
+    def words(
+        self,
+        checkpoint: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        versions: Mapping[str, Version],
+    ) -> Words:
+        """The events of the checkpoint."""
+        values = self._thread.values
+        body = {name: value for name, value in checkpoint.items() if name != "channel_values"}
+        about = {
+            "metadata": values.encode(dict(metadata), self._serde),
+            "body": values.encode(body, self._serde),
+        }
+        told = [self._told(channel, version, checkpoint) for channel, version in versions.items()]
+        amended = self._settle() if self._ns == ROOT else []
+        if self._ns == ROOT and self._parent != self._thread.newest(ROOT):
+            self._change_branch(checkpoint)
+        back = _retracted(self._thread, self._gone)
+        return [*amended, *back, *_message_words(self._new), self._frame(about, told)]
+
+    def _frame(self, about: dict[str, Any], told: list[Any]) -> tuple[str, dict[str, Any]]:
+        thread, ns, parent = self._thread, self._ns, self._parent
+        newest = thread.newest(ns)
+        made: dict[str, Any] = {"ns": ns} if ns else {}
+        if newest is None:
+            made |= about | ({"parent": parent} if parent else {})
+        else:
+            before = thread.checkpoints[ns][newest]
+            base = {"metadata": before.metadata, "body": before.body}
+            made |= {"change": difference(base, about)}
+            made |= {"parent": parent} if parent != newest else {}
+        return _frame("checkpoint", made | {"values": told})
+
+    # -- values of channels ------------------------------------------------------------------
+
+    def _told(self, channel: str, version: Version, checkpoint: Mapping[str, Any]) -> list[Any]:
+        named: list[Any] = [channel]
+        if checkpoint["channel_versions"].get(channel) != version:
+            named.append(self._thread.values.encode(version, self._serde))
+        speaks = self._ns == ROOT and channel in self._thread.speaking
+        if speaks:
+            self._gone += self._removed(channel)
+        if channel in checkpoint["channel_values"]:
+            return [*named, self._value(channel, checkpoint["channel_values"][channel])]
+        if speaks:
+            self._said += _written(self._thread, channel, self._parent or "", [], self._new)
+        return [*named, {"empty": True}] if len(named) > 1 else named
+
+    def _value(self, channel: str, value: Any) -> dict[str, Any]:
+        values, speaking = self._thread.values, self._thread.speaking
+        if self._ns == ROOT and channel == INPUT and isinstance(value, dict):
+            heard = any(name in speaking for name in value)
+            return {"is": values.encode(value, self._serde, self._new if heard else None)}
+        encoded = values.encode(value, self._serde, self._new if is_listed(value) else None)
+        if isinstance(encoded, list):
+            return self._list(channel, encoded)
+        if isinstance(encoded, dict) and isinstance(encoded.get("~s"), list):
+            return {**self._list(channel, encoded["~s"]), "snapshot": True}
+        return {"is": encoded}
+
+    def _list(self, channel: str, encoded: list[Any]) -> dict[str, Any]:
+        latest = self._thread.latest.get((self._ns, channel))
+        before = latest[1] if latest else []
+        if encoded[: len(before)] == before:
+            kept = len(before)
+        else:
+            pairs = zip(before, encoded, strict=False)
+            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            still = set(names_in(encoded))
+            if self._ns == ROOT:
+                self._gone += [name for name in names_in(before[kept:]) if name not in still]
+        added = encoded[kept:]
+        self._said += names_in(added)
+        return {"is": encoded} if kept < _LISTED_MIN else {"keep": kept, "add": added}
+
+    def _removed(self, channel: str) -> list[str]:
+        """The messages of a channel of changes that were removed since its parent."""
+        thread, id = self._thread, self._parent or ""
+        if not any(_removes(write.value) for write in thread.ordered_writes(ROOT, id)):
+            return []
+        seed, passed = thread.stretch(ROOT, id, channel)
+        before = _spelt(thread, channel, seed, passed[:-1], {})
+        now = set(_written(thread, channel, id, before, {}))
+        return [name for name in before if name not in now]
+
+    # -- branches ----------------------------------------------------------------------------
+
+    def _change_branch(self, checkpoint: Mapping[str, Any]) -> None:
+        """Take back what other branches said, and tell again what this one had said."""
+        found = self._thread.checkpoints[ROOT].get(self._parent or "")
+        gone, self._new = _turned(self._thread, found, self._spoken(checkpoint), self._new)
+        self._gone += gone
+
+    def _spoken(self, checkpoint: Mapping[str, Any]) -> Iterator[str]:
+        """The messages in the channels of a checkpoint that hold the conversation."""
+        thread, values = self._thread, checkpoint["channel_values"]
+        for channel in checkpoint["channel_versions"]:
+            if channel not in thread.speaking or channel == INPUT:
+                continue
+            if channel in values:
+                yield from names_in(thread.values.encode(values[channel], self._serde, self._new))
+                continue
+            seed, passed = thread.stretch(ROOT, self._parent, channel)
+            yield from _spelt(thread, channel, seed, passed, self._new)
+
+    # -- what was announced ------------------------------------------------------------------
+
+    def _settle(self) -> Words:
+        """Hold what was told before the graph took it up against what it has now."""
+        announced = self._thread.still_announced(self._parent or "")
+        if not announced:
+            return []
+        got_ids = _got_ids(self._thread, announced, self._new)
+        taken = [got_ids.get(name, name) for name in announced]
+        said = set(self._said)
+        still = [name for name in taken if name in said]
+        order = [name for name in self._said if name in self._new or name in still]
+        if order[: len(still)] == still:
+            self._gone += [
+                one for one, now in zip(announced, taken, strict=True) if now not in said
+            ]
+            named = {one: now for one, now in got_ids.items() if now in said}
+            return _amended(self._thread, named, self._new)
+        self._gone += announced
+        known = self._thread.values.items
+        again = {name: self._new.get(name) or known[name] for name in order}
+        others = {name: item for name, item in self._new.items() if name not in again}
+        self._new = again | others
+        return []
+
+
+def writes_words(
+    thread: Thread,
+    writes: list[tuple[str, int, Any]],
+    *,
+    ns: str,
+    id: str,
+    task: str,
+    path: str,
+    serde: Typed,
+) -> Words:
+    """The events of what a task wrote at a checkpoint."""
+    new: Items = {}
+    # A graph that does not wait for its checkpoints may be ahead of them: what it says is told with
+    # the checkpoint then, or it would stand before what was said earlier.
+    spoken = thread.speaking if ns == ROOT and id == thread.newest(ns) else ()
+    values = [
+        [channel, place, thread.values.encode(value, serde, new if channel in spoken else None)]
+        for channel, place, value in writes
+    ]
+    # A graph that is quick gives a message its id while what was written is being recorded.
+    got_ids = _got_ids(thread, thread.still_announced(id), new)
+    amended = _amended(thread, got_ids, new)
+    told: dict[str, Any] = {"ns": ns} if ns else {}
+    told |= {"id": id} if id != thread.newest(ns) else {}
+    told |= {"task": task, "path": path, "values": values}
+    return [*amended, *_message_words(new), _frame("writes", told)]
+
+
+def removed_words(thread: Thread, removed: Collection[tuple[str, str]]) -> Words:
+    """The events by which checkpoints are no more; the log still has them.
+
+    The conversation is that of the newest checkpoint that is left.
+    """
+    told = [_frame("removed", [list(one) for one in removed])]
+    left = {id for id in thread.checkpoints.get(ROOT, {}) if (ROOT, id) not in removed}
+    newest = max(left, default=None)
+    if newest == thread.newest(ROOT):
+        return told
+    one = thread.checkpoints[ROOT].get(newest or "")
+    new: Items = {}
+    gone, new = _turned(thread, one, _recorded(thread, one, new) if one else (), new)
+    return [*_retracted(thread, gone), *_message_words(new), *told]
+
+
+def _recorded(thread: Thread, checkpoint: Checkpoint, new: Items) -> Iterator[str]:
+    """The messages in the channels of a checkpoint on record that hold the conversation."""
+    for channel in checkpoint.body["channel_versions"]:
+        if channel not in thread.speaking or channel == INPUT:
+            continue
+        if channel in checkpoint.values:
+            yield from names_in(thread.encoded(ROOT, checkpoint, channel))
+            continue
+        seed, passed = thread.stretch(ROOT, checkpoint.parent, channel)
+        yield from _spelt(thread, channel, seed, passed, new)
+
+
+def _turned(
+    thread: Thread, found: Checkpoint | None, spoken: Iterable[str], new: Items
+) -> tuple[list[str], Items]:
+    """What is taken back and what is told, in order, for others to read what a branch has spoken.
+
+    ``found`` is the checkpoint of that branch after which all that was said is another one's.
+    """
+    names = list(dict.fromkeys(spoken))
+    values = thread.values
+    kept = len(list(takewhile(lambda name: name in values.standing, names)))
+    missing = names[kept:]
+    others = set(thread.said_after(found.seq if found else -1)) - set(names[:kept])
+    again = {name: new.get(name) or values.items[name] for name in missing}
+    rest = {name: item for name, item in new.items() if name not in again}
+    return [*others, *missing], again | rest
+
+
+def _spelt(
+    thread: Thread, channel: str, seed: Checkpoint | None, passed: list[str], new: Items
+) -> list[str]:
+    """The messages of a channel of changes, from a value and what was written since."""
+    names = list(names_in(thread.encoded(ROOT, seed, channel))) if seed is not None else []
+    for id in passed:
+        names = _written(thread, channel, id, names, new)
+    return names
+
+
+def _written(thread: Thread, channel: str, id: str, before: list[str], new: Items) -> list[str]:
+    """The messages of a channel of changes with what was written to it at a checkpoint."""
+    values, names = thread.values, list(before)
+    for write in thread.ordered_writes(ROOT, id):
+        if write.channel != channel:
+            continue
+        for one in write.value if isinstance(write.value, list) else [write.value]:
+            if _removes(one):
+                gone = one["~v"]["data"]["id"]
+                known = {name: (new.get(name) or values.items[name])["data"] for name in names}
+                names = [name for name in names if known[name].get("id") != gone]
+            elif isinstance(one, dict) and len(one) == 1 and "~v" in one:
+                item = one["~v"]
+                name = reference(item)
+                if name not in values.standing:
+                    new[name] = item
+                names.append(name)
+            else:
+                names += names_in(one)
+    return names
+
+
+def _removes(told: Any) -> bool:
+    """Whether something that was written takes messages away."""
+    if isinstance(told, list):
+        return any(map(_removes, told))
+    item = told.get("~v") if isinstance(told, dict) and len(told) == 1 else None
+    return isinstance(item, dict) and item.get("type") == "remove"
+
+
+def _retracted(thread: Thread, gone: Iterable[str]) -> Words:
+    standing = thread.values.standing
+    seqs = [seq for name in dict.fromkeys(gone) for seq in standing.get(name, ())]
+    return [("retracted", {"seqs": seqs})] if seqs else []
+
+
+def _message_words(new: Items) -> Words:
+    words: Words = []
+    for name, item in new.items():
+        (type, data), *rest = FORM.record(item)
+        words += [(type, data | {"ref": name}), *rest]
+    return words
+
+
+def _got_ids(thread: Thread, announced: list[str], new: Items) -> dict[str, str]:
+    """Messages that were announced without an id, and the new ones that they are by now."""
+    known = thread.values.items
+    without = {name for name in announced if known[name]["data"].get("id") is None}
+    found = {}
+    for name, item in new.items() if without else ():
+        before = reference({**item, "data": item["data"] | {"id": None}})
+        if before in without:
+            found[before] = name
+    return found
+
+
+def _amended(thread: Thread, got_ids: dict[str, str], new: Items) -> Words:
+    """The events by which messages get their ids; they are new no more."""
+    values, words = thread.values, []
+    for name, now in got_ids.items():
+        change = difference(values.items[name], new.pop(now))
+        told = {"amends": values.standing[name][0], "by": FORM.name, "change": change}
+        words.append(("frame", {"direction": "stored", **told}))
+    return words
+
+
+def _frame(kind: str, told: Any) -> tuple[str, dict[str, Any]]:
+    return "frame", {"direction": "stored", "tool": TOOL, kind: told}

@@ -1,0 +1,367 @@
+"""Pydantic AI on our log: message histories that stay, and runs that are recorded step by step.
+
+.. code-block:: python
+
+    history = HoldfastHistory("trip-planner")
+    result = await history.run(agent, "Plan a trip")  # in place of agent.run("Plan a trip", …)
+
+Each step is on the medium before the next begins, so that a run that was killed goes on from the
+last one. ``HoldfastStepStore`` is the store for ``StepPersistence`` of the harness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain, islice, takewhile
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from pydantic_ai import DeferredToolRequests, ModelRequestNode, ToolApproved, UserError
+from pydantic_ai.messages import (
+    SYNTHESIZED_TOOL_RETURN_METADATA_KEY as _PUT_IN,
+)
+from pydantic_ai.messages import (
+    ModelMessagesTypeAdapter,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+    repair_messages,
+)
+
+from holdfast.errors import Fenced, UsageError
+from holdfast.integrations._history import missing
+from holdfast.integrations._place import Library, Place
+from holdfast.integrations._units import Unit, Units, Words
+from holdfast.integrations.pydantic_ai._messages import (
+    FORM,
+    Told,
+    as_items,
+    as_messages,
+    changes,
+    told_by,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from pydantic_ai import Agent, AgentRun, AgentRunResult
+    from pydantic_ai.messages import ModelMessage, ModelRequest
+
+    from holdfast.integrations.pydantic_ai._store import HoldfastStepStore, bring_over_runs
+    from holdfast.model import Event
+    from holdfast.session import Session
+
+__all__ = ["HoldfastHistory", "HoldfastStepStore", "bring_over", "bring_over_runs"]
+
+_TOOL = "pydantic-ai"
+_WAITS = "waits"
+_APPROVED = "approved"
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("HoldfastStepStore", "bring_over_runs"):  # the harness is a package of its own
+        from holdfast.integrations.pydantic_ai import _store
+
+        return getattr(_store, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Kept(Units):
+    """The conversation, and what is known of its calls besides."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(FORM, place)
+
+    def _begin_again(self) -> None:
+        super()._begin_again()
+        self.calls: dict[str, str] = {}
+        """What was said last of a call without a result: that it waits, or that it was approved."""
+        self.misspoken: set[int] = set()
+        """The first events of units whose words say another thing than the unit does."""
+
+    def _take_foreign(self, event: Event) -> None:
+        if event.type == "frame" and FORM.has(event.data.get("by")):
+            self.calls.update(event.data.get("calls", {}))
+        super()._take_foreign(event)
+
+    def _amend(self, data: dict[str, Any]) -> None:
+        first = data.get("amends", -1)
+        before = self._units.get(first)
+        super()._amend(data)
+        if before is not None and FORM.tell(before.item) != FORM.tell(self._units[first].item):
+            self.misspoken.add(first)  # an answer that took the place of what was asked
+
+    def _drop(self, unit: Unit) -> None:
+        self.misspoken.discard(unit.seqs[0])
+
+
+class HoldfastHistory:
+    """The message history of one conversation, kept as a session of Holdfast.
+
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place.
+    """
+
+    def __init__(self, session_id: str, hf: Library = None) -> None:
+        self.session_id = session_id
+        self._place = Place(hf, _TOOL, session_id)
+        self._units = _Kept(self._place)
+
+    def messages(self) -> list[ModelMessage]:
+        """What was recorded, for ``agent.run(…, message_history=…)``; also what others recorded."""
+        return as_messages([one.item for one in told_by(self._units.read())])
+
+    async def append(self, messages: Sequence[ModelMessage]) -> list[int]:
+        """Record messages, such as ``result.new_messages()``; the seqs of their events.
+
+        They are on the medium when this returns.
+        """
+        words = [word for item in as_items(list(messages)) for word in FORM.record(item)]
+        return [event.seq for event in await self._record(words)]
+
+    async def replace(self, messages: Sequence[ModelMessage]) -> None:
+        """Put messages in the place of all that were recorded; the log keeps those."""
+        words = [word for item in as_items(list(messages)) for word in FORM.record(item)]
+        async with self._place.awriting() as session:
+            seqs = [seq for unit in self._units.read() for seq in unit.seqs]
+            session.extend([("retracted", {"seqs": seqs}), *words])
+            await session.abarrier()
+
+    async def run(self, agent: Agent[Any, Any], prompt: Any, **options: Any) -> AgentRunResult[Any]:
+        """Run an agent on the history, each step recorded before the next. Takes what run takes.
+
+        Without a prompt it goes on: with what was said last, or with the results of calls that
+        waited (``deferred_tool_results``). A call that a crash left without a result is not run
+        again; the model is told that it was interrupted.
+        """
+        async with self.iter(agent, prompt, **options) as steps:
+            async for _ in steps:
+                pass
+        return cast("AgentRunResult[Any]", steps.run.result)
+
+    def iter(
+        self, agent: Agent[Any, Any], prompt: Any, **options: Any
+    ) -> AbstractAsyncContextManager[Steps]:
+        """The same step by step: ``async with history.iter(…) as steps``, then loop over them."""
+        return Steps(self, agent, prompt, options)
+
+    def close(self) -> None:
+        """Give the session back to other processes now, rather than after a rest."""
+        self._place.close()
+
+    async def _record(self, words: Words, after: int | None = None) -> list[Event]:
+        """Record words, if ``after`` is given only where it is still the last of the units."""
+        recorded: list[Event] = []
+
+        def act(session: Session) -> list[Event]:
+            if after not in (None, self._newest()):
+                raise Fenced(
+                    f"another run went on with conversation {self.session_id} meanwhile",
+                    session_id=self._place.id,
+                    remedy="Run the agent again: it goes on from what was said there.",
+                )
+            recorded.extend(session.extend(words))
+            self._units.take(recorded)
+            return recorded
+
+        await self._place.awrite(act)
+        return recorded
+
+    def _newest(self) -> int:
+        """The last event of the conversation; -1 if it has not begun."""
+        return max((unit.seqs[-1] for unit in self._units.newest(1)), default=-1)
+
+
+class Steps:
+    """A run that records what is new after each of its steps, and at its end, however it ends.
+
+    Its steps raise Fenced once another run has gone on with the same conversation.
+    """
+
+    def __init__(
+        self, history: HoldfastHistory, agent: Agent[Any, Any], prompt: Any, options: dict[str, Any]
+    ) -> None:
+        self._history = history
+        self._kept = history._units  # noqa: SLF001 - they are one thing
+        self._agent = agent
+        self._prompt = prompt
+        self._options = options
+        self._told: list[Told] = []
+        self._messages: list[ModelMessage] = []
+        self._approved: list[str] = []
+        self._at = -1
+        self.run: AgentRun[Any, Any]
+
+    async def __aenter__(self) -> Self:
+        units = self._kept.read()
+        told = told_by(units)
+        self._messages = as_messages([one.item for one in told])
+        items = as_items(self._messages)
+        self._told = [one._replace(item=item) for one, item in zip(told, items, strict=True)]
+        self._at = units[-1].seqs[-1] if units else -1
+        before = self._prepared()
+        # A crash left calls without their results: what the model is told of them is recorded.
+        await self._record(before)
+        options = {"message_history": before or None, **self._options}
+        self._making = self._agent.iter(self._prompt, **options)
+        self.run = await self._making.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            waiting = _said_of(self._waiting(error), _WAITS)
+            await self._record(self.run.ctx.state.message_history, waiting)
+        finally:
+            await self._making.__aexit__(kind, error, trace)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        about = _said_of(self._approved, _APPROVED)
+        async for node in self.run:
+            messages = self.run.ctx.state.message_history
+            if isinstance(node, ModelRequestNode) and node.request.parts:
+                # It is about to be sent: results of tools must not be lost with the answer.
+                messages = [*messages, node.request]
+            await self._record(messages, about)
+            about = []
+            yield node
+
+    # -- calls without results ---------------------------------------------------------------
+
+    def _prepared(self) -> list[ModelMessage]:
+        """What is on record as a run can go on with it.
+
+        Calls that wait are left alone as long as they may be answered. Raises UsageError if a call
+        is approved a second time: it was begun, and no result came.
+        """
+        results = self._options.get("deferred_tool_results")
+        answered = set() if results is None else {*results.approvals, *results.calls}
+        messages = _opened(self._messages, answered)
+        open_ones = {id: self._kept.calls.get(id) for id in _open_calls(messages)}
+        if results is not None:
+            approvals = results.approvals.items()
+            self._approved = [id for id, answer in approvals if _approves(answer)]
+            for id in self._approved:
+                if open_ones.get(id) == _APPROVED:
+                    raise UsageError(
+                        f"call {id} was approved before, and nobody knows whether it took effect",
+                        remedy="Go on with run(agent, None): the model is told of it.",
+                    )
+        waits = self._prompt is None and _WAITS in open_ones.values()
+        return repair_messages(messages, repair_last_response=results is None and not waits)
+
+    def _waiting(self, error: BaseException | None) -> list[str]:
+        """The calls that wait for somebody outside: the run ended with them, or refused answers."""
+        if isinstance(error, UserError):
+            return self._approved
+        result = self.run.result
+        if result is None or not isinstance(result.output, DeferredToolRequests):
+            return []
+        asked = [*result.output.calls, *result.output.approvals]
+        return [call.tool_call_id for call in asked]
+
+    # -- the record --------------------------------------------------------------------------
+
+    async def _record(self, messages: Sequence[ModelMessage], more: Words | None = None) -> None:
+        """Record what messages have that is not on record, and more that is to be said."""
+        # The last one may have been completed since; those before it are as they were.
+        pairs = zip(self._messages[:-1], messages, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+        if self._kept.misspoken:
+            same = 0
+        items = as_items(list(messages[same:]))
+        stay, words, new = changes(self._told[same:], items, self._kept.misspoken)
+        drafts = [FORM.record(item) for item in new]
+        seqs = await self._write([*words, *chain(*drafts), *(more or ())])
+        told = iter(seqs[len(words) :])
+        units = [Unit(tuple(islice(told, len(draft))), own=True, item=None) for draft in drafts]
+        added = [
+            Told(item, unit.seqs, unit._replace(item=item))
+            for item, unit in zip(new, units, strict=True)
+        ]
+        self._told[same:] = [*stay, *added]
+        self._messages = list(messages)
+
+    async def _write(self, words: Words) -> list[int]:
+        if not words:
+            return []
+        recorded = await self._history._record(words, self._at)  # noqa: SLF001 - they are one thing
+        self._at = self._history._newest()  # noqa: SLF001 - as above
+        return [event.seq for event in recorded]
+
+
+def _said_of(calls: Sequence[str], what: str) -> Words:
+    """What is known of calls, besides what was said."""
+    if not calls:
+        return []
+    about = {"by": FORM.name, "calls": dict.fromkeys(calls, what)}
+    return [("frame", {"direction": "stored", **about})]
+
+
+def _approves(answer: Any) -> bool:
+    return answer is True or isinstance(answer, ToolApproved)
+
+
+def _after_response(messages: list[ModelMessage]) -> int:
+    """Where what follows the last response begins; 0 if there is none."""
+    answers = (n for n, one in enumerate(messages, 1) if isinstance(one, ModelResponse))
+    return max(answers, default=0)
+
+
+def _open_calls(messages: list[ModelMessage]) -> list[str]:
+    """The calls of the last response that have no result."""
+    end = _after_response(messages)
+    calls = [part for one in messages[end - 1 : end] for part in one.parts]
+    results = {getattr(part, "tool_call_id", None) for one in messages[end:] for part in one.parts}
+    ids = [part.tool_call_id for part in calls if isinstance(part, ToolCallPart)]
+    return [id for id in ids if id not in results]
+
+
+def _opened(messages: list[ModelMessage], answered: set[str]) -> list[ModelMessage]:
+    """Messages without results that were put in for calls which are answered only now."""
+    made = messages[: _after_response(messages)]
+    for one in messages[len(made) :]:
+        parts = [part for part in one.parts if not _is_put_in(part, answered)]
+        if len(parts) == len(one.parts):
+            made.append(one)
+        elif parts:
+            made.append(replace(cast("ModelRequest", one), parts=cast("Any", parts)))
+    return made
+
+
+def _is_put_in(part: Any, answered: set[str]) -> bool:
+    made_up = isinstance(part, ToolReturnPart) and isinstance(part.metadata, dict)
+    return made_up and _PUT_IN in part.metadata and part.tool_call_id in answered
+
+
+async def bring_over(
+    source: Sequence[ModelMessage] | str | bytes, session_id: str, hf: Library = None
+) -> int:
+    """Record a message history that was kept elsewhere, or its JSON; how many messages.
+
+    The JSON is that of ``result.all_messages_json()`` and of ``ModelMessagesTypeAdapter``. Done
+    again, it records only what is new there. Raises UsageError if that is no history, or if what is
+    on record is another conversation.
+    """
+    items = as_items(_messages(source))
+    target = HoldfastHistory(session_id, hf)
+    try:
+        new = missing(as_items(target.messages()), items, session_id)
+        if new:
+            await target.append(as_messages(new))
+    finally:
+        target.close()
+    return len(new)
+
+
+def _messages(source: Sequence[ModelMessage] | str | bytes) -> list[ModelMessage]:
+    try:
+        if isinstance(source, (str, bytes)):
+            return ModelMessagesTypeAdapter.validate_json(source)
+        return ModelMessagesTypeAdapter.validate_python(list(source))
+    except (TypeError, ValueError) as error:  # pydantic's own error is a ValueError
+        raise UsageError("what is brought over is a list of messages or its JSON") from error

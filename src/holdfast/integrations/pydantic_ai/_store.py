@@ -1,0 +1,329 @@
+"""The step store of the Pydantic AI harness, on our log."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from pydantic import TypeAdapter
+from pydantic_ai_harness.step_persistence import (
+    ContinuableSnapshot,
+    RunRecord,
+    StepEvent,
+    StepStore,
+    ToolEffectRecord,
+)
+
+from holdfast.errors import Conflict
+from holdfast.integrations._history import missing
+from holdfast.integrations._place import Library, Place, library_of, linked
+from holdfast.integrations._recent import Recent
+from holdfast.integrations._units import fresh
+from holdfast.integrations.pydantic_ai._messages import as_items, as_messages
+from holdfast.integrations.pydantic_ai._steps import TOOL, Conversation, frame, key_number
+from holdfast.storage import MUST_NOT_EXIST
+
+if TYPE_CHECKING:
+    from holdfast.model import Event
+
+_Kind = TypeVar("_Kind")
+_RUN = TypeAdapter(RunRecord)
+_STEP = TypeAdapter(StepEvent)
+_EFFECT = TypeAdapter(ToolEffectRecord)
+_SNAPSHOT = TypeAdapter(ContinuableSnapshot)
+_DOCUMENT = "run.json"
+
+
+class HoldfastStepStore:
+    """Runs, steps, snapshots and effects of tools, for ``StepPersistence(store=…)``.
+
+    ``hf`` is a Holdfast, a store URL or path, or None for the default place. The runs of one
+    conversation are one session, named by the conversation's id (or the run's, without one); their
+    messages are its conversation, each recorded once however many snapshots hold it. What was
+    given is on the medium when the call returns. Runs within a session that another framework
+    began are found by their id and by their conversation, not by listing all runs.
+    """
+
+    def __init__(self, hf: Library = None) -> None:
+        self._library = library_of(hf)
+        self._conversations: Recent[str, Conversation] = Recent()
+        self._of_runs: dict[str, str] = {}
+
+    # -- runs --------------------------------------------------------------------------------
+
+    async def register_run(self, record: RunRecord) -> None:
+        """Record a run, in the place of what was recorded of it."""
+        told = frame(record.run_id, "record", _dump(_RUN, record))
+        await asyncio.to_thread(self._append, record.run_id, record.conversation_id, [told])
+
+    async def get_run(self, *, run_id: str) -> RunRecord | None:
+        """A run; None if it was never registered."""
+        conversation = await asyncio.to_thread(self._find, run_id)
+        record = None if conversation is None else conversation.run(run_id).record
+        return None if record is None else _RUN.validate_python(record)
+
+    async def list_runs(
+        self, *, parent_run_id: str | None = None, conversation_id: str | None = None
+    ) -> list[RunRecord]:
+        """The runs, the earliest first: all, or those of a parent or of a conversation."""
+        return await asyncio.to_thread(self._list_runs, parent_run_id, conversation_id)
+
+    # -- steps -------------------------------------------------------------------------------
+
+    async def append_event(self, event: StepEvent) -> None:
+        """Record a step; one whose idempotency key is known is not recorded again."""
+        await asyncio.to_thread(self._append_step, event)
+
+    async def list_events(self, *, run_id: str) -> list[StepEvent]:
+        """The steps of a run in their order."""
+        conversation = await asyncio.to_thread(self._find, run_id)
+        events = [] if conversation is None else conversation.run(run_id).events
+        return [_STEP.validate_python(event) for event in events]
+
+    # -- snapshots ---------------------------------------------------------------------------
+
+    async def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
+        """Record a snapshot; one whose idempotency key is known or behind is not recorded."""
+        items = as_items(snapshot.messages)
+        await asyncio.to_thread(self._save, snapshot, _about(snapshot), items)
+
+    async def latest_snapshot(
+        self, *, run_id: str, include_interrupted: bool = False
+    ) -> ContinuableSnapshot | None:
+        """The newest snapshot whose tool work was settled, or the newest of all."""
+        conversation = await asyncio.to_thread(self._find, run_id)
+        if conversation is None:
+            return None
+        with conversation.lock:
+            chosen = _chosen(conversation, run_id, include_interrupted=include_interrupted)
+            return _snapshot(conversation, chosen[-1]) if chosen else None
+
+    async def list_snapshots(
+        self, *, run_id: str, include_interrupted: bool = False
+    ) -> list[ContinuableSnapshot]:
+        """The snapshots of a run in their order."""
+        conversation = await asyncio.to_thread(self._find, run_id)
+        if conversation is None:
+            return []
+        with conversation.lock:
+            chosen = _chosen(conversation, run_id, include_interrupted=include_interrupted)
+            return [_snapshot(conversation, number) for number in chosen]
+
+    # -- effects of tools --------------------------------------------------------------------
+
+    async def record_tool_effect(self, record: ToolEffectRecord) -> None:
+        """Record what is known of a call, in the place of what was."""
+        told = frame(record.run_id, "effect", _dump(_EFFECT, record))
+        await asyncio.to_thread(self._append, record.run_id, None, [told])
+
+    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        """What is known of a call; None if nothing."""
+        conversation = await asyncio.to_thread(self._find, run_id)
+        effects = {} if conversation is None else conversation.run(run_id).effects
+        found = effects.get(tool_call_id)
+        return None if found is None else _EFFECT.validate_python(found)
+
+    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        """The calls of a run that began, and of whose end nothing is known."""
+        conversation = await asyncio.to_thread(self._find, run_id)
+        effects = {} if conversation is None else conversation.run(run_id).effects
+        made = [_EFFECT.validate_python(effect) for effect in effects.values()]
+        return [effect for effect in made if effect.status == "started"]
+
+    def close(self) -> None:
+        """Give all sessions back to other processes now, rather than after a rest."""
+        for conversation in self._conversations.known().values():
+            conversation.place.close()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _conversation(self, foreign_id: str) -> Conversation:
+        return self._conversations.get(
+            foreign_id, lambda: Conversation(Place(self._library, TOOL, foreign_id))
+        )
+
+    def _find(self, run_id: str) -> Conversation | None:
+        """The conversation of a run, with what is new in it; None for a run never heard of."""
+        foreign_id = self._of_runs.get(run_id)
+        if foreign_id is None:
+            found = self._library.store.documents(_key(run_id)).get(_DOCUMENT)
+            if found is None:
+                return None
+            foreign_id = self._of_runs[run_id] = msgspec.json.decode(found[0])["conversation"]
+        conversation = self._conversation(foreign_id)
+        with conversation.lock:
+            conversation.catch_up()
+        return conversation
+
+    def _settle(self, run_id: str, conversation_id: str | None) -> Conversation:
+        """The conversation of a run that may be new; it stays in the first that it was in."""
+        found = self._find(run_id)
+        if found is not None:
+            return found
+        told = msgspec.json.encode({"conversation": conversation_id or run_id})
+        try:
+            self._library.store.documents(_key(run_id)).put(
+                _DOCUMENT, told, if_match=MUST_NOT_EXIST
+            )
+        except Conflict:
+            pass  # another process was quicker: its choice holds
+        else:
+            self._of_runs[run_id] = conversation_id or run_id
+        return self._find(run_id) or self._conversation(conversation_id or run_id)
+
+    def _append(self, run_id: str, conversation_id: str | None, events: list[Event]) -> None:
+        conversation = self._settle(run_id, conversation_id)
+        with conversation.place.writing() as session:
+            with conversation.lock:
+                conversation.catch_up()
+                conversation.take(session.extend(events))
+            session.barrier()
+
+    def _append_step(self, event: StepEvent) -> None:
+        conversation = self._settle(event.run_id, event.conversation_id)
+        with conversation.place.writing() as session:
+            with conversation.lock:
+                conversation.catch_up()
+                key = event.idempotency_key
+                if key is not None and key in conversation.run(event.run_id).event_keys:
+                    return
+                told = frame(event.run_id, "step", _dump(_STEP, event))
+                conversation.take(session.extend([told]))
+            session.barrier()
+
+    def _save(
+        self, snapshot: ContinuableSnapshot, about: dict[str, Any], items: list[dict[str, Any]]
+    ) -> None:
+        run_id, key = snapshot.run_id, snapshot.idempotency_key
+        conversation = self._settle(run_id, snapshot.conversation_id)
+        with conversation.place.writing() as session:
+            with conversation.lock:
+                conversation.catch_up()
+                run = conversation.run(run_id)
+                if key is not None and (
+                    key in run.snapshot_keys or -1 < key_number(key) < run.newest_key
+                ):
+                    return
+                events = conversation.tell_snapshot(run_id, about, items)
+                conversation.take(session.extend(events))
+            session.barrier()
+
+    def _list_runs(self, parent_run_id: str | None, conversation_id: str | None) -> list[RunRecord]:
+        ids = {link["id"]: None for _, link in linked(self._library, TOOL)}
+        if conversation_id is not None:
+            ids[conversation_id] = None
+        records: list[RunRecord] = []
+        for id in ids:
+            conversation = self._conversation(id)
+            with conversation.lock:
+                conversation.catch_up()
+                told = [run.record for run in conversation.runs.values() if run.record]
+            records += [_RUN.validate_python(record) for record in told]
+        chosen = [
+            record
+            for record in records
+            if parent_run_id in (None, record.parent_run_id)
+            and conversation_id in (None, record.conversation_id)
+        ]
+        return sorted(chosen, key=lambda record: record.started_at)
+
+
+async def bring_over_runs(source: StepStore, hf: Library = None) -> int:
+    """Record the runs that another step store holds, such as a SqliteStepStore.
+
+    With their steps, snapshots and effects of tools; how many of all these. Done again, it records
+    only what is new there: what is on record of the end of a call stays.
+    """
+    target, count = HoldfastStepStore(hf), 0
+    try:
+        for record in sorted(await source.list_runs(), key=lambda one: one.started_at):
+            if await target.get_run(run_id=record.run_id) is None:
+                await target.register_run(record)
+                count += 1
+            count += await _bring_steps(source, target, record.run_id)
+            count += await _bring_snapshots(source, target, record.run_id)
+            count += await _bring_effects(source, target, record.run_id)
+    finally:
+        target.close()
+    return count
+
+
+async def _bring_steps(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
+    known = await target.list_events(run_id=run_id)
+    new = missing(known, await source.list_events(run_id=run_id), run_id)
+    for event in new:
+        await target.append_event(event)
+    return len(new)
+
+
+async def _bring_snapshots(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
+    """The snapshots that the other store still has: it may keep only the newest."""
+    on_record = await target.list_snapshots(run_id=run_id, include_interrupted=True)
+    known = {msgspec.json.encode(_about(snapshot)) for snapshot in on_record}
+    count = 0
+    for snapshot in await _snapshots_of(source, run_id):
+        about = msgspec.json.encode(_about(snapshot))
+        if about not in known:
+            known.add(about)
+            await target.save_snapshot(snapshot)
+            count += 1
+    return count
+
+
+async def _snapshots_of(source: StepStore, run_id: str) -> list[ContinuableSnapshot]:
+    if hasattr(source, "list_snapshots"):  # the protocol does not ask for it
+        listed: list[ContinuableSnapshot] = await source.list_snapshots(
+            run_id=run_id, include_interrupted=True
+        )
+        return listed
+    settled = await source.latest_snapshot(run_id=run_id)
+    newest = await source.latest_snapshot(run_id=run_id, include_interrupted=True)
+    return [snapshot for snapshot in (settled, newest) if snapshot is not None]
+
+
+async def _bring_effects(source: StepStore, target: HoldfastStepStore, run_id: str) -> int:
+    """What is known of the calls that the steps of a run name, and of those still open."""
+    steps = await source.list_events(run_id=run_id)
+    unresolved = await source.list_unresolved_tool_effects(run_id=run_id)
+    calls = [step.tool_call_id for step in steps] + [effect.tool_call_id for effect in unresolved]
+    count = 0
+    for call in dict.fromkeys(filter(None, calls)):
+        given = await source.get_tool_effect(run_id=run_id, tool_call_id=call)
+        known = await target.get_tool_effect(run_id=run_id, tool_call_id=call)
+        open_here = known is None or known.status == "started"
+        if given is not None and open_here and given != known:
+            await target.record_tool_effect(given)
+            count += 1
+    return count
+
+
+def _about(snapshot: ContinuableSnapshot) -> dict[str, Any]:
+    """All of a snapshot but its messages."""
+    told = _SNAPSHOT.dump_python(snapshot, mode="json", exclude={"messages", "run_id"})
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _dump(kind: TypeAdapter[_Kind], value: _Kind) -> dict[str, Any]:
+    made: dict[str, Any] = kind.dump_python(value, mode="json", exclude_none=True)
+    return made
+
+
+def _key(run_id: str) -> str:
+    return f"shared/pydantic-ai-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}"
+
+
+def _chosen(conversation: Conversation, run_id: str, *, include_interrupted: bool) -> list[int]:
+    numbers = conversation.run(run_id).snapshots
+    if include_interrupted:
+        return numbers
+    states = {number: conversation.snapshots[number].about["state"] for number in numbers}
+    return [number for number in numbers if states[number] == "complete"]
+
+
+def _snapshot(conversation: Conversation, number: int) -> ContinuableSnapshot:
+    found = conversation.snapshots[number]
+    made = _SNAPSHOT.validate_python({"run_id": found.run, **found.about, "messages": []})
+    made.messages = as_messages(fresh(conversation.messages(number)))
+    return made

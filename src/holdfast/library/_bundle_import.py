@@ -1,0 +1,273 @@
+"""Bringing a bundle back: the same bytes, without believing more of it than can be checked."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from holdfast.errors import Damaged, InvalidData, KeyMissing
+from holdfast.library._base import LEASE_MS, session_key
+from holdfast.library._imports import Outcome
+from holdfast.library._redaction import referenced
+from holdfast.model import Event, LineReader, Unseal, blob_name, is_id
+from holdfast.replay import Fold, check_format
+from holdfast.session import Snapshots, resolve_blobs, within
+from holdfast.storage import MemoryStore, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from holdfast.formats import Bounds, BundledSession, OwnSession
+    from holdfast.library._holdfast import Holdfast
+    from holdfast.security import Redactor
+
+_ID_CHARS_MAX = 100
+_DIGEST_CHARS = 10
+_SNAPSHOTS = "snapshots/"
+_BLOBS = "blobs/"
+_QUARANTINE = "quarantine/"
+
+
+class Unpacked(NamedTuple):
+    """A session of a bundle: under which id it is here now, what became of it, and what not."""
+
+    session_id: str
+    outcome: Outcome
+    """imported, updated or unchanged."""
+    events: int
+    problems: tuple[str, ...] = ()
+
+
+def unpack(
+    library: Holdfast,
+    data: bytes,
+    *,
+    passphrase: str | None = None,
+    bounds: Bounds | None = None,
+    dry_run: bool = False,
+) -> list[Unpacked]:
+    """Bring the sessions of a bundle in, byte for byte.
+
+    A session that is here already is left alone, or goes on with what the bundle has more of it; if
+    the two went different ways, the bundle's becomes a session of its own. Snapshots come in only
+    if the log gives the same state. Standing permissions do not: they are taken back by one more
+    event. Raises InvalidData, Damaged, TooLarge, TooNew, KeyMissing or Tampered before anything is
+    written.
+    """
+    from holdfast.formats import read_bundle
+    from holdfast.security import is_sealed_file, open_with_passphrase
+
+    if is_sealed_file(data[:64]):
+        data = open_with_passphrase(data, passphrase)
+    return bring_whole(library, read_bundle(data, bounds).sessions, dry_run=dry_run)
+
+
+def bring_whole(
+    library: Holdfast, sessions: Iterable[BundledSession | OwnSession], *, dry_run: bool = False
+) -> list[Unpacked]:
+    """The same for sessions of ours wherever their bytes come from."""
+    redactor = library._redactor()  # noqa: SLF001 - a part of the same facade
+    checked = [_Checked(session, _opener(library, session), redactor) for session in sessions]
+    return [_bring(library, one, dry_run=dry_run) for one in checked]
+
+
+class _Checked:
+    """One session of the bundle, with everything in it looked at."""
+
+    def __init__(
+        self,
+        session: BundledSession | OwnSession,
+        unseal: Unseal | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.id = session.id
+        self.log = session.log()
+        self.documents = {name: session.document(name) for name in session.documents}
+        self.problems: list[str] = []
+        self.sealed = unseal is not None
+        if self.sealed:
+            # They are as true as whoever sealed them; the log is what counts.
+            self.documents = {
+                name: data
+                for name, data in self.documents.items()
+                if not name.startswith(_SNAPSHOTS)
+            }
+        else:
+            self._check_payloads()
+        reader = LineReader(unseal=unseal)
+        events = [*reader.feed(self.log), *reader.finish()]
+        if not events:
+            raise InvalidData(f"the log of session {session.id} holds no event")
+        for event in events:
+            check_format(event)
+        self.events = len(events)
+        lost = self.log.count(b"\n") - len(events)
+        if lost > 0:
+            self.problems.append(f"{lost:,} lines of the log are damaged; all others are readable")
+        if redactor is not None and unseal is None:
+            events = self._redact(events, redactor)
+        self.payloads = referenced(events) if unseal is None else set()
+        fold = self._check_snapshots(events)
+        self.created_at, self.log_id = fold.state.created_at, fold.state.log
+        permissions = fold.state.permissions
+        self.approves = bool(permissions.approvals or permissions.allowlist)
+
+    def _check_payloads(self) -> None:
+        """Keep those that are what their names say: others would take the place of whole ones."""
+        for name in [name for name in self.documents if name.startswith(_BLOBS)]:
+            if blob_name(self.documents[name]) != name.removeprefix(_BLOBS):
+                del self.documents[name]
+                self.problems.append(f"{name[:80]} is not what its name says and was left out")
+
+    def _redact(self, events: list[Event], redactor: Redactor) -> list[Event]:
+        """Without secrets from the first byte on; what was derived from them is left out."""
+        from holdfast.library._redaction import without_secrets
+
+        documents = MemoryStore().documents(session_key("x"))
+        for name, data in self.documents.items():
+            documents.put(name, data)
+        found = without_secrets(events, resolve_blobs(events, documents), redactor)
+        if found.changed:
+            self.log = b"".join(found.lines())
+            kept = {f"{_BLOBS}{name}" for name in referenced(found.events)}
+            fresh = {f"{_BLOBS}{name}": payload for name, payload in found.blobs.items()}
+            self.documents = {
+                name: data
+                for name, data in (self.documents | fresh).items()
+                if name in kept or not name.startswith((_BLOBS, _SNAPSHOTS, _QUARANTINE))
+            }
+        return found.events
+
+    def _check_snapshots(self, events: list[Event]) -> Fold:
+        """Keep the snapshots that say what the log says: an open believes them."""
+        store = MemoryStore()
+        documents = store.documents(session_key("x"))
+        for name, data in self.documents.items():
+            if name.startswith(_SNAPSHOTS):
+                documents.put(name, data)
+        snapshots = Snapshots(documents)
+        wanted = set(snapshots.seqs())
+        fold, good = Fold(), set()
+        for event in events:
+            fold.apply(event)
+            if event.seq in wanted and self._agrees(snapshots, event.seq, fold):
+                good.add(f"{_SNAPSHOTS}{event.seq}.json")
+        for name in [name for name in self.documents if name.startswith(_SNAPSHOTS)]:
+            if name not in good:
+                del self.documents[name]
+                self.problems.append(f"{name} is not what the log gives and was left out")
+        return fold
+
+    def _agrees(self, snapshots: Snapshots, seq: int, fold: Fold) -> bool:
+        try:
+            found = snapshots.load(seq)
+        except Damaged:
+            return False
+        covered = self.log[: found.offset]
+        return (
+            len(covered) == found.offset
+            and covered.endswith(b"\n")
+            and f"{crc32(covered):08x}" == found.crc
+            and found.state == fold.state
+        )
+
+
+def _opener(library: Holdfast, session: BundledSession | OwnSession) -> Unseal | None:
+    """What opens a session that comes sealed. Raises KeyMissing, Tampered."""
+    from holdfast.security import KEY_DOCUMENT, read_key_document
+    from holdfast.session import opener_of, sealing
+
+    if KEY_DOCUMENT not in session.documents:
+        return None
+    store = sealing(library.store)
+    if store is None:
+        raise KeyMissing(f"session {session.id} is sealed", session_id=session.id)
+    return opener_of(store.keys.unwrap(read_key_document(session.document(KEY_DOCUMENT))))
+
+
+def _bring(library: Holdfast, session: _Checked, *, dry_run: bool) -> Unpacked:
+    store = within(library.store)
+    id, begun = _place(library, store, session)
+    if begun == len(session.log) or begun < 0:
+        return Unpacked(id, "unchanged", 0, tuple(session.problems))
+    outcome: Outcome = "updated" if begun else "imported"
+    if not dry_run:
+        _write(store, id, session, begun)
+        if session.approves:
+            _revoke(library, id)
+    problems = (*session.problems, *_missing(store, id, session))
+    return Unpacked(id, outcome, session.log.count(b"\n", begun), problems)
+
+
+def _missing(store: Store, id: str, session: _Checked) -> list[str]:
+    """What to tell of large payloads that are neither in the source nor here."""
+    documents = store.documents(session_key(id))
+    names = {f"{_BLOBS}{name}" for name in session.payloads} - session.documents.keys()
+    count = sum(documents.get(name) is None for name in names)
+    return [f"{count:,} large payloads of it are not in the source"] if count else []
+
+
+def _place(library: Holdfast, store: Store, session: _Checked) -> tuple[str, int]:
+    """The id for the session, and how many bytes of it are there; -1 for more than it has.
+
+    A session that is here under another id is that session: a file may have any name.
+    """
+    digest = hashlib.sha256(session.log).hexdigest()[:_DIGEST_CHARS]
+    own = (session.id, f"{session.id[:_ID_CHARS_MAX]}-{digest}")
+    for id in (*own, *_created_with(library, session)):
+        key = session_key(id)
+        if not is_id(id) or not store.exists(key) or not _is_same(library, key, session):
+            continue
+        there = b"".join(store.log(key).read())
+        if there.startswith(session.log):
+            return id, len(session.log) if there == session.log else -1
+        if session.log.startswith(there):
+            return id, len(there)
+    for id in own:
+        key = session_key(id)
+        if not store.exists(key) and store.clash(key) is None:
+            return id, 0
+    raise InvalidData(f"session {session.id} is here already, in another form")
+
+
+def _is_same(library: Holdfast, key: str, session: _Checked) -> bool:
+    """Whether a log here may be the session's: a fork begins with the bytes of another one."""
+    state = library._state_of(key)  # noqa: SLF001 - a part of the same facade
+    return state is None or state.log in (None, session.log_id)
+
+
+def _created_with(library: Holdfast, session: _Checked) -> Iterator[str]:
+    """The sessions here that began in the same millisecond; the catalogue is asked last."""
+    if session.created_at > 0:
+        yield from library._catalog.created_at(session.created_at)  # noqa: SLF001 - the same facade
+
+
+def _write(store: Store, id: str, session: _Checked, begun: int) -> None:
+    """Documents first: no line may name a payload that is not there yet."""
+    key = session_key(id)
+    documents, log, lease = store.documents(key), store.log(key), store.lease(key)
+    epoch = lease.acquire("import", LEASE_MS)
+    try:
+        late = [name for name in session.documents if name.startswith(_SNAPSHOTS)]
+        for name in [name for name in session.documents if name not in late]:
+            # A payload mends one that is damaged here; what a sealed one is nobody can tell by it.
+            mends = name.startswith(_BLOBS) and not session.sealed
+            if mends or documents.get(name) is None:
+                documents.put(name, session.documents[name])
+        rest = session.log[begun:]
+        first = session.log.count(b"\n", 0, begun)
+        log.append(rest, first, rest.count(b"\n"), epoch)
+        log.sync()
+        for name in late:
+            documents.put(name, session.documents[name])
+    finally:
+        log.close()
+        lease.release()
+
+
+def _revoke(library: Holdfast, id: str) -> None:
+    """What a file allows is not allowed here."""
+    # A damaged log is mended, here in the copy: else what it allows would wait for a repair.
+    with library.session(id, resume="always", repair="auto") as session:
+        session.append(Event.make("permission", {"approvals": {}, "allowlist": []}))

@@ -1,0 +1,346 @@
+"""Taking sessions and agents to another store: resumable, and verified by checksum."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from zlib import crc32
+
+import msgspec
+
+from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
+from holdfast.library._base import LEASE_MS, Ground
+from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, open_store
+from holdfast.storage._names import etag_of
+
+_PIECE_BYTES = 1 << 20
+# Beside an agent's documents: what of them came by a copy, so that the next one may replace it.
+_BROUGHT = "copied.json"
+_KEYS = "seal.json"
+
+Progress = Callable[[int, int], None]
+
+
+class Copied(msgspec.Struct, kw_only=True):
+    """What a copy did."""
+
+    sessions: builtins.list[str]
+    """Those that are now in the other store as they are here."""
+    unchanged: builtins.list[str]
+    """Those of which nothing was missing there."""
+    agents: builtins.list[str]
+    size_bytes: int
+    failed: dict[str, str]
+    """Those that could not be copied, and why; what is in the other store was left as it was."""
+
+
+class Copying(Ground):
+    """From one store to another."""
+
+    def copy_to(
+        self,
+        other: str | os.PathLike[str] | Store | Ground,
+        ids: Collection[str] | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> Copied:
+        """Copy sessions with all they have, and agents with their lasting documents.
+
+        ``ids`` names the sessions; all of them, and every agent, if None. A copy that was broken
+        off goes on where it stopped when it is made again: what is there already is compared and
+        not sent twice, and a session that went on since gets only what is new. One that differs in
+        the other store is told as failed and left alone, and so are documents of an agent that
+        were changed there. ``progress(done, total)`` counts bytes.
+        """
+        self._check_open()
+        target, mine = _opened(other)
+        if target.identity == self._inner.identity:
+            raise UsageError("the other store is this one")
+        try:
+            return self._copy_all(target, ids, progress)
+        finally:
+            if mine:
+                target.close()
+
+    def _copy_all(
+        self, target: Store, ids: Collection[str] | None, progress: Progress | None
+    ) -> Copied:
+        result = Copied(sessions=[], unchanged=[], agents=[], size_bytes=0, failed={})
+        if ids is None:
+            entries = builtins.list(self._inner.entries())
+            keys = sorted(entry.key for entry in entries)
+            total = sum(entry.size for entry in entries)
+        else:
+            keys = [self._stored(id) for id in dict.fromkeys(ids)]
+            total = sum(self._inner.log(key).size() for key in keys)
+        done = 0
+        for key in keys:
+            before = done
+            size = self._inner.log(key).size()
+            self._copy_session(key, target, result)
+            done = before + size
+            if progress is not None:
+                progress(done, max(total, done))
+        if ids is None:
+            for key in sorted(self._inner.folders("agents/")):
+                self._copy_agent(key, target, result)
+        return result
+
+    def _copy_session(self, key: str, target: Store, result: Copied) -> None:
+        id = key.rpartition("/")[2]
+        try:
+            size = _copy_key(self._inner, target, key)
+        except HoldfastError as error:
+            result.failed[id] = error.message
+            return
+        (result.sessions if size else result.unchanged).append(id)
+        result.size_bytes += size
+
+    def _copy_agent(self, key: str, target: Store, result: Copied) -> None:
+        id = key.rpartition("/")[2]
+        try:
+            result.size_bytes += _copy_lasting(self._inner.documents(key), target.documents(key))
+        except HoldfastError as error:
+            result.failed[f"agent {id}"] = error.message
+            return
+        result.agents.append(id)
+
+
+def _opened(other: str | os.PathLike[str] | Store | Ground) -> tuple[Store, bool]:
+    """The other store, and whether it was opened here."""
+    if isinstance(other, Ground):
+        return other._inner, False  # noqa: SLF001 - what is sealed stays so
+    if isinstance(other, Store):
+        from holdfast.session import within
+
+        return within(other), False
+    store = open_store(other)
+    store.check()
+    return store, True
+
+
+def _copy_key(source: Store, target: Store, key: str) -> int:
+    """Bring one session over; how many bytes were missing there."""
+    log, other = source.log(key), target.log(key)
+    size, there = _whole_size(log), _compared(key, log, other)
+    lease = target.lease(key)
+    epoch = lease.acquire("copy", LEASE_MS)
+    try:
+        if other.size() != there:  # someone was quicker
+            there = _compared(key, log, other)
+        _copy_documents(source.documents(key), target.documents(key), _KEYS)
+        # What lines may name comes before them, and the snapshots, which know of them, after.
+        copied = _copy_documents(source.documents(key), target.documents(key), "blobs/")
+        sent = 0
+        for piece in _lines(log, there, size):
+            other.append(piece, 0, piece.count(b"\n"), epoch)
+            sent += len(piece)
+        other.sync()
+        copied += _copy_documents(source.documents(key), target.documents(key))
+        if _checksum(other, size) != _checksum(log, size) or other.size() != size:
+            raise Damaged(f"{key.rpartition('/')[2]} did not arrive as it was sent")
+        other.close()
+    finally:
+        lease.release()
+    if source.is_archived(key) and target.capabilities.archives and not target.is_archived(key):
+        target.archive(key)
+    return sent + copied
+
+
+def _compared(key: str, log: Log, other: Log) -> int:
+    """How much of a session is in the other store already. Raises Conflict if it differs."""
+    here, there = _whole_size(log), other.size()
+    common = min(here, there)
+    if _checksum(log, common) != _checksum(other, common):
+        raise Conflict(f"{key.rpartition('/')[2]} is another session in the other store")
+    if there > here:
+        raise Conflict(f"{key.rpartition('/')[2]} went on in the other store")
+    return there
+
+
+def _copy_documents(source: Documents, target: Documents, prefix: str = "") -> int:
+    """Bring over what belongs to a log that is the same over there: it may replace what is."""
+    size = 0
+    for name in source.names(prefix):
+        found, there = source.get(name), target.get(name)
+        if found is not None and (there is None or there[0] != found[0]):
+            target.put(name, found[0])
+            size += len(found[0])
+    return size
+
+
+def _copy_lasting(source: Documents, target: Documents) -> int:
+    """Bring the documents of an agent over, which change; how many bytes were missing there.
+
+    Raises Conflict, after all others, for those that someone changed over there: such a one is
+    neither what is here nor what an earlier copy brought.
+    """
+    size, differing = 0, []
+    for name in source.names():
+        found, there = source.get(name), target.get(name)
+        if name == _BROUGHT or found is None or (there and there[0] == found[0]):
+            continue
+        brought = _brought(target)
+        if there and etag_of(there[0]) not in brought.get(name, ()):
+            differing.append(name)
+            continue
+        # Before the document itself: a copy that is broken off in between must not seem a change.
+        digests = [etag_of(data[0]) for data in (there, found) if data]
+        target.put(_BROUGHT, msgspec.json.encode({**brought, name: digests}))
+        target.put(name, found[0], if_match=there[1] if there else MUST_NOT_EXIST)
+        size += len(found[0])
+    if differing:
+        named = " and another ".join(differing)
+        raise Conflict(f"the other store has another {named}, which was left as it is there")
+    return size
+
+
+def _brought(target: Documents) -> dict[str, builtins.list[str]]:
+    """The digests of what copies brought here, by the names of the documents."""
+    found = target.get(_BROUGHT)
+    try:
+        return msgspec.json.decode(found[0], type=dict[str, builtins.list[str]]) if found else {}
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _whole_size(log: Log) -> int:
+    """Up to where the log has whole lines: a writer may be in the middle of one."""
+    size = log.size()
+    tail = _PIECE_BYTES
+    while True:
+        start, data = log.read_tail(min(tail, size))
+        end = data.rfind(b"\n") + 1
+        if end or not start:
+            return start + end
+        tail *= 2
+
+
+def _lines(log: Log, start: int, stop: int) -> Iterator[bytes]:
+    """The bytes between two ends of lines, in pieces that end with a line."""
+    rest = b""
+    left = stop - start
+    for chunk in log.read(start):
+        rest += chunk[:left]
+        left -= min(left, len(chunk))
+        if len(rest) >= _PIECE_BYTES and (end := rest.rfind(b"\n") + 1):
+            yield rest[:end]
+            rest = rest[end:]
+        if not left:
+            break
+    if rest:
+        yield rest
+
+
+def _checksum(log: Log, size: int) -> int:
+    value, left = 0, size
+    if not size:
+        return 0
+    for chunk in log.read():
+        value = crc32(chunk[:left], value)
+        left -= min(left, len(chunk))
+        if not left:
+            break
+    return value
+
+
+# The bytes of a session as they are, for a copy that can be opened elsewhere.
+
+
+_BLOB = re.compile(rb'"\$blob":"([^"]+)"')
+_SNAPSHOT = re.compile(r"snapshots/(\d+)\.json\Z")
+# Bytes that were set aside are for the owner to look at; they may be what was redacted.
+_KEPT_BACK = ("quarantine/",)
+
+
+class _Numbered(msgspec.Struct):
+    type: str | None = None
+    seq: int | None = None
+
+
+_decode = msgspec.json.Decoder(_Numbered).decode
+
+
+def log_lines(log: Log, size: int, at: int | None) -> Iterator[bytes]:
+    """The whole lines within the first ``size`` bytes, in chunks; up to event ``at`` if given.
+
+    The last line of a plain log is whole without its newline, too.
+    """
+    rest, read, number = b"", 0, 0
+    for chunk in log.read():
+        part = chunk[: size - read]
+        read += len(part)
+        end = part.rfind(b"\n") + 1
+        if not end:
+            rest += part
+            continue
+        whole, rest = rest + part[:end], part[end:]
+        if at is None:
+            yield whole
+            continue
+        kept, number, ended = _until(whole, number, at)
+        if kept:
+            yield kept
+        if ended:
+            return
+    if _is_plain(rest) and (at is None or number <= at):
+        yield rest
+
+
+def own_documents(
+    log: Log, documents: Documents, last_seq: int, at: int | None, size: int
+) -> Mapping[str, Callable[[], bytes]]:
+    """The documents that belong to the log up to there, by name: snapshots, blobs, the rest."""
+    names = [name for name in documents.names() if not name.startswith(_KEPT_BACK)]
+    # Which payloads the lines of a sealed log name cannot be seen from outside.
+    blobs = None if at is None or log.unseal is not None else _blobs(log, size, at)
+    return {name: _reader(documents, name) for name in names if _belongs(name, last_seq, blobs)}
+
+
+def _belongs(name: str, last_seq: int, blobs: set[str] | None) -> bool:
+    snapshot = _SNAPSHOT.match(name)
+    if snapshot:
+        return int(snapshot[1]) <= last_seq
+    return blobs is None or not name.startswith("blobs/") or name.removeprefix("blobs/") in blobs
+
+
+def _reader(documents: Documents, name: str) -> Callable[[], bytes]:
+    def read() -> bytes:
+        found = documents.get(name)
+        return b"" if found is None else found[0]
+
+    return read
+
+
+def _blobs(log: Log, size: int, at: int) -> set[str]:
+    """The blobs that the lines up to there name."""
+    return {
+        name.decode("ascii", "replace")
+        for chunk in log_lines(log, size, at)
+        for name in _BLOB.findall(chunk)
+    }
+
+
+def _is_plain(line: bytes) -> bool:
+    try:
+        found = _decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return found.type is not None and found.seq is None
+
+
+def _until(lines: bytes, number: int, at: int) -> tuple[bytes, int, bool]:
+    """The lines up to event ``at``, how many were seen, and whether that was the end."""
+    kept = 0
+    for line in lines.splitlines(keepends=True):
+        try:
+            seq = _decode(line).seq
+        except (msgspec.MsgspecError, ValueError):
+            seq = None
+        if (number if seq is None else seq) > at:
+            return lines[:kept], number, True
+        number += 1
+        kept += len(line)
+    return lines, number, False

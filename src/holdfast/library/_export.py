@@ -1,0 +1,308 @@
+"""Taking sessions out: as documents, as data, as bundles, and as other tools' own files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, tzinfo
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.library._arguments import check_function, check_path
+from holdfast.library._finder import Finding
+from holdfast.library._signed_files import write_signed
+from holdfast.library._views import of_known_format, reached
+from holdfast.model import Event
+from holdfast.session import read_range, resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.formats import ExportOptions, Format, Recorded
+    from holdfast.replay import Recovery
+    from holdfast.storage import Log
+
+
+Target = str | os.PathLike[str] | IO[Any]
+T = TypeVar("T")
+_STEPS = 200  # so often is told how far it is
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """A session that was put where another tool finds it."""
+
+    tool: str
+    session_id: str
+    """The id that the other tool knows it by."""
+    path: str
+    command: str
+    """What to run to go on there."""
+
+
+class Exporting(Finding):
+    """What a session can be turned into. Nothing here changes it."""
+
+    def export(
+        self,
+        id: str,
+        format: str = "markdown",
+        *,
+        to: Target | None = None,
+        at: int | None = None,
+        zone: tzinfo | str = "UTC",
+        cwd: str | os.PathLike[str] | None = None,
+        passphrase: str | None = None,
+        model: str | None = None,
+        incomplete: str = "mark",
+        overwrite: bool = False,
+        sign: str | bytes | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Any:
+        """A session in another form: a str, or bytes for a bundle.
+
+        ``to`` is a path or a file that it is written to, piece by piece; then there is no result.
+        A path is written whole or not at all, for this user only, and never in the place of a file
+        unless ``overwrite``. ``at`` stops after that event. ``zone`` is the time zone of documents:
+        a name, "local", or a tzinfo. ``cwd`` is the project of a native file, ``passphrase`` seals
+        a bundle; ``sign`` is the key of a signature in the format of minisign, which is written
+        beside a path that is given. ``progress`` is called now and then with how much is done, and
+        of how much. Raises NotFound, UsageError, and TooNew for a format that is not known here.
+        """
+        from holdfast.formats import format_of
+
+        chosen = format_of(format)
+        check_function("progress", progress)
+        if to is not None and not hasattr(to, "write"):
+            check_path("to", to)
+        options = _options(
+            chosen, zone=zone, cwd=cwd, passphrase=passphrase, model=model, incomplete=incomplete
+        )
+        chunks = chosen.write(self._recorded(id, at, progress), options)
+        if sign is not None:
+            return write_signed(chunks, _signed_path(to, id, chosen), sign, overwrite=overwrite)
+        if to is None:
+            data = b"".join(chunks)
+            return data.decode("utf-8", "replace") if chosen.is_text else data
+        if isinstance(to, (str, os.PathLike)):
+            from holdfast.storage import place_file
+
+            place_file(_path(to, id, chosen), chunks, overwrite=overwrite)
+        else:
+            _write_to(to, chunks, is_text=chosen.is_text)
+        return None
+
+    def install(
+        self,
+        id: str,
+        tool: str,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        at: int | None = None,
+        model: str | None = None,
+        overwrite: bool = False,
+    ) -> Installed:
+        """Put a session where a coding agent of this user finds it, and say how to go on there.
+
+        ``tool`` is claude-code or codex, which find the file in their own folder, or gemini-cli or
+        opencode, which are given a file in ``cwd``. Raises as :meth:`export` does.
+        """
+        from holdfast.formats import format_of
+        from holdfast.storage import place_file
+
+        chosen = format_of(tool)
+        if not chosen.is_native:
+            raise UsageError(f"{chosen.name} is not a tool that sessions can be put into")
+        options = _options(chosen, cwd=cwd, model=model)
+        recorded = self._recorded(id, at)
+        plan = installation(chosen, recorded, options)
+        chunks = chosen.write(recorded, options)
+        path = place_file(plan.path, chunks, overwrite=overwrite, make_folders=True)
+        return Installed(chosen.name, plan.session_id, path, plan.command)
+
+    def _recorded(
+        self, id: str, at: int | None, progress: Callable[[int, int], None] | None = None
+    ) -> Recorded:
+        """The session for a writer: as it is now, whatever is added meanwhile."""
+        from holdfast.formats import Recorded
+        from holdfast.library._copy import log_lines, own_documents
+        from holdfast.replay import describe
+
+        key = self._stored(id)
+        log, documents = self._store.log(key), self._store.documents(key)
+        end = _newest_seq(log) if at is None else reached(log, id, at)
+        until = None if end < 0 else end
+        size = log.size()
+
+        def events() -> Iterator[Event]:
+            found = of_known_format(read_range(log, stop=end + 1))
+            return _told(resolve_blobs(found, documents), end + 1, progress)
+
+        def recover(provider: str, incomplete: str) -> Recovery:
+            return self.recover(id, provider, incomplete, at=until)
+
+        return Recorded(
+            metadata=self.info(id) if at is None else describe(self.state(id, at=at), id, size),
+            state=lambda: self.state(id, at=until),
+            events=events,
+            lines=lambda: _told(log_lines(log, size, at), size, progress, len),
+            recover=recover,
+            # As they lie in the store: what is sealed goes out sealed, with its wrapped keys.
+            documents=own_documents(log, self._inner.documents(key), end, at, size),
+        )
+
+
+def _newest_seq(log: Log) -> int:
+    newest = next(read_range(log, reverse=True, limit=1), None)
+    return -1 if newest is None else newest.seq
+
+
+def _told(
+    items: Iterator[T],
+    total: int,
+    progress: Callable[[int, int], None] | None,
+    weight: Callable[[T], int] = lambda _: 1,
+) -> Iterator[T]:
+    """The items, while someone is told how far they have come."""
+    if progress is None:
+        return items
+    return _counted(items, total, progress, weight)
+
+
+def _counted(
+    items: Iterator[T], total: int, progress: Callable[[int, int], None], weight: Callable[[T], int]
+) -> Iterator[T]:
+    done = told = 0
+    for item in items:
+        yield item
+        done += weight(item)
+        if (done - told) * _STEPS >= total:
+            told = done
+            progress(min(done, total), total)
+
+
+def _options(
+    format: Format,
+    *,
+    cwd: str | os.PathLike[str] | None,
+    model: str | None,
+    zone: tzinfo | str = "UTC",
+    passphrase: str | None = None,
+    incomplete: str = "mark",
+) -> ExportOptions:
+    from holdfast.formats import ExportOptions
+
+    if passphrase is not None and format.name != "bundle":
+        raise UsageError(
+            f"a passphrase seals a bundle, not {format.name}", remedy="Export to format 'bundle'."
+        )
+    if incomplete not in ("drop", "mark", "keep"):
+        raise UsageError(f"incomplete={incomplete!r}: one of drop, mark, keep")
+    if cwd is not None:
+        check_path("cwd", cwd)
+    folder = os.path.realpath(os.fspath(cwd) if cwd is not None else ".")
+    if format.is_native and not _is_unicode(folder):
+        raise UsageError(
+            "the project's path has bytes that are no text; the tool could not read it"
+        )
+    return ExportOptions(
+        zone=_zone(zone), cwd=folder, passphrase=passphrase, model=model, incomplete=incomplete
+    )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _zone(zone: tzinfo | str) -> tzinfo:
+    if isinstance(zone, tzinfo):
+        return zone
+    if not isinstance(zone, str):
+        raise UsageError(f"a time zone is a name or a tzinfo, not {type(zone).__name__}")
+    if zone.upper() == "UTC":
+        return UTC
+    if zone == "local":
+        found = datetime.now().astimezone().tzinfo
+        return found or UTC
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(
+            f"there is no time zone {zone[:60]!r}", remedy="Use UTC, local, or Europe/Vienna."
+        ) from None
+
+
+def _signed_path(to: Target | None, id: str, format: Format) -> str:
+    if not isinstance(to, (str, os.PathLike)):
+        raise UsageError("a signature is written beside a file", remedy="Give the path of one.")
+    return _path(to, id, format)
+
+
+def _path(to: str | os.PathLike[str], id: str, format: Format) -> str:
+    path = os.fspath(to)
+    return os.path.join(path, id + format.suffix) if os.path.isdir(path) else path
+
+
+def _write_to(file: IO[Any], chunks: Iterator[bytes], *, is_text: bool) -> None:
+    """Into an open file of bytes or of text."""
+    import codecs
+    import io
+
+    if not isinstance(file, io.TextIOBase) and not hasattr(file, "encoding"):
+        for chunk in chunks:
+            file.write(chunk)
+        return
+    if not is_text:
+        raise UsageError("a bundle is bytes", remedy="Open the file in binary mode.")
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for chunk in chunks:
+        file.write(decoder.decode(chunk))
+    file.write(decoder.decode(b"", final=True))
+
+
+# Where each coding agent finds a session that was written for it, and how to resume it there.
+
+
+class Installation(NamedTuple):
+    """The file's place, the id that the tool knows, and the command that goes on."""
+
+    path: str
+    session_id: str
+    command: str
+
+
+def installation(format: Format, recorded: Recorded, options: ExportOptions) -> Installation:
+    """What is to be done for a native format."""
+    go = f"cd {shlex.quote(options.cwd)} && "
+    if format.name == "claude-code":
+        from holdfast.formats.writers import claude_code
+
+        own = claude_code.session_id(recorded)
+        home = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+        path = claude_code.session_file(recorded, options).removeprefix(".claude/")
+        return Installation(os.path.join(home, path), own, f"{go}claude --resume {own}")
+    if format.name == "codex":
+        from holdfast.formats.writers import codex
+
+        own = codex.session_id(recorded)
+        home = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
+        path = codex.session_file(recorded, options).removeprefix(".codex/")
+        return Installation(os.path.join(home, path), own, f"{go}codex resume {own}")
+    name = f"{recorded.metadata.session_id}.{format.name}{format.suffix}"
+    path = os.path.join(options.cwd, name)
+    file = shlex.quote(name)
+    if format.name == "gemini-cli":
+        from holdfast.formats.writers import gemini_cli
+
+        own = gemini_cli.session_id(recorded)
+        return Installation(path, own, f"{go}gemini --session-file {file}")
+    from holdfast.formats.writers import opencode
+
+    own = opencode.session_id(recorded)
+    return Installation(path, own, f"{go}opencode import {file} && opencode --session {own}")

@@ -1,0 +1,358 @@
+"""Recording one foreign session: its id, where it came from, and only what is new."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import TooLarge
+from holdfast.formats import Draft, Foreign, fit_drafts, fit_value, session_id_of
+from holdfast.library._imports import ImportedSession, Outcome
+from holdfast.model import VERSION, fit_id, is_reference
+from holdfast.session import Draft as EventDraft
+from holdfast.session import now_ms
+
+if TYPE_CHECKING:
+    from holdfast.library._imports import Importing
+    from holdfast.model import Event
+    from holdfast.replay import State
+    from holdfast.session import Session
+
+
+_BATCH_EVENTS = 500
+_BATCH_BYTES = 4 * 1024 * 1024
+_PROBLEMS_MAX = 20
+_PROBLEM_CHARS_MAX = 300
+_TITLE_CHARS_MAX = 2_000
+_NAME_CHARS_MAX = 100
+_LINE_BYTES = 150  # of an event besides its data
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a session comes from: the name of the file, never its way there, and its digest."""
+
+    name: str
+    sha256: str | None
+    modified: int = 0
+
+
+class _Clock:
+    """Tells the source's time, so that a session is as old as it was there."""
+
+    def __init__(self, stamp: int) -> None:
+        self.stamp = stamp
+        self._latest = stamp
+
+    def __call__(self) -> int:
+        return self.stamp
+
+    def pass_to(self, stamp: int | None) -> int:
+        """The time of the next event: its own, or that of the one before it."""
+        self.stamp = stamp or self.stamp
+        self._latest = max(self._latest, self.stamp)
+        return self.stamp
+
+    def end(self) -> None:
+        """Stand at the latest time there was: the last event says when a session was changed."""
+        self.stamp = self._latest
+
+
+def bring(
+    library: Importing, foreign: Foreign, origin: Origin, *, dry_run: bool
+) -> ImportedSession:
+    """Record what a foreign session has and ours has not. Raises what recording raises.
+
+    Nothing that is here is ever removed or changed. A session that has nothing new is not opened.
+    """
+    id = session_id_of(foreign.tool, foreign.foreign_id, foreign.scope)
+    known = library.state(id) if library.exists(id) else None
+    if known is not None and foreign.other_scope and _is_other(foreign, known):
+        id = session_id_of(foreign.tool, foreign.foreign_id, foreign.other_scope)
+        known = library.state(id) if library.exists(id) else None
+    drafts = list(_drafts(foreign, known))
+    fresh = drafts
+    if known is not None:
+        fresh = [draft for draft in drafts if draft.key not in known.keys]
+        fresh = [*revisions(drafts, known, library.events, id), *fresh]
+        fresh += returns(drafts, known, library.events, id)
+    outcome: Outcome = "imported" if known is None else "updated" if fresh else "unchanged"
+    if fresh and not dry_run:
+        _fit_size(library, fresh, foreign)
+        _record(library, id, [_imported(foreign, origin), *fresh], foreign, origin)
+    return ImportedSession(
+        session_id=id,
+        tool=foreign.tool,
+        foreign_id=fit_value(foreign.foreign_id),
+        outcome=outcome,
+        source=origin.name,
+        title=fit_value(foreign.title),
+        events=len(fresh),
+        problems=_told(foreign.problems),
+    )
+
+
+def _is_other(foreign: Foreign, known: State) -> bool:
+    """Whether nothing of a foreign session is in the one that has its id here."""
+    keys = [draft.key for draft in fit_drafts(foreign)]
+    return bool(keys) and not any(key in known.keys for key in keys)
+
+
+def _drafts(foreign: Foreign, known: State | None) -> Iterator[Draft]:
+    named = {"kind": foreign.tool, "id": fit_value(foreign.foreign_id)}
+    yield Draft("link", named, key="i.link")
+    fitted = (_numbered(draft, known) for draft in fit_drafts(_described(foreign, known)))
+    yield from (draft for draft in fitted if draft is not None)
+
+
+def _numbered(draft: Draft, known: State | None) -> Draft | None:
+    """The draft; one that takes events back by their keys has their numbers instead.
+
+    None if none of them is here: what was left behind before the first import was never said here.
+    """
+    if draft.type != "retracted" or "keys" not in draft.data:
+        return draft
+    here = known.keys if known is not None else {}
+    seqs = sorted(here[key] for key in draft.data["keys"] if key in here)
+    return Draft("retracted", {"seqs": seqs}, draft.timestamp, key=draft.key) if seqs else None
+
+
+def _described(foreign: Foreign, known: State | None) -> Foreign:
+    """The session with what is said of it as a whole among its drafts, at the end."""
+    drafts = list(foreign.drafts)
+    if foreign.cwd:
+        drafts.append(Draft("metadata", {"cwd": foreign.cwd}, key=f"cwd.{foreign.cwd}"))
+    if foreign.title and _may_title(foreign.title, known):
+        title = foreign.title[:_TITLE_CHARS_MAX]
+        drafts.append(Draft("title", {"title": title}, key=f"title.{title}"))
+    drafts += [Draft("tag", {"tag": tag}, key=f"tag.{tag}") for tag in foreign.tags if tag.strip()]
+    return msgspec.structs.replace(foreign, drafts=drafts)
+
+
+def _may_title(title: str, known: State | None) -> bool:
+    """Whether a title may be set: one that a person gave here is not overwritten."""
+    if known is None or known.title is None:
+        return True
+    drafts = [Draft("title", {"title": text}, key=f"title.{text}") for text in (known.title, title)]
+    keys = [draft.key for draft in fit_drafts(Foreign("", "", drafts))]
+    return keys[0] in known.keys or keys[1] in known.keys
+
+
+def _imported(foreign: Foreign, origin: Origin) -> Draft:
+    data: dict[str, Any] = {
+        "format": foreign.tool,
+        "tool": foreign.tool,
+        "version": foreign.version,
+        "source": origin.name,
+        "foreign_id": foreign.foreign_id,
+        "sha256": origin.sha256,
+        "imported_at": now_ms(),
+        "by": VERSION,
+        "trust": "imported",  # its words are those of a stranger: nothing in them is an instruction
+        "problems": list(_told(foreign.problems)) or None,
+    }
+    if foreign.parent:
+        data["parent"] = foreign.parent
+        data["parent_session"] = session_id_of(foreign.tool, foreign.parent)
+    told = {name: fit_value(value) for name, value in data.items() if value is not None}
+    return Draft("imported", told)
+
+
+def _told(problems: list[str]) -> tuple[str, ...]:
+    told = [fit_value(text[:_PROBLEM_CHARS_MAX]) for text in problems[:_PROBLEMS_MAX]]
+    if len(problems) > _PROBLEMS_MAX:
+        told.append(f"and {len(problems) - _PROBLEMS_MAX:,} more")
+    return tuple(told)
+
+
+def _fit_size(library: Importing, drafts: list[Draft], foreign: Foreign) -> None:
+    """Make the session fit, without the source lines if need be; TooLarge if it still does not."""
+    most = library.limits.session_bytes_max
+    if sum(_size(draft, library.limits.blob_bytes_min) for draft in drafts) < most:
+        return
+    for draft in drafts:
+        draft.data.pop("raw", None)
+    foreign.problems.append("the source lines were left out: with them the session is too large")
+    needed = sum(_size(draft, library.limits.blob_bytes_min) for draft in drafts)
+    if needed >= most:
+        raise TooLarge(
+            f"the session would have {needed:,} bytes, at most {most:,} are allowed",
+            remedy="Raise session_bytes_max in the configuration; nothing was recorded.",
+            limit="session_bytes_max",
+            needed_bytes=needed,
+        )
+
+
+def _size(draft: Draft, blob_bytes_min: int) -> int:
+    """About how many bytes the event takes in the log, large parts being kept beside it."""
+    return min(len(msgspec.json.encode(draft.data)), blob_bytes_min) + _LINE_BYTES
+
+
+def _record(
+    library: Importing, id: str, drafts: list[Draft], foreign: Foreign, origin: Origin
+) -> None:
+    first = next((draft.timestamp for draft in drafts if draft.timestamp), None)
+    clock = _Clock(foreign.created_at or first or origin.modified or now_ms())
+    limits = msgspec.structs.replace(
+        library.limits, message_bytes_max=library.limits.blob_bytes_max
+    )
+    facade: Any = library
+    options: dict[str, Any] = {"autosave_ms": 0, "snapshot_ms": 0, "durability": "os"}
+    if foreign.agent_id:
+        options["agent_id"] = fit_id(foreign.agent_id)
+    if foreign.provider_type:
+        options["provider_type"] = fit_value(foreign.provider_type[:_NAME_CHARS_MAX])
+    with facade.session(id, clock=clock, limits=limits, **options) as session:
+        # By itself: what is recorded at the opening has the time at which the source began.
+        _extend(session, drafts[:1], clock)
+        for batch in _batches(drafts[1:]):
+            _extend(session, batch, clock)
+        clock.end()
+
+
+def _extend(session: Session, batch: list[Draft], clock: _Clock) -> None:
+    events: list[Any] = [
+        EventDraft(draft.type, draft.data, draft.run, draft.key, clock.pass_to(draft.timestamp))
+        for draft in batch
+    ]
+    session.extend(events)
+
+
+def _batches(drafts: list[Draft]) -> Iterator[list[Draft]]:
+    batch: list[Draft] = []
+    size = 0
+    for draft in drafts:
+        batch.append(draft)
+        size += len(str(draft.data.get("raw", ""))) + _LINE_BYTES
+        if len(batch) >= _BATCH_EVENTS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+# What has changed in a source since it was imported, under the names that it had then.
+
+
+Events = Callable[..., "Iterator[Event]"]
+
+_BODIES = {
+    "user": "content",
+    "assistant": "content",
+    "thinking": "content",
+    "tool_call": "params",
+    "tool_result": "result",
+}
+_VALUES = {
+    "title": ("title", ""),
+    "memory_set": ("memory", "key"),
+    "variable_set": ("variable", "name"),
+}
+"""What sets a value, and which of its members says what it is called."""
+_DIGEST_CHARS = 16
+
+
+def revisions(drafts: list[Draft], known: State, events: Events, id: str) -> list[Draft]:
+    """The last thing that was said here, said as the source has it now; nothing if it is the same.
+
+    Its old form is taken back. What stands further back was whole when it was imported.
+    """
+    here = [draft for draft in drafts if draft.type in _BODIES and draft.key in known.keys]
+    last = max(here, key=lambda draft: known.keys[draft.key or ""], default=None)
+    return [
+        *([] if last is None else _revised(last, known, events, id)),
+        *_outgrown(drafts, known, events, id),
+    ]
+
+
+def _revised(draft: Draft, known: State, events: Events, id: str) -> list[Draft]:
+    """A draft whose event here says something else."""
+    key = f"{draft.key}~{_digest(draft)}"
+    forms = [seq for name, seq in known.keys.items() if _is_form(name, draft.key or "")]
+    seq = max(forms)
+    recorded = next(events(id, seq, seq + 1), None)
+    if key in known.keys or recorded is None or not _differs(draft, recorded):
+        return []
+    return [
+        _taken_back(seq, draft, key),
+        Draft(draft.type, draft.data, draft.timestamp, draft.run, key),
+    ]
+
+
+def _is_form(name: str, key: str) -> bool:
+    """Whether that is the key of a draft, as it came first or as it was said again."""
+    return name == key or (name.startswith(f"{key}~") and not name.endswith("~back"))
+
+
+def _outgrown(drafts: list[Draft], known: State, events: Events, id: str) -> list[Draft]:
+    """The taking back of words that a new draft begins with, where the source names no message."""
+    new = next((d for d in drafts if d.type in _BODIES and d.key not in known.keys), None)
+    if new is None or not isinstance(new.data.get("content"), str):
+        return []
+    recorded = next(events(id, types=list(_BODIES), reverse=True, limit=1), None)
+    if recorded is None or recorded.type != new.type:
+        return []
+    said = recorded.data.get("content")
+    key = next((key for key, seq in known.keys.items() if seq == recorded.seq), None)
+    gone = key is not None and key.startswith("i.") and key not in {d.key for d in drafts}
+    if gone and isinstance(said, str) and said and new.data["content"].startswith(said):
+        return [_taken_back(recorded.seq, new, f"{new.key}~")]
+    return []
+
+
+def _taken_back(seq: int, draft: Draft, key: str) -> Draft:
+    return Draft("retracted", {"seqs": [seq]}, draft.timestamp, key=f"{key}~back")
+
+
+def _digest(draft: Draft) -> str:
+    data = msgspec.json.encode(draft.data.get(_BODIES[draft.type]), order="sorted")
+    return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]
+
+
+def _differs(draft: Draft, recorded: Event) -> bool:
+    """Whether the source has another text or other arguments now."""
+    if recorded.type != draft.type:
+        return False
+    body = _BODIES[draft.type]
+    before: Any = recorded.data.get(body)
+    return not is_reference(before) and before != draft.data.get(body)
+
+
+def returns(drafts: list[Draft], known: State, events: Events, id: str) -> list[Draft]:
+    """What the source has set back to an earlier value: such a draft has a key that is known.
+
+    What a person changed or removed here since then stays as it is.
+    """
+    latest = {_name(draft): draft for draft in drafts if draft.type in _VALUES}
+    wanted = {
+        name: draft
+        for name, draft in latest.items()
+        if draft.key in known.keys and not _holds(draft, known)
+    }
+    if not wanted:
+        return []
+    found = []
+    for event in events(id, types=list(_VALUES), reverse=True):
+        draft = wanted.pop(_name(event), None)
+        if draft is not None and (event.key or "").startswith("i."):
+            again = f"{draft.key}~{event.seq}"
+            found.append(Draft(draft.type, draft.data, draft.timestamp, draft.run, again))
+    return found
+
+
+def _name(one: Draft | Event) -> tuple[str, str]:
+    """What a draft or an event sets."""
+    return _VALUES[one.type][0], str(one.data.get(_VALUES[one.type][1], ""))
+
+
+def _holds(draft: Draft, known: State) -> bool:
+    """Whether what a draft sets is so, or is not there any more."""
+    if draft.type == "title":
+        return known.title in (None, draft.data["title"])
+    if draft.type == "memory_set":
+        entry = known.memory.get(draft.data["key"])
+        return entry is None or is_reference(entry.value) or entry.value == draft.data.get("value")
+    encoded = known.encoded.get(draft.data["name"])
+    return encoded is None or msgspec.json.decode(encoded) == draft.data["value"]

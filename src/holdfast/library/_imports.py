@@ -1,0 +1,330 @@
+"""Bringing sessions in from other tools. A source is only ever read, and never trusted."""
+
+from __future__ import annotations
+
+import builtins
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+import msgspec
+
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.formats import READERS, Bounds, Reader, all_readers, reader_of, session_id_of
+from holdfast.library._arguments import check_text
+from holdfast.library._views import Reading
+
+if TYPE_CHECKING:
+    from holdfast.library._signed_files import SignedFile
+
+
+_OURS = {"sessions", "spaces"}
+Given = str | os.PathLike[str] | bytes | BinaryIO
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a tool of this user keeps sessions."""
+
+    tool: str
+    path: str
+
+    def signs(self) -> dict[str, tuple[int, int]]:
+        """The files there with time and size of each: what has changed shows without reading it."""
+        return signs(self.path)
+
+
+class Importing(Reading):
+    """What can be brought in."""
+
+    def import_(
+        self,
+        path: Given,
+        format: str = "auto",
+        *,
+        passphrase: str | None = None,
+        verify_key: str | None = None,
+    ) -> builtins.list[str]:
+        """Bring in the sessions of a file, a folder, or bytes; their ids, the same every time.
+
+        What is here already stays as it is; only what is new in the source is added. Raises
+        InvalidData if no known tool wrote it, UsageError for an unknown format, and, after all
+        others were brought in, what stopped one of them, such as Locked. With ``verify_key``, a
+        public key in the format of minisign or the path of one, nothing is brought in unless the
+        file was signed with it: Tampered, or KeyMissing without a signature beside it.
+        """
+        if verify_key is not None:
+            path = _signed(path, verify_key)
+        report = self.import_all([path], format, passphrase=passphrase)
+        if report.errors:
+            raise report.errors[0]
+        return report.ids
+
+    def import_all(
+        self,
+        paths: Iterable[Given],
+        format: str = "auto",
+        *,
+        dry_run: bool = False,
+        passphrase: str | None = None,
+        bounds: Bounds | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ImportReport:
+        """The same for several, with a report in place of errors. ``dry_run`` records nothing.
+
+        ``passphrase`` opens bundles that were sealed with one. ``bounds`` are the limits for what
+        is not trusted. ``progress(done, total)`` counts the files of a source that were read.
+        """
+        from holdfast.library._import_run import ImportRun
+
+        self._check_open()
+        if not isinstance(paths, Iterable):
+            raise UsageError(f"paths are a list, not {type(paths).__name__}")
+        run = ImportRun(self, format, dry_run=dry_run, passphrase=passphrase, progress=progress)
+        for path in paths:
+            run.take(path, bounds)
+        return run.report
+
+    def imported(self, foreign_id: str) -> builtins.list[str]:
+        """The sessions here that another tool knows by that id, or by one that begins so."""
+        self._check_open()
+        check_text("foreign_id", foreign_id)
+        return imported_as(self, foreign_id)
+
+    def strangers(self) -> Place | None:
+        """Whose sessions lie where this store is, if it has none of ours; None for nobody's.
+
+        A folder of another system is no store: what is in it has to be brought in.
+        """
+        self._check_open()
+        path = getattr(self._inner, "path", None)
+        if path is None or next(iter(self._store.entries()), None) is not None:
+            return None
+        return strangers_at(path)
+
+    def _warn_of_strangers(self) -> None:
+        path = getattr(self._inner, "path", None)
+        # A look at the folder itself is enough for every store of ours, and for an empty one:
+        # knowing the tools takes longer than everything else at an opening.
+        if path is None or not os.path.isdir(path):
+            return
+        names = os.listdir(path)
+        if not names or not _OURS.isdisjoint(names):
+            return
+        place = self.strangers()
+        if place is not None:
+            import logging
+
+            logging.getLogger("holdfast").warning(
+                "%s holds sessions of %s, which are not sessions of this store; bring them in with"
+                " `holdfast import`, or hf.import_, into a store of their own",
+                place.path,
+                place.tool,
+            )
+
+    def importable(self, foreign_id: str) -> Place | None:
+        """Where a session of that id lies, by the name of its file, that could be brought in."""
+        check_text("foreign_id", foreign_id)
+        near = self.strangers()
+        return file_of(foreign_id, None if near is None else near.path)
+
+    def places(self, tool: str | None = None) -> builtins.list[Place]:
+        """Where tools of this user keep sessions, as far as they are here."""
+        return find_places(tool)
+
+
+def _signed(path: Given, key: str) -> SignedFile:
+    from holdfast.library._signed_files import read_signed
+
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError("a signature is beside a file", remedy="Give the path of the file.")
+    check_text("verify_key", key)
+    return read_signed(path, key)
+
+
+# Finding where the tools of this user keep their sessions, whose a folder is, and what is new.
+
+
+_LOOKED_AT = Bounds(files_max=5_000, levels_max=8)
+_NAMES_MAX = 50_000
+_NAME_CHARS_MIN = 8  # less of an id may be in the name of anything
+_PROJECT = ".agent-sessions"
+
+Sign = tuple[int, int]
+"""When a file was last changed, and its size."""
+
+
+def find_places(tool: str | None = None) -> list[Place]:
+    """Every place that exists, each once, in the order of the readers."""
+    chosen = all_readers() if tool is None else (reader_of(tool),)
+    found: dict[tuple[str, str], Place] = {}
+    for reader in chosen:
+        for pattern in reader.places:
+            for path in sorted(glob.glob(_rooted(reader, pattern), recursive=True)):
+                found.setdefault((reader.tool, path), Place(reader.tool, path))
+    return list(found.values())
+
+
+def strangers_at(path: str) -> Place | None:
+    """The folder, if it holds sessions of another tool: the first of them that is found."""
+    from holdfast.library._import_run import tools_in
+
+    try:
+        # Our own may lie there as well: in spaces, or made by another process at this moment.
+        tool = next((tool for tool in tools_in(path, _LOOKED_AT) if tool != "holdfast"), None)
+    except HoldfastError:  # too much, or not to be read: nothing is said about it
+        return None
+    return None if tool is None else Place(tool, path)
+
+
+def imported_as(library: Importing, foreign_id: str) -> list[str]:
+    """The sessions here that were imported under that id, or one that begins with it."""
+    facade: Any = library
+    found = []
+    for tool in (name.replace("_", "-") for name in READERS):
+        start = session_id_of(tool, foreign_id).rpartition("-")[0]
+        for id in sorted(facade.session_ids(start)) if start != tool else ():
+            links = facade.state(id).links.get(tool, [])
+            if any(link.lower().startswith(foreign_id.lower()) for link in links):
+                found.append(id)
+    return found
+
+
+def file_of(foreign_id: str, folder: str | None = None) -> Place | None:
+    """Where a session of that id lies that is not here yet, by the name of its file or folder."""
+    near = [folder] if folder else []
+    places = [Place("", path) for path in (*near, os.path.join(os.getcwd(), _PROJECT))]
+    for place in (*places, *find_places()):
+        path = _named(place.path, foreign_id)
+        found = strangers_at(path) if path else None
+        if found is not None:
+            return found
+    return None
+
+
+def _named(path: str, foreign_id: str) -> str | None:
+    """What is called so at a place: the place itself, or a folder or file in it."""
+    for count, one in enumerate(_names(path)):
+        if _is_called(os.path.basename(one), foreign_id):
+            return one
+        if count > _NAMES_MAX:
+            break
+    # A session of some tools is a file of one name in a folder that bears the id.
+    above = os.path.dirname(path)
+    return path if _is_called(os.path.basename(above), foreign_id) else None
+
+
+def _is_called(name: str, foreign_id: str) -> bool:
+    """Whether a file or folder bears an id: as its name, or within it if it is no mere word."""
+    name, wanted = name.lower(), foreign_id.lower()
+    if name.partition(".")[0] == wanted:
+        return True
+    is_word = len(wanted) < _NAME_CHARS_MIN or not any(char.isdecimal() for char in wanted)
+    return not is_word and wanted in name
+
+
+def _names(path: str) -> Iterator[str]:
+    yield path
+    for folder, folders, names in os.walk(path):
+        for name in (*folders, *names):
+            yield os.path.join(folder, name)
+
+
+def signs(path: str) -> dict[str, Sign]:
+    """The files at a place with a sign of each, so that a change can be seen without reading."""
+    found: dict[str, Sign] = {}
+    for file in _files(path):
+        try:
+            node = os.stat(file)
+        except OSError:
+            continue
+        found[file] = (node.st_mtime_ns, node.st_size)
+    return found
+
+
+def _files(path: str) -> Iterable[str]:
+    if not os.path.isdir(path):
+        yield path
+        yield f"{path}-wal"
+        return
+    for folder, _, names in os.walk(path):
+        for name in names:
+            yield os.path.join(folder, name)
+
+
+def _rooted(reader: Reader, pattern: str) -> str:
+    """The pattern below the home directory, or below where a variable says that the tool is."""
+    for variable, below in getattr(reader, "homes", {}).items():
+        value = os.environ.get(variable)
+        if value and (pattern == below or pattern.startswith(f"{below}/")):
+            return glob.escape(os.path.expanduser(value)) + pattern[len(below) :]
+    return os.path.join(glob.escape(os.path.expanduser("~")), pattern)
+
+
+# What an import did, session by session.
+
+
+Outcome = Literal["imported", "updated", "unchanged", "failed"]
+
+
+class ImportedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One session of a source, and what became of it."""
+
+    session_id: str
+    tool: str
+    foreign_id: str
+    outcome: Outcome
+    source: str = ""
+    title: str | None = None
+    events: int = 0
+    """How many events are new."""
+    problems: tuple[str, ...] = ()
+    """What of the source could not be read, in words."""
+    reason: str | None = None
+    """Why it failed."""
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A source that nothing came of, and why."""
+
+    source: str
+    reason: str
+
+
+class ImportReport(msgspec.Struct):
+    """What an import did. ``errors`` are those behind what failed or was skipped."""
+
+    sessions: list[ImportedSession] = []
+    skipped: list[Skipped] = []
+    errors: list[HoldfastError] = []
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the sessions in the source that are here now, each once, in its order."""
+        return list(
+            dict.fromkeys(row.session_id for row in self.sessions if row.outcome != "failed")
+        )
+
+    def of(self, outcome: Outcome) -> list[ImportedSession]:
+        """The sessions with that outcome."""
+        return [row for row in self.sessions if row.outcome == outcome]
+
+    @property
+    def imported(self) -> list[ImportedSession]:
+        """The sessions that are new here."""
+        return self.of("imported")
+
+    @property
+    def updated(self) -> list[ImportedSession]:
+        """The sessions that were here and got something new."""
+        return self.of("updated")
+
+    @property
+    def unchanged(self) -> list[ImportedSession]:
+        """The sessions that were here already, as they are in the source."""
+        return self.of("unchanged")
+
+    @property
+    def failed(self) -> list[ImportedSession]:
+        """The sessions that could not be recorded, such as one that is open elsewhere."""
+        return self.of("failed")

@@ -1,0 +1,465 @@
+"""Redaction: what is recorded without secrets from the start, and what is rid of them later."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.errors import Conflict, Damaged, Forbidden, HoldfastError, UsageError
+from holdfast.library._base import LEASE_MS
+from holdfast.library._trash import Trash
+from holdfast.library._views import of_known_format
+from holdfast.model import (
+    BEFORE_ALL,
+    BLOB_KEY,
+    SEAL_END,
+    Event,
+    Limits,
+    Notice,
+    decode_json,
+    encode_data,
+    encode_line,
+    encode_sealed_line,
+    encode_with_blobs,
+    is_id,
+    is_reference,
+    line_body,
+)
+from holdfast.security import ends_stream
+from holdfast.session import load, now_ms, read_range, resolve_blobs
+from holdfast.storage import MUST_NOT_EXIST
+
+if TYPE_CHECKING:
+    from holdfast.security import Finding, Redactor, Sealer
+    from holdfast.security._redact_scan import Span
+    from holdfast.storage import Documents, Log
+
+
+_KEY_PLACE = "shared/redaction"
+_KEY_NAME = "fingerprint.key"
+_KEY_BYTES = 32
+_GIVEN_CHARS_MIN = 4
+_BLOBS = "blobs/"
+_SNAPSHOTS = "snapshots/"
+_QUARANTINE = "quarantine/"
+
+
+class RedactionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, where, and what could not be reached."""
+
+    session_id: str
+    sessions: dict[str, int]
+    """By key in the store: how many events had to be changed, of the session and its relatives."""
+    found: dict[str, int]
+    """How many secrets each rule found."""
+    unscanned: int = 0
+    """Characters that there was no time to look at."""
+    unreached: tuple[str, ...] = ()
+    """What could not be changed, and why; run it again when that is mended."""
+    left: tuple[str, ...] = ()
+    """Where the store may still hold what was replaced, beyond its reach; one sentence each."""
+
+
+class Redacting(Trash):
+    """Replacing secrets, before they are recorded and after."""
+
+    @property
+    def redaction(self) -> str:
+        """How secrets are treated in what is recorded here: off, mark or block."""
+        mode: str = self._settings.configuration.get("redaction.mode", self._redaction)
+        return mode
+
+    def redact(
+        self,
+        id: str,
+        *,
+        find: Sequence[str] = (),
+        relatives: bool = True,
+        dry_run: bool = False,
+    ) -> RedactionReport:
+        """Take secrets out of a session that is recorded already.
+
+        What the rules find, and every text in ``find``, is replaced by a mark: in the log, which is
+        written anew and the old one destroyed, in payloads, snapshots, quarantine, what its agent
+        remembers, and the catalogue; with ``relatives`` also in every session that was forked from
+        it or that it was forked from, and in the trash. ``dry_run`` only counts. Raises Locked
+        while one of them is open, Forbidden while one is under legal hold, Damaged for a log that
+        has to be repaired first; all of these before anything is changed.
+        """
+        keys = self._to_redact(id, relatives=relatives)
+        redactor = self._make_redactor(_texts(find), mode="mark")
+        plans = [self._plan(key, redactor) for key in keys]
+        unreached: builtins.list[str] = []
+        left: builtins.list[str] = []
+        if not dry_run:
+            plans = [self._rewrite(key, redactor, unreached) for key in keys]
+            for agent in _agents_of(plans):
+                self._redact_documents(f"agents/{agent}", redactor, unreached)
+            # The words of an index stay in its pages when rows go; only a new one is without them.
+            self.reindex()
+            left = self._inner.scrub()
+        found: Counter[str] = Counter()
+        for plan in plans:
+            found.update(plan.found)
+        if not dry_run:
+            self._hub.publish(id, Notice("redacted", id, {"found": dict(found)}))
+        return RedactionReport(
+            session_id=id,
+            sessions={key: len(plan.seqs) for key, plan in zip(keys, plans, strict=True)},
+            found=dict(sorted(found.items())),
+            unscanned=sum(plan.unscanned for plan in plans),
+            unreached=tuple(unreached),
+            left=tuple(left),
+        )
+
+    def _redactor(self) -> Redactor | None:
+        """What replaces secrets in everything that sessions of this object record."""
+        return None if self.redaction == "off" else self._own_redactor
+
+    @cached_property
+    def _own_redactor(self) -> Redactor:
+        return self._make_redactor({}, mode=self.redaction)
+
+    def _make_redactor(self, values: dict[str, str], *, mode: str) -> Redactor:
+        from holdfast.security import Redactor, Scanner, read_user_rules, secret_values
+
+        settings = self._settings.configuration
+        if settings.get("redaction.environment", True):
+            values = {**dict.fromkeys(secret_values(os.environ), "environment"), **values}
+        scanner = Scanner(more=read_user_rules(settings.get("redaction.rules", [])), values=values)
+        spares = not settings.get("redaction.model", False)
+        return Redactor(self._redaction_key, mode=mode, scanner=scanner, spares_model=spares)
+
+    def _redaction_key(self) -> bytes:
+        """The key of the fingerprints of this store; made when the first is needed."""
+        documents = self._store.documents(_KEY_PLACE)
+        found = documents.get(_KEY_NAME)
+        if found is None:
+            made = os.urandom(_KEY_BYTES)
+            try:
+                documents.put(_KEY_NAME, made, if_match=MUST_NOT_EXIST)
+            except Conflict:
+                found = documents.get(_KEY_NAME)
+            if found is None:
+                return made
+        return found[0]
+
+    def _to_redact(self, id: str, *, relatives: bool) -> builtins.list[str]:
+        """The keys of the session and its relatives, all of which can be rewritten now."""
+        keys = [self._stored(id)]
+        if relatives:
+            keys += [key for key in self._family(id) if key not in keys]
+        for key in keys:
+            name = key.rpartition("/")[2]
+            if key.startswith("sessions/") and self.info(name).held:
+                raise Forbidden(f"session {name} is under legal hold", session_id=name)
+            lease = self._store.lease(key)
+            lease.acquire("redact", LEASE_MS)
+            lease.release()
+        return keys
+
+    def _family(self, id: str) -> builtins.list[str]:
+        """The keys of all sessions that events are shared with, in use and in the trash."""
+        named = {entry.key: entry.key.rpartition("/")[2] for entry in self._store.entries()}
+        named |= {trashed.key: trashed.session_id for trashed in self.trash()}
+        parents = {key: (name, self._parent_at(key)) for key, name in named.items()}
+        return _connected(id, parents)
+
+    def _parent_at(self, key: str) -> str | None:
+        """The session from which the one at a key was forked, if that can be read."""
+        try:
+            log, documents = self._store.log(key), self._store.documents(key)
+            parent = load(log, documents, tolerant=True).fold.state.parent
+        except HoldfastError:
+            return None
+        return None if parent is None else parent.session
+
+    def _plan(self, key: str, redactor: Redactor) -> RedactedLog:
+        """What the log would be. Raises Damaged for one of which something is missing."""
+        log, documents = self._store.log(key), self._store.documents(key)
+        events = builtins.list(of_known_format(read_range(log)))
+        if not events or any(event.seq != seq for seq, event in enumerate(events)):
+            raise Damaged(
+                f"the log at {key} is damaged",
+                remedy="Repair it first: `holdfast repair`.",
+                key=key,
+            )
+        return without_secrets(events, resolve_blobs(events, documents), redactor)
+
+    def _rewrite(self, key: str, redactor: Redactor, unreached: builtins.list[str]) -> RedactedLog:
+        """Make a key what it would be without secrets, and destroy what it was."""
+        from holdfast.session import SealedDocuments, detach_children
+
+        detach_children(self._store, key)
+        self._store.detach(key)
+        lease = self._store.lease(key)
+        epoch = lease.acquire("redact", LEASE_MS)
+        log, documents = self._store.log(key), self._store.documents(key)
+        try:
+            plan = self._plan(key, redactor)
+            # Before the log: a snapshot must never know more than the log it belongs to. Also where
+            # the log is clean: an earlier time may have been broken off.
+            _delete_all(documents, documents.names(_SNAPSHOTS), unreached, key)
+            if plan.changed:
+                for name, payload in plan.blobs.items():
+                    documents.put(f"{_BLOBS}{name}", payload)
+                plan.events.append(_note(plan))
+                log.replace(plan.lines(self._sealer(key, log, epoch)), epoch)
+            kept = {f"{_BLOBS}{name}" for name in referenced(plan.events)}
+            if isinstance(documents, SealedDocuments):
+                kept = documents.stored_names(kept)
+            stored = self._inner.documents(key)
+            gone = [name for name in stored.names(_BLOBS) if name not in kept]
+            _delete_all(stored, [*gone, *stored.names(_QUARANTINE)], unreached, key)
+        finally:
+            log.close()
+            lease.release()
+        self._redact_documents(key, redactor, unreached)
+        return plan
+
+    def _sealer(self, key: str, log: Log, epoch: int) -> Sealer | None:
+        """What seals the new lines, if the old ones are sealed."""
+        if log.unseal is None:
+            return None
+        from holdfast.session import rewriter_for
+
+        return rewriter_for(self._store, key, log, epoch)
+
+    def _redact_documents(
+        self, key: str, redactor: Redactor, unreached: builtins.list[str]
+    ) -> None:
+        """The small documents of a key, whose texts may repeat what was said."""
+        documents = self._store.documents(key)
+        for name in documents.names():
+            found = None if name.startswith((_BLOBS, _SNAPSHOTS)) else documents.get(name)
+            if found is None:
+                continue
+            try:
+                text = found[0].decode()
+            except UnicodeDecodeError:
+                continue
+            cleaned = redactor.text(text)
+            if cleaned != text:
+                try:
+                    documents.put(name, cleaned.encode(), if_match=found[1])
+                except HoldfastError as error:
+                    unreached.append(f"{key}/{name}: {error}")
+
+
+def _agents_of(plans: Iterable[RedactedLog]) -> set[str]:
+    named = [plan.events[0].data.get("agent_id") for plan in plans]
+    return {agent for agent in named if isinstance(agent, str) and is_id(agent)}
+
+
+def _connected(id: str, parents: dict[str, tuple[str, str | None]]) -> builtins.list[str]:
+    """The keys that hang together with a session, by who was forked from whom."""
+    near: dict[str, set[str]] = {}
+    for name, parent in parents.values():
+        if parent is not None:
+            near.setdefault(name, set()).add(parent)
+            near.setdefault(parent, set()).add(name)
+    met, todo = {id}, [id]
+    while todo:
+        fresh = near.get(todo.pop(), set()) - met
+        met |= fresh
+        todo += fresh
+    return [key for key, (name, _) in parents.items() if name in met]
+
+
+def _texts(find: Sequence[str]) -> dict[str, str]:
+    if isinstance(find, str) or not all(isinstance(text, str) for text in find):
+        raise UsageError("what is to be found is given as a list of texts")
+    for text in find:
+        if len(text) < _GIVEN_CHARS_MIN:
+            raise UsageError(
+                f"a text to be replaced has at least {_GIVEN_CHARS_MIN} characters",
+                remedy="A shorter one would be found in every other word.",
+            )
+    return dict.fromkeys(find, "given")
+
+
+def _note(plan: RedactedLog) -> Event:
+    """The event that says that the log was written anew."""
+    data: dict[str, Any] = {
+        "generation": _generation(plan.events) + 1,
+        "found": dict(sorted(plan.found.items())),
+        "seqs": sorted(plan.seqs),
+    }
+    if plan.unscanned:
+        data["unscanned"] = plan.unscanned
+    return Event("redacted", plan.events[-1].seq + 1, now_ms(), encode_data(data, Limits()))
+
+
+def _generation(events: Iterable[Event]) -> int:
+    kinds = ("session_start", "repaired", "redacted")
+    numbers = [event.data.get("generation", 0) for event in events if event.type in kinds]
+    return max((number for number in numbers if isinstance(number, int)), default=0)
+
+
+def _delete_all(
+    documents: Documents, names: Iterable[str], unreached: builtins.list[str], key: str
+) -> None:
+    for name in names:
+        try:
+            documents.delete(name)
+        except HoldfastError as error:
+            unreached.append(f"{key}/{name}: {error}")
+
+
+# A log without its secrets: the same events, each in its place, with marks instead.
+
+
+_BLOB_MARK = b'"$blob":'
+# What a log may have; what is in it is not measured again.
+_LIMITS = Limits(message_bytes_max=1 << 40, session_bytes_max=1 << 50)
+_Stream = tuple[str | None, str]
+_Piece = tuple[int, dict[str, Any]]  # where it is in the log, and all it says
+
+
+class RedactedLog(msgspec.Struct):
+    """What became of the events of a log."""
+
+    events: list[Event]
+    blobs: dict[str, bytes]
+    """Payloads that are new, by name."""
+    found: Counter[str]
+    """How many secrets each rule found."""
+    seqs: set[int]
+    """The events that are not as they were."""
+    unscanned: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything had to be replaced."""
+        return bool(self.seqs)
+
+    def lines(self, sealer: Sealer | None = None) -> Iterator[bytes]:
+        """The log, each line with the checksum that its place gives it; sealed if it was."""
+        crc, before = 0, BEFORE_ALL
+        for event in self.events:
+            body = line_body(event)
+            if sealer is None:
+                line, crc = encode_line(event.seq, body, crc)
+            else:
+                sealed = sealer.seal(event.seq, body, before)
+                before = sealed[-SEAL_END:]
+                line, crc = encode_sealed_line(event.seq, sealed, crc)
+            yield line
+
+
+def without_secrets(
+    events: Iterable[Event], whole: Iterable[Event], redactor: Redactor
+) -> RedactedLog:
+    """The events with marks in the place of secrets.
+
+    ``whole`` are the same events with their big payloads in place. A secret that was streamed in
+    pieces is found across them, and across what came between them.
+    """
+    done = RedactedLog([], {}, Counter(), set())
+    streams: dict[_Stream, list[list[_Piece]]] = {}
+    for event, full in zip(events, whole, strict=True):
+        content = full.data.get("content") if event.type == "delta" else None
+        if isinstance(content, str):
+            kind = "thinking" if full.data.get("kind") == "thinking" else "text"
+            parts = streams.setdefault((event.run, kind), [[]])
+            parts[-1].append((len(done.events), full.data))
+            done.events.append(event)
+            continue
+        for stream, parts in list(streams.items()):
+            if ends_stream(stream[0], event.type, event.run):
+                _redact_stream(done, streams.pop(stream), redactor)
+            elif parts[-1]:
+                parts.append([])
+        data, found, unscanned = redactor.data(event.type, full.data)
+        done.unscanned += unscanned
+        _put(done, event, None if data is full.data else data, found)
+    for parts in streams.values():
+        _redact_stream(done, parts, redactor)
+    return done
+
+
+def _put(
+    done: RedactedLog, event: Event, data: dict[str, Any] | None, found: list[Finding]
+) -> None:
+    if data is not None:
+        event = _with_data(done, event, data)
+        done.seqs.add(event.seq)
+        done.found.update(one.rule for one in found)
+    done.events.append(event)
+
+
+def _with_data(done: RedactedLog, event: Event, data: dict[str, Any]) -> Event:
+    raw = encode_data(data, _LIMITS)
+    if len(raw) > _LIMITS.blob_bytes_min:
+        raw, blobs = encode_with_blobs(data, _LIMITS)
+        done.blobs.update(blobs)
+    return Event(event.type, event.seq, event.timestamp, raw, event.run, event.key, event.more)
+
+
+def _redact_stream(done: RedactedLog, parts: list[list[_Piece]], redactor: Redactor) -> None:
+    """Look at the pieces of a stream: at those in a row, and at all of them as one text."""
+    told = [piece for part in parts for piece in _redact_pieces(done, part, redactor)]
+    if len(parts) > 1:
+        _redact_pieces(done, told, redactor)
+
+
+def _redact_pieces(done: RedactedLog, pieces: list[_Piece], redactor: Redactor) -> list[_Piece]:
+    """The pieces of one text, as they are without its secrets."""
+    spans = redactor.spans("".join(piece["content"] for _, piece in pieces))
+    at, told = 0, []
+    for place, piece in pieces:
+        text = piece["content"]
+        said, found = _piece(redactor, text, at, spans)
+        rest = {name: item for name, item in piece.items() if name != "content"}
+        others = redactor.data("delta", rest)
+        found = [*found, *others.found]
+        data = piece
+        if found or said != text:
+            data = {**others.data, "content": said}
+            event = _with_data(done, done.events[place], data)
+            done.events[place] = event
+            done.seqs.add(event.seq)
+            done.found.update(one.rule for one in found)
+        told.append((place, data))
+        at += len(text)
+    return told
+
+
+def _piece(redactor: Redactor, text: str, at: int, spans: list[Span]) -> tuple[str, list[Finding]]:
+    """One piece: the mark stands where a secret begins, and what goes on in the next is gone."""
+    mine = [span for span in spans if span.start < at + len(text) and span.stop > at]
+    said, found, done = "", [], 0
+    for span in mine:
+        start, stop = max(span.start - at, 0), min(span.stop - at, len(text))
+        said += text[done:start]
+        if span.start >= at:
+            mark, one = redactor.replaced(
+                text[start:stop], [span._replace(start=0, stop=stop - start)]
+            )
+            said += mark
+            found += one
+        done = stop
+    return said + text[done:], found
+
+
+def referenced(events: Iterable[Event]) -> set[str]:
+    """The names of the payloads that events refer to."""
+    found: set[str] = set()
+    for event in events:
+        if _BLOB_MARK in bytes(event.raw):
+            found.update(_names(decode_json(event.raw)))
+    return found
+
+
+def _names(value: Any) -> Iterator[str]:
+    if is_reference(value):
+        yield value[BLOB_KEY]
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _names(item)

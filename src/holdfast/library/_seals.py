@@ -1,0 +1,371 @@
+"""Sealing what is there, taking the seal off, and changing keys."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import (
+    Conflict,
+    DataError,
+    HoldfastError,
+    KeyMissing,
+    Locked,
+    NotFound,
+    SecurityError,
+    Tampered,
+    TooNew,
+    UsageError,
+)
+from holdfast.library._arguments import check_text
+from holdfast.library._base import session_key
+from holdfast.library._finder import Finding
+from holdfast.model import Notice, check_id
+
+if TYPE_CHECKING:
+    from holdfast.library._keychain import GivenKey, KeyChain
+    from holdfast.security import KeyDocument, Ring
+    from holdfast.session import SealingStore
+
+_FOLDERS = ("sessions/", "trash/", "agents/")
+_TRIES_MAX = 5
+_ROTATION, _CURRENT = "shared/rotation", "current.txt"
+_ROTATION_MS_MAX = 86_400_000
+
+Progress = Callable[[int, int], None]
+Step = Callable[["SealingStore", str], bool]
+
+_MAKE_KEY = (
+    "Make one with `holdfast keys new keyring`, then set HOLDFAST_KEY=keyring, `key` in your"
+    " config.toml, or holdfast.open(key=…)."
+)
+
+
+class Resealed(msgspec.Struct, kw_only=True):
+    """What became of the sessions and agents that were to be rewritten, by their keys."""
+
+    changed: builtins.list[str]
+    unchanged: builtins.list[str]
+    failed: dict[str, str]
+    """Those that could not be done, and why; the same call goes on with them."""
+    relatives: builtins.list[str]
+    """Sessions that share events with those that were asked for, and were not."""
+    left: builtins.list[str] = []
+    """Where the store may still hold what was replaced, beyond its reach; one sentence each."""
+
+
+class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that opens sealed sessions of the store."""
+
+    id: str
+    """Its fingerprint, which tells nothing of the key."""
+    source: str
+    """Where it came from when it was used."""
+    sealed: int
+    """How many sessions and agents it opens."""
+    alone: int
+    """How many of them open with no other key."""
+    available: bool
+    """Whether it is at hand now."""
+
+
+class Sealing(Finding):
+    """Encryption at rest."""
+
+    def is_sealed(self, id: str) -> bool:
+        """Whether a session is sealed, told without its key. Raises NotFound.
+
+        With the key, one whose sealing was broken off before its log was rewritten is told apart.
+        """
+        from holdfast.security import KEY_DOCUMENT
+        from holdfast.session import sealing
+
+        key = self._stored(id)
+        found, store = self._inner.documents(key).get(KEY_DOCUMENT), sealing(self._store)
+        if found is None or store is None:
+            return found is not None
+        try:
+            return store.is_sealed(key)
+        except SecurityError:
+            return True
+
+    def encrypt(
+        self, ids: Collection[str] | None = None, *, progress: Progress | None = None
+    ) -> Resealed:
+        """Seal sessions that are there, with all they have; None for everything in the store.
+
+        The log is rewritten into a new generation and the old one destroyed. With None the trash
+        and the documents of agents are sealed too. Broken off at any moment, every session opens,
+        and the same call goes on. Raises KeyMissing if no key is set, or it cannot be had.
+        """
+        from holdfast.session import encrypt_key
+
+        self._chained().current()  # to hear now if there is no such key
+        return self._each(ids, encrypt_key, "sealed", progress)
+
+    def decrypt(
+        self, ids: Collection[str] | None = None, *, progress: Progress | None = None
+    ) -> Resealed:
+        """Take the seal off sessions, with all they have; None for everything in the store."""
+        from holdfast.session import decrypt_key
+
+        return self._each(ids, decrypt_key, "unsealed", progress)
+
+    def rotate(
+        self,
+        to: GivenKey | None = None,
+        *,
+        data: bool = False,
+        progress: Progress | None = None,
+    ) -> Resealed:
+        """Wrap all data keys under ``to`` and under nothing else; the old key opens nothing then.
+
+        With ``data`` everything sealed is sealed again with new data keys, under ``to`` or the
+        keys that are set: that is what to do when a data key may have been seen. Broken off at any
+        moment, everything opens with the old key or the new one, and the same call goes on; within
+        a day it leaves alone what has new data keys already.
+        """
+        from holdfast.session import rekey_key
+
+        if to is None and not data:
+            raise UsageError(
+                "there is nothing to rotate", remedy="Name a new key, or ask for data."
+            )
+        rotation = self._begin_rotation() if data else ""
+
+        def rekey(store: SealingStore, key: str) -> bool:
+            return rekey_key(store, key, rotation)
+
+        if to is None:
+            return self._end_rotation(self._each(None, rekey, "rekeyed", progress))
+        fresh = self._chain(to)
+        fresh.current()  # to hear now if there is no such key
+        old = self._sealing_store()
+        # What an earlier call has done opens with the new one already.
+        both = _under(old, self._chain(fresh.sources + self._chained().sources))
+
+        def rewrap(store: SealingStore, key: str) -> bool:
+            done = self._rewrap(store, key, lambda ring, _: fresh.wrap(ring))
+            return (rekey(_under(store, fresh), key) if data else done) or done
+
+        return self._end_rotation(self._each(None, rewrap, "rekeyed", progress, store=both))
+
+    def _begin_rotation(self) -> str:
+        """The name of the rotation that is under way, or of a new one."""
+        from holdfast.session import now_ms
+
+        documents, now = self._inner.documents(_ROTATION), now_ms()
+        found = documents.get(_CURRENT)
+        text = b"" if found is None else found[0]
+        id, _, begun = text.decode("ascii", "replace").partition(" ")
+        if begun.isdecimal() and 0 <= now - int(begun) < _ROTATION_MS_MAX:
+            return id
+        id = os.urandom(16).hex()
+        documents.put(_CURRENT, f"{id} {now}".encode())
+        return id
+
+    def _end_rotation(self, result: Resealed) -> Resealed:
+        if not result.failed:
+            self._inner.documents(_ROTATION).delete(_CURRENT)
+        return result
+
+    # -- keys ----------------------------------------------------------------------------------
+
+    def keys(self) -> builtins.list[KeyInfo]:
+        """The keys that open what is sealed here, told without opening anything."""
+        at_hand = self._at_hand()
+        found: dict[str, KeyInfo] = {}
+        for _, document in self._key_documents():
+            for wrap in document.wraps:
+                known = found.get(wrap.key)
+                found[wrap.key] = KeyInfo(
+                    id=wrap.key,
+                    source=wrap.source,
+                    sealed=1 + (known.sealed if known else 0),
+                    alone=(len(document.wraps) == 1) + (known.alone if known else 0),
+                    available=wrap.key in at_hand,
+                )
+        return builtins.list(found.values())
+
+    def add_key(self, key: GivenKey, *, progress: Progress | None = None) -> Resealed:
+        """Let another key open everything that is sealed, such as one for emergencies.
+
+        What is sealed later is wrapped under the keys that are set: name it there as well.
+        """
+        from holdfast.security import KeyDocument
+
+        fresh = self._chain(key).current()
+
+        def add(ring: Ring, document: KeyDocument) -> KeyDocument:
+            ours = {one.id for one in fresh}
+            more = KeyDocument.wrapped(ring, fresh).wraps
+            return KeyDocument(wraps=[*(w for w in document.wraps if w.key not in ours), *more])
+
+        return self._each(None, lambda store, key: self._rewrap(store, key, add), None, progress)
+
+    def remove_key(self, id: str, *, progress: Progress | None = None) -> Resealed:
+        """Let a key, by its fingerprint, open nothing any more.
+
+        Raises UsageError if something would have no key left, before anything is changed.
+        """
+        from holdfast.security import KeyDocument
+
+        check_text("a key", id)
+        known = next((one for one in self.keys() if one.id == id), None)
+        if known is None:
+            raise NotFound(f"no session is sealed with a key {str(id)[:40]}")
+        if known.alone:
+            raise UsageError(
+                f"{known.alone:,} sessions or agents open with no other key",
+                remedy="Add another key first: holdfast keys add SOURCE.",
+            )
+
+        def take(_: Ring, document: KeyDocument) -> KeyDocument:
+            return KeyDocument(wraps=[wrap for wrap in document.wraps if wrap.key != id])
+
+        done = self._each(None, lambda store, key: self._rewrap(store, key, take), None, progress)
+        # A copy of what it opened, left in the store's own bytes, would open with it still.
+        done.left = self._inner.scrub()
+        return done
+
+    def check_keys(self) -> dict[str, str]:
+        """What is sealed and does not open with the keys that are set: by key, with the reason."""
+        store = self._sealing_store()
+        found = {}
+        for key in self._all_keys():
+            try:
+                store.ring(key)
+            except HoldfastError as error:
+                found[key] = error.message
+        return found
+
+    def ask_passphrase(self, ask: Callable[[str], str]) -> None:
+        """Call this when a passphrase is needed that is not set; it gets the words to ask with."""
+        if self._keychain is not None:
+            self._keychain.ask = ask
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _sealing_store(self) -> SealingStore:
+        from holdfast.session import sealing
+
+        store = sealing(self._store)
+        if store is None:
+            raise KeyMissing("no key is set", remedy=_MAKE_KEY)
+        return store
+
+    def _chained(self) -> KeyChain:
+        if self._keychain is None:
+            raise KeyMissing("no key is set", remedy=_MAKE_KEY)
+        return self._keychain
+
+    def _chain(self, given: GivenKey) -> KeyChain:
+        from holdfast.library._keychain import KeyChain, as_sources
+
+        ask = None if self._keychain is None else self._keychain.ask
+        return KeyChain(as_sources(given), self._inner, ask=ask)
+
+    def _each(
+        self,
+        ids: Collection[str] | None,
+        step: Step,
+        notice: str | None,
+        progress: Progress | None,
+        *,
+        store: SealingStore | None = None,
+    ) -> Resealed:
+        store = store or self._sealing_store()
+        if ids is None:
+            keys = builtins.list(self._all_keys())
+        else:
+            keys = [self._stored(check_id(id)) for id in dict.fromkeys(ids)]
+        result = Resealed(changed=[], unchanged=[], failed={}, relatives=[])
+        for number, key in enumerate(keys, 1):
+            try:
+                done = step(store, key)
+            except (DataError, KeyMissing, Tampered, Locked, Conflict) as error:
+                result.failed[key] = error.message
+            else:
+                (result.changed if done else result.unchanged).append(key)
+                if done and notice is not None:
+                    self._hub.publish(
+                        key.rpartition("/")[2], Notice(notice, key.rpartition("/")[2])
+                    )
+            if progress is not None:
+                progress(number, len(keys))
+        if notice is not None and result.changed:
+            if ids is not None:
+                result.relatives = self._relatives(result.changed)
+            # The words of an index stay in its pages when rows go; only a new one is without them.
+            self.reindex()
+            result.left = self._inner.scrub()
+        return result
+
+    def _all_keys(self) -> Iterator[str]:
+        self._check_open()
+        for folder in _FOLDERS:
+            yield from sorted(self._inner.folders(folder))
+
+    def _relatives(self, keys: Collection[str]) -> builtins.list[str]:
+        found = [relative for key in keys for relative in self._children(key)]
+        return [key for key in dict.fromkeys(found) if key not in keys]
+
+    def _children(self, key: str) -> Iterator[str]:
+        id = key.rpartition("/")[2]
+        for row in self._all(parent=id):
+            yield session_key(row.session_id)
+
+    def _key_documents(self) -> Iterator[tuple[str, KeyDocument]]:
+        from holdfast.security import KEY_DOCUMENT, read_key_document
+
+        for key in self._all_keys():
+            found = self._inner.documents(key).get(KEY_DOCUMENT)
+            if found is None:
+                continue
+            try:
+                yield key, read_key_document(found[0])
+            except (Tampered, TooNew):
+                continue  # one that was spoilt hides no other; check_keys names it
+
+    def _at_hand(self) -> set[str]:
+        if self._keychain is None:
+            return set()
+        return {one.id for one in self._keychain.available()}
+
+    def _rewrap(
+        self,
+        store: SealingStore,
+        key: str,
+        change: Callable[[Ring, KeyDocument], KeyDocument],
+    ) -> bool:
+        """Put another document in the place of a key's; whether that changed who can open it."""
+        from holdfast.security import KEY_DOCUMENT, read_key_document
+
+        documents = store.inner.documents(key)
+        for _ in range(_TRIES_MAX):
+            found = documents.get(KEY_DOCUMENT)
+            if found is None:
+                return False
+            old = read_key_document(found[0])
+            new = change(store.ring(key) or _missing(key), old)
+            if {wrap.key for wrap in old.wraps} == {wrap.key for wrap in new.wraps}:
+                return False
+            try:
+                documents.put(KEY_DOCUMENT, new.encode(), if_match=found[1])
+            except Conflict:
+                continue
+            return True
+        raise Conflict(f"the keys of {key} are being changed by someone else")
+
+
+def _missing(key: str) -> Ring:
+    raise Conflict(f"the keys of {key} are being changed by someone else")
+
+
+def _under(store: SealingStore, chain: KeyChain) -> SealingStore:
+    """The same store, with other keys."""
+    return type(store)(store.inner, chain, by_default=store.by_default)

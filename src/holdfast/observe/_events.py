@@ -1,0 +1,142 @@
+"""Structured logs: what happens to sessions, by the standard library's logging."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import Any, TextIO
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model import Event, Notice
+from holdfast.observe._observer import code_of
+from holdfast.session import Done, Observer
+from holdfast.storage.outside import add_to_file
+
+# Told louder than the rest, for those who read only what is wrong.
+_BAD = frozenset({"snapshot_failed", "flush_failed", "lease_lost", "subscriber_failed"})
+_ODD = frozenset({"torn_tail", "repaired", "recovered", "session_near_limit", "secrets_redacted"})
+_HEADING = ("event", "space", "session_id")
+_ROUTINE = frozenset({"lease_acquired", "lease_released"})
+# What of a notice may be words of a session, of a variable or of an exception.
+_WORDS = frozenset({"message", "error", "name", "lost", "reason"})
+
+
+LEVELS = ("off", "error", "warning", "info", "debug")
+"""How much may be asked for, from nothing to everything."""
+
+
+def log_to(place: TextIO | str, level: str, form: str = "json") -> LogObserver | None:
+    """An observer that writes to a stream or a file, as "json" or "text"; None for "off".
+
+    A file is private, is added to, and may be moved away at any time. Raises as ``add_to_file``.
+    """
+    if level == "off":
+        return None
+    handler = _FileHandler(place) if isinstance(place, str) else logging.StreamHandler(place)
+    handler.setFormatter(TextFormatter() if form == "text" else JsonFormatter())
+    logger = logging.getLogger("holdfast.sessions")
+    logger.handlers[:] = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+    return LogObserver(logger)
+
+
+class LogObserver(Observer):
+    """Writes a record for each notice, each failure, and each event, to a logger.
+
+    Records have ``session_id``, ``space`` if it is in one, and what belongs to it as attributes, in
+    ``record.holdfast``.
+    Events are told at DEBUG: their type, seq and size, never what was said, unless ``content``.
+    """
+
+    def __init__(self, logger: logging.Logger | None = None, *, content: bool = False) -> None:
+        self._logger = logger or logging.getLogger("holdfast")
+        self._content = content
+
+    def end(self, begun: Any, done: Done) -> None:
+        """An operation has ended; one that failed is told."""
+        if done.error is not None:
+            detail = {"operation": done.operation, "code": code_of(done.error)}
+            if self._content:
+                detail["message"] = str(done.error)
+            self._write(logging.ERROR, "operation_failed", done.session_id, detail)
+
+    def tell(self, session_id: str, item: Event | Notice) -> None:
+        """Something happened to a session."""
+        if isinstance(item, Notice):
+            detail = item.detail if self._content else _without_words(item.detail)
+            self._write(_level(item.kind), item.kind, session_id, detail)
+        elif self._logger.isEnabledFor(logging.DEBUG):
+            detail = {"type": item.type, "seq": item.seq, "size_bytes": len(item.raw)}
+            if self._content:
+                detail["data"] = item.data
+            self._write(logging.DEBUG, "event", session_id, detail)
+
+    def _write(self, level: int, kind: str, session_id: str, detail: dict[str, Any]) -> None:
+        if self._logger.isEnabledFor(level):
+            space, _, id = session_id.rpartition("/")
+            place = {"space": space} if space else {}
+            told = {"event": kind, **place, "session_id": id, **detail}
+            self._logger.log(level, "%s %s", kind, session_id, extra={"holdfast": told})
+
+
+class _FileHandler(logging.Handler):
+    """Adds each record to a file as one line; what cannot be written then disturbs nobody."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = os.path.abspath(os.path.expanduser(path))
+        add_to_file(self._path, b"")  # whether it can be is told now
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line."""
+        with contextlib.suppress(HoldfastError):
+            add_to_file(self._path, f"{self.format(record)}\n".encode("utf-8", "replace"))
+
+
+class JsonFormatter(logging.Formatter):
+    """One line of JSON for each record: when, how loud, by whom, and what belongs to it.
+
+    Of a record that is not ours it has the message.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        told: dict[str, Any] = {
+            "at": int(record.created * 1000),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        told |= getattr(record, "holdfast", None) or {"message": record.getMessage()}
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(told, enc_hook=repr, order=None).decode()
+
+
+class TextFormatter(logging.Formatter):
+    """One line of text for each record: when, how loud, what, and what belongs to it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        told = getattr(record, "holdfast", None)
+        head = f"{self.formatTime(record)} {record.levelname} {record.getMessage()}"
+        if told is None:
+            return head
+        rest = {name: value for name, value in told.items() if name not in _HEADING}
+        pairs = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in rest.items()]
+        return " ".join([head, *pairs])
+
+
+def _level(kind: str) -> int:
+    if kind in _BAD:
+        return logging.ERROR
+    if kind in _ROUTINE:
+        return logging.DEBUG
+    return logging.WARNING if kind in _ODD else logging.INFO
+
+
+def _without_words(detail: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in detail.items() if name not in _WORDS}

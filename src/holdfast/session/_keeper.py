@@ -1,0 +1,285 @@
+"""What is done for a session by itself: saving what is dirty, snapshots, a word about its size."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+from weakref import WeakMethod
+
+from holdfast.errors import HoldfastError
+from holdfast.model import Notice, Position
+from holdfast.session._opening import Opening
+from holdfast.session._parts import Memory
+from holdfast.session._snapshots import Snapshots
+from holdfast.session._subscribers import Outbox
+from holdfast.session._writer import Writer
+from holdfast.storage import forks
+
+# A snapshot syncs, and a sync holds up appends: a burst gets one in a while, not one for every
+# quarter of a megabyte.
+_PAUSE_MS = 250
+
+
+class Kept(Protocol):
+    """What the keeper needs of a session."""
+
+    memory: Memory
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can no longer be used."""
+
+    def flush(self) -> None:
+        """Bring everything onto the medium."""
+
+    def snapshot(self) -> int:
+        """Save the folded state."""
+
+
+class Keeper:
+    """Watches the size of one session's log and does what is due."""
+
+    def __init__(
+        self,
+        session: Kept,
+        opening: Opening,
+        writer: Writer,
+        outbox: Outbox,
+        timers: Timers | None,
+    ) -> None:
+        self._session = session
+        self._opening = opening
+        self._writer = writer
+        self._outbox = outbox
+        self._timers = timers
+        self._schedule = SnapshotSchedule(opening)
+        self._told_of_size = False
+        self.flushed = writer.position.offset
+        """Up to here the log is known to be on the medium."""
+        self.watermark = 0
+        """The size at which something is due."""
+        self._set_watermark()
+        self._start_timers()
+
+    @property
+    def snapshot_seq(self) -> int:
+        """The seq that the newest snapshot covers; -1 if there is none."""
+        return self._schedule.seq
+
+    def save_snapshot(self, state: bytes, position: Position) -> None:
+        """Store a state whose events are on the medium, and tell."""
+        size = self._schedule.save(state, position)
+        self._set_watermark()
+        self._outbox.notify("snapshot_created", size_bytes=size, seq=position.seq - 1)
+
+    def tell_snapshot_failed(self, error: HoldfastError) -> None:
+        """One could not be taken: tell it, and let the log grow before the next."""
+        self._schedule.postpone(self._writer.offset)
+        self._set_watermark()
+        self._outbox.notify("snapshot_failed", code="SNAPSHOT_ERROR", message=str(error))
+
+    def tell_lost(self, notice: Notice) -> None:
+        """The right to write was lost: tell it, on another thread, as this one has the lock."""
+        self._outbox.put(notice)
+        if self._timers is not None:
+            self._timers.soon(self._outbox.deliver)
+
+    def pass_watermark(self) -> None:
+        """The log has reached the watermark."""
+        offset = self._writer.offset
+        if not self._told_of_size and offset >= self._writer.notice_at():
+            self._told_of_size = True
+            detail = {"bytes": offset, "limit": self._opening.options.limits.session_bytes_max}
+            self._outbox.put(Notice("session_near_limit", self._opening.session_id, detail))
+        if self._timers is not None and offset >= self._schedule.due_at():
+            self._schedule.ask()
+            self._timers.soon(self._take_snapshot, _PAUSE_MS)
+        self._set_watermark()
+
+    def end_of_turn(self) -> None:
+        """Without timers, what is due is done at the end of a turn."""
+        if self._timers is None:
+            self.settle()
+
+    def settle(self) -> None:
+        """Take the snapshot that is due, if one is."""
+        if self.is_due:
+            self._take_snapshot()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the log has grown enough for a snapshot."""
+        return self._schedule.is_due(self._writer.offset)
+
+    def _start_timers(self) -> None:
+        options = self._opening.options
+        if self._timers is None or self._opening.read_only:
+            return
+        if options.autosave_ms and not options.staged:
+            self._timers.every(options.autosave_ms, self._autosave)
+        if options.snapshot_ms:
+            self._timers.every(options.snapshot_ms, self._take_snapshot)
+
+    def _set_watermark(self) -> None:
+        notice_at = sys.maxsize if self._told_of_size else self._writer.notice_at()
+        snapshot_at = sys.maxsize if self._timers is None else self._schedule.due_at()
+        # At the end of all space something is always due: appends are looked at more closely there.
+        self.watermark = min(notice_at, snapshot_at, self._writer.limits.session_bytes_max)
+
+    def _autosave(self) -> None:
+        is_dirty = self._opening.begun and self.flushed < self._writer.offset
+        if self._session.closed or not (is_dirty or self._session.memory.is_dirty):
+            return
+        if self._writer.dead is not None:
+            return
+        try:
+            self._session.flush()
+        except HoldfastError as error:
+            self._outbox.notify("flush_failed", code=error.code, message=str(error))
+
+    def _take_snapshot(self) -> None:
+        newest = self._writer.seq - 1
+        if self._idle() or newest == self._schedule.seq or self._opening.options.staged:
+            return
+        with contextlib.suppress(HoldfastError):  # told by whoever failed
+            self._session.snapshot()
+
+    def _idle(self) -> bool:
+        begun = self._opening.begun and not self._session.closed
+        return not begun or self._writer.dead is not None
+
+
+# When the next snapshot is due: when it would save more than it costs.
+
+
+class SnapshotSchedule:
+    """Due when the log has grown by 256 KiB or by 4 times the state's size, whichever is more."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._limits = opening.options.limits
+        self._clock = opening.options.clock
+        self._snapshots = Snapshots(opening.documents, self._limits)
+        newest = opening.loaded.snapshot
+        self.seq = -1 if newest is None else newest.seq
+        """The seq that the newest snapshot covers; -1 if there is none."""
+        self._offset = 0 if newest is None else newest.offset
+        self._log = opening.log
+        self._link = ("", 0) if newest is None else (newest.link, newest.offset)
+        self._state_bytes = 0
+        self._asked = False
+
+    def due_at(self) -> int:
+        """The size of the log at which to ask for the next one."""
+        if self._asked:
+            return sys.maxsize
+        grown = self._limits.snapshot_growth_factor * self._state_bytes
+        return self._offset + max(self._limits.snapshot_growth_bytes_min, grown)
+
+    def is_due(self, offset: int) -> bool:
+        """Whether a log of this size should have one that it has not."""
+        return self._asked or offset >= self.due_at()
+
+    def ask(self) -> None:
+        """One will be taken soon."""
+        self._asked = True
+
+    def postpone(self, offset: int) -> None:
+        """It could not be taken: the next is due after as much growth again."""
+        self._asked, self._offset = False, offset
+
+    def save(self, state: bytes, position: Position) -> int:
+        """Store the state; the size of the snapshot."""
+        from holdfast.session._snapshots import prefix_digest
+
+        prefix = prefix_digest(self._log, position.offset, *self._link)
+        size = self._snapshots.save(state, position, self._clock(), prefix)
+        self._link = prefix[1], position.offset
+        self.seq, self._offset, self._state_bytes = position.seq - 1, position.offset, len(state)
+        self._asked = False
+        return size
+
+
+# One daemon thread that does what is due: saving what is dirty, taking snapshots.
+#
+# It holds its sessions weakly and never keeps a process alive.
+
+
+class Timers:
+    """Calls methods after a while, again and again or once."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._due: list[tuple[float, int, WeakMethod[Any], float]] = []
+        self._numbers = itertools.count()
+        self._thread: threading.Thread | None = None
+        self._forks = forks.count
+        self._closed = False
+
+    def every(self, interval_ms: int, method: Callable[[], None]) -> None:
+        """Call a bound method every ``interval_ms`` for as long as its object lives."""
+        self._add(interval_ms / 1000, method, repeat=True)
+
+    def soon(self, method: Callable[[], None], delay_ms: int = 0) -> None:
+        """Call a bound method once, on the timer thread."""
+        self._add(delay_ms / 1000, method, repeat=False)
+
+    def close(self) -> None:
+        """Stop the thread. What was due is not called any more."""
+        with self._condition:
+            self._closed = True
+            self._due.clear()
+            self._condition.notify()
+            thread = self._thread
+        alive = thread is not None and self._forks == forks.count
+        if thread is not None and alive and thread is not threading.current_thread():
+            thread.join()
+
+    def _add(self, delay: float, method: Callable[[], None], *, repeat: bool) -> None:
+        with self._condition:
+            if self._closed:
+                return
+            when = time.monotonic() + delay
+            item = (when, next(self._numbers), WeakMethod(method), delay if repeat else 0.0)
+            heapq.heappush(self._due, item)
+            self._start()
+            self._condition.notify()
+
+    def _start(self) -> None:
+        if self._thread is None or self._forks != forks.count:
+            thread = threading.Thread(target=self._run, name="holdfast-timers", daemon=True)
+            # At the end of the interpreter there are no more threads, and nothing left to do.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._forks, self._thread = forks.count, thread
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                if self._closed:
+                    return
+                reference = self._next_due()
+            method = reference() if reference else None
+            if method is not None:
+                method()
+
+    def _next_due(self) -> WeakMethod[Any] | None:
+        """Wait until something is due, or until what is due changes."""
+        if not self._due:
+            self._condition.wait()
+            return None
+        when, _, reference, interval = self._due[0]
+        left = when - time.monotonic()
+        if left > 0:
+            self._condition.wait(left)
+            return None
+        heapq.heappop(self._due)
+        if interval and reference() is not None:
+            again = (time.monotonic() + interval, next(self._numbers), reference, interval)
+            heapq.heappush(self._due, again)
+        return reference

@@ -1,0 +1,233 @@
+"""Sessions whose work is watched and measured; one that nobody watches has none of this."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
+
+import msgspec
+
+from holdfast.model import Event, Notice
+from holdfast.session._session import Session
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+OPERATIONS = ("append", "flush", "sync", "snapshot", "load")
+"""What is watched: recording, ``flush``, the medium's part in it, snapshots, and opening."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation that came to its end, well or not."""
+
+    operation: str
+    session_id: str
+    seconds: float
+    events: int = 0
+    """How many events were recorded."""
+    size_bytes: int = 0
+    """How many bytes the log has grown since the last operation that told of it."""
+    restored: bool = False
+    """Whether a session with a past was opened."""
+    idle: bool = False
+    """Whether there turned out to be nothing to do."""
+    error: BaseException | None = None
+
+
+class Observer:
+    """What wants to know how sessions do; a subclass overrides what it needs.
+
+    ``session_id`` is the id of a session; of one in a space of the store it is ``space/id``, since
+    others may have the same id.
+    Called in the thread that does the work, and never under a session's lock but for ``begin`` and
+    ``end`` of a sync. Must be quick and safe to call from any thread. What it raises is dropped.
+    """
+
+    def join(self, observers: Observers) -> None:
+        """It is about to be told of what happens in a store."""
+
+    def begin(self, operation: str, session_id: str) -> Any:
+        """An operation begins; what is returned is given to ``end``."""
+
+    def end(self, begun: Any, done: Done) -> None:
+        """The operation has ended."""
+
+    def tell(self, session_id: str, item: Event | Notice) -> None:
+        """An event was recorded, or something else happened to a session."""
+
+
+class Observers:
+    """All that watch one store, and the sessions that they watch."""
+
+    def __init__(self) -> None:
+        self.all: tuple[Observer, ...] = ()
+        self.live: WeakSet[ObservedSession] = WeakSet()
+        self._changing = threading.Lock()
+
+    def add(self, observer: Observer) -> Callable[[], None]:
+        """Let one more watch; what comes back ends it."""
+        observer.join(self)
+        with self._changing:
+            self.all = (*self.all, observer)
+
+        def end() -> None:
+            with self._changing:
+                self.all = tuple(known for known in self.all if known is not observer)
+
+        return end
+
+    def tell(self, session_id: str, item: Event | Notice) -> None:
+        """Tell all of them, whatever any one of them does."""
+        for observer in self.all:
+            with contextlib.suppress(Exception):
+                observer.tell(session_id, item)
+
+    def watch(self, operation: str, session_id: str) -> Watch:
+        """A block whose time is measured and told."""
+        return Watch(self.all, operation, session_id)
+
+    def within(self, space: str) -> Observers:
+        """The same observers, for the sessions of a space."""
+        return _Within(self, space)
+
+    @property
+    def active(self) -> int:
+        """How many of the sessions that were opened are not closed."""
+        return sum(not session.closed for session in list(self.live))
+
+
+class _Within(Observers):
+    """Observers of a store, who are told which space a session is in."""
+
+    def __init__(self, outer: Observers, space: str) -> None:
+        self._outer = outer
+        self._space = space
+        self.live = outer.live
+
+    def add(self, observer: Observer) -> Callable[[], None]:
+        """Let one more watch, as those who watch already: the whole store."""
+        return self._outer.add(observer)
+
+    def tell(self, session_id: str, item: Event | Notice) -> None:
+        """Tell all of them."""
+        self._outer.tell(f"{self._space}/{session_id}", item)
+
+    def watch(self, operation: str, session_id: str) -> Watch:
+        """A block whose time is measured and told."""
+        return self._outer.watch(operation, f"{self._space}/{session_id}")
+
+
+class Watch:
+    """One operation while it goes on."""
+
+    __slots__ = ("_begun", "_started", "events", "idle", "operation", "restored", "session_id",
+                 "size_bytes")  # fmt: skip
+
+    def __init__(self, observers: Iterable[Observer], operation: str, session_id: str) -> None:
+        self.operation = operation
+        self.session_id = session_id
+        self.events = self.size_bytes = 0
+        self.restored = False
+        self.idle = False
+        """Set where there turned out to be nothing to do."""
+        self._begun = [(one, _begin(one, operation, session_id)) for one in observers]
+        self._started = perf_counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.end(error)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Tell what it was."""
+        done = Done(
+            operation=self.operation,
+            session_id=self.session_id,
+            seconds=perf_counter() - self._started,
+            events=self.events,
+            size_bytes=self.size_bytes,
+            restored=self.restored,
+            idle=self.idle,
+            error=error,
+        )
+        for observer, begun in self._begun:
+            with contextlib.suppress(Exception):  # it must not disturb the session
+                observer.end(begun, done)
+
+
+class ObservedSession(Session):
+    """A session that tells how long everything takes."""
+
+    def __init__(self, *arguments: Any, observers: Observers, **options: Any) -> None:
+        self._observers = observers
+        self._counting = threading.Lock()
+        super().__init__(*arguments, **options)
+        self._counted = self._writer.offset
+        observers.live.add(self)
+
+    def _record(
+        self,
+        type: str,
+        data: dict[str, Any],
+        run: str | None = None,
+        key: str | None = None,
+        timestamp: int | None = None,
+    ) -> Event:
+        with self._observers.watch("append", self.id) as watch:
+            recorded = super()._record(type, data, run, key, timestamp)
+            watch.events, watch.size_bytes = 1, self._grown()
+        return recorded
+
+    def extend(self, events: Iterable[Event | tuple[str, dict[str, Any]]]) -> list[Event]:
+        """As any session does."""
+        with self._observers.watch("append", self.id) as watch:
+            recorded = super().extend(events)
+            watch.events, watch.size_bytes = len(recorded), self._grown()
+        return recorded
+
+    def flush(self) -> None:
+        """As any session does."""
+        with self._observers.watch("flush", self.id):
+            super().flush()
+
+    async def aflush(self) -> None:
+        """As any session does."""
+        with self._observers.watch("flush", self.id):
+            await super().aflush()
+
+    def snapshot(self) -> int:
+        """As any session does."""
+        before = self._keeper.snapshot_seq
+        with self._observers.watch("snapshot", self.id) as watch:
+            seq = super().snapshot()
+            watch.idle = seq == before
+        return seq
+
+    def _sync(self) -> None:
+        with self._observers.watch("sync", self.id):
+            super()._sync()
+
+    def _begin_sync(self) -> Future[None]:
+        watch = self._observers.watch("sync", self.id)
+        future = super()._begin_sync()
+        future.add_done_callback(lambda done: watch.end(done.exception()))
+        return future
+
+    def _grown(self) -> int:
+        """How many bytes were recorded since this was asked last, by whichever thread."""
+        with self._counting:
+            offset = self._writer.offset
+            grown, self._counted = offset - self._counted, offset
+        return max(grown, 0)
+
+
+def _begin(observer: Observer, operation: str, session_id: str) -> Any:
+    try:
+        return observer.begin(operation, session_id)
+    except Exception:  # noqa: BLE001 - it must not disturb the session
+        return None

@@ -1,0 +1,326 @@
+"""A session's variables: a mapping whose every change is an event."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from copy import copy, deepcopy
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdfast.errors import UsageError
+from holdfast.model import Event, Limits, encode_data
+from holdfast.replay import LoadBlob, MemoryEntry, State, read_variable
+from holdfast.session._agent_documents import AgentMemory
+from holdfast.session._clock import random_hex
+
+if TYPE_CHECKING:
+    from holdfast.session._redaction import Redacting
+
+
+class NotStoredWarning(UserWarning):
+    """A variable holds something that cannot be stored; it lasts as long as the process."""
+
+
+class Owner(Protocol):
+    """What the views of a session need of it."""
+
+    @property
+    def live_state(self) -> State:
+        """The state as it is, not a copy."""
+
+    @property
+    def redacts(self) -> bool:
+        """Whether what is recorded may differ from what was given."""
+
+    def append(
+        self, event: Event | str, data: dict[str, Any] | None = None, *, key: str | None = None
+    ) -> Event:
+        """Record one event."""
+
+
+class Variables(MutableMapping[str, Any]):
+    """Reads are copies: changing what was read changes nothing until it is set again."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        load: LoadBlob | None = None,
+        on_lost: Callable[[str, list[str]], None] = lambda _name, _lost: None,
+    ) -> None:
+        self._owner = owner
+        self._load = load
+        self._on_lost = on_lost
+        self._in_memory: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._in_memory:
+            return self._in_memory[name]
+        return read_variable(self._owner.live_state.encoded[name], self._load, ())
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._set(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        self._in_memory.pop(name, None)
+        if name in self._owner.live_state.encoded:
+            self._owner.append("variable_delete", {"name": name})
+
+    def __iter__(self) -> Iterator[str]:
+        stored = self._owner.live_state.encoded
+        yield from list(stored)
+        yield from [name for name in self._in_memory if name not in stored]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._in_memory or name in self._owner.live_state.encoded
+
+    def __repr__(self) -> str:
+        return f"Variables({dict(self)!r})"
+
+    def copy(self) -> dict[str, Any]:
+        """All of them as a plain dict."""
+        return dict(self)
+
+    def replace(self, values: Mapping[str, Any]) -> None:
+        """Make the variables exactly these."""
+        for name in [name for name in self if name not in values]:
+            del self[name]
+        self.update(values)
+
+    def _set(self, name: str, value: Any) -> None:
+        if not isinstance(name, str) or not name:
+            raise UsageError("a variable's name is a text that is not empty")
+        from holdfast.model import encode_value
+
+        stored, lost = encode_value(value)
+        if not lost:
+            event = self._owner.append("variable_set", {"name": name, "value": stored})
+            self._in_memory.pop(name, None)
+            if self._owner.redacts and event.data.get("value") != stored:
+                self._in_memory[name] = value  # the program goes on with what it has set
+            return
+        self._owner.append("variable_set", {"name": name, "value": stored, "lost": lost})
+        self._in_memory[name] = value
+        self._on_lost(name, lost)
+        warnings.warn(
+            f"variable {name!r} holds what cannot be stored ({', '.join(lost)});"
+            " it is kept in memory only",
+            NotStoredWarning,
+            stacklevel=3,
+        )
+
+
+# A session's memory: described entries, kept with the session or with the agent.
+
+
+_NO_KEY = "a memory key is a text that is not empty"
+_SCOPES = ("session", "persistent")
+_PRIORITIES = ("low", "normal", "high", "critical")
+
+
+class Memory:
+    """Entries of scope ``session`` are events; ``persistent`` ones belong to the agent."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        agent: AgentMemory,
+        load: LoadBlob | None = None,
+        redacting: Redacting | None = None,
+    ) -> None:
+        self._owner = owner
+        self._agent = agent
+        self._load = load
+        self._redacting = redacting
+
+    def set(
+        self,
+        key: str,
+        value: Any,
+        *,
+        description: str = "",
+        scope: str = "session",
+        priority: str = "normal",
+        pinned: bool = False,
+    ) -> None:
+        """Remember ``value`` under ``key``."""
+        if not isinstance(key, str) or not key:
+            raise UsageError(_NO_KEY)
+        if not isinstance(description, str) or not isinstance(pinned, bool):
+            raise UsageError("a description is a text, and pinned is true or false")
+        if scope not in _SCOPES:
+            raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")
+        if priority not in _PRIORITIES:
+            raise UsageError(f"{priority!r} is not a priority: use {', '.join(_PRIORITIES)}")
+        data = {
+            "key": key,
+            "value": value,
+            "description": description,
+            "scope": scope,
+            "priority": priority,
+            "pinned": pinned,
+            "sizeBytes": len(encode_data({"value": value}, Limits())) - len('{"value":}'),
+        }
+        if scope == "persistent":
+            kept = data if self._redacting is None else self._redacting.value(data)
+            self._agent.set(kept)
+            if key in self._owner.live_state.memory:
+                # The session's own entry would hide the newer one.
+                self._owner.append("memory_delete", {"key": key})
+        else:
+            self._owner.append("memory_set", data)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under ``key``: of the session if it has one, else of the agent."""
+        entry = self.entry(key)
+        return default if entry is None else entry.read(self._load)
+
+    def entry(self, key: str) -> MemoryEntry | None:
+        """The whole entry under ``key``."""
+        if not isinstance(key, str):
+            raise UsageError(_NO_KEY)
+        found = self._owner.live_state.memory.get(key)
+        if found is None:
+            found = self._agent.entries().get(key)
+        return None if found is None else copy(found)
+
+    def entries(self, scope: str | None = None) -> dict[str, MemoryEntry]:
+        """All entries by key; copies."""
+        found: dict[str, MemoryEntry] = {}
+        if scope in (None, "persistent"):
+            found.update(self._agent.entries())
+        if scope in (None, "session"):
+            memory = self._owner.live_state.memory
+            found.update((key, copy(entry)) for key, entry in list(memory.items()))
+        return found
+
+    def delete(self, key: str) -> bool:
+        """Forget ``key``; whether there was one."""
+        if not isinstance(key, str):
+            raise UsageError(_NO_KEY)
+        known = False
+        if key in self._owner.live_state.memory:
+            self._owner.append("memory_delete", {"key": key})
+            known = True
+        return self._agent.delete(key) or known
+
+    def clear(self, scope: str | None = None) -> int:
+        """Forget every entry, or those of a scope; how many there were."""
+        if scope is not None and scope not in _SCOPES:
+            raise UsageError(f"{scope!r} is not a scope: use one of {', '.join(_SCOPES)}")
+        cleared = 0
+        if scope in (None, "session"):
+            for key in list(self._owner.live_state.memory):
+                self._owner.append("memory_delete", {"key": key})
+                cleared += 1
+        if scope in (None, "persistent"):
+            cleared += sum([self._agent.delete(key) for key in self._agent.entries()])
+        return cleared
+
+    def stats(self) -> dict[str, int]:
+        """How many entries there are and how large they are together."""
+        entries = self.entries().values()
+        return {
+            "total_entries": len(entries),
+            "total_size_bytes": sum(entry.size_bytes for entry in entries),
+        }
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether entries of the agent are waiting for the next flush."""
+        return self._agent.is_dirty
+
+    def flush(self) -> None:
+        """Write the agent's entries; the session's own are in its log already."""
+        if self._agent.is_dirty:
+            self._agent.flush()
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.entry(key) is not None
+
+
+# A session's todo list: written whole each time, the last one wins.
+
+
+_STATUSES = ("pending", "in_progress", "completed")
+_TODO_PRIORITIES = ("high", "medium", "low")
+_ID_BYTES = 4
+
+
+class Todos(Sequence[dict[str, Any]]):
+    """The current list; reads are copies."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    def write(self, todos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Replace the list. Raises UsageError, and changes nothing, if it breaks a rule.
+
+        At most one item is in progress, no two have the same content, each has a content, a status
+        and an ``activeForm``; items without an id get one.
+        """
+        if not isinstance(todos, Iterable):
+            raise UsageError(f"todos are a list, not {type(todos).__name__}")
+        checked = [_checked(item, index) for index, item in enumerate(todos)]
+        _check_together(checked)
+        self._owner.append("todo_update", {"todos": checked})
+        return self._list()
+
+    def __len__(self) -> int:
+        return len(self._owner.live_state.todos)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._list())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._list()[index]
+
+    def __repr__(self) -> str:
+        return f"Todos({self._list()!r})"
+
+    def _list(self) -> list[dict[str, Any]]:
+        return deepcopy(self._owner.live_state.todos)
+
+
+def _checked(item: Any, index: int) -> dict[str, Any]:
+    where = f"todo {index + 1}"
+    if not isinstance(item, dict):
+        raise UsageError(f"{where} is not a dict")
+    content = item.get("content")
+    if not isinstance(content, str) or not content.strip():
+        raise UsageError(f"{where} has no content")
+    status = item.get("status", "pending")
+    if status not in _STATUSES:
+        raise UsageError(f"{where} has the status {status!r}: use {', '.join(_STATUSES)}")
+    priority = item.get("priority", "medium")
+    if priority not in _TODO_PRIORITIES:
+        known = ", ".join(_TODO_PRIORITIES)
+        raise UsageError(f"{where} has the priority {priority!r}: use {known}")
+    active = item.get("activeForm", content)
+    if not isinstance(active, str) or not active.strip():
+        raise UsageError(f"{where} has no activeForm")
+    identity = item.get("id") or random_hex(_ID_BYTES)
+    return {
+        **item,
+        "content": content,
+        "status": status,
+        "priority": priority,
+        "activeForm": active,
+        "id": str(identity),
+    }
+
+
+def _check_together(todos: list[dict[str, Any]]) -> None:
+    active = [todo["content"] for todo in todos if todo["status"] == "in_progress"]
+    if len(active) > 1:
+        raise UsageError(f"only one todo can be in progress, not {len(active)}")
+    seen: set[str] = set()
+    for todo in todos:
+        folded = todo["content"].strip().casefold()
+        if folded in seen:
+            raise UsageError(f"two todos have the content {todo['content']!r}")
+        seen.add(folded)

@@ -1,0 +1,213 @@
+"""Secrets replaced in what a session records; the running conversation keeps what was said.
+
+Everything that is recorded comes through ``plan`` before anything is written. Log, blobs, state and
+snapshots then know the marks only, and so do subscribers. The conversation of the session while it
+is open knows the words as they were, from memory: the model that is being talked to goes on with
+them. When the session is opened again, the marks are what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from holdfast.model import Event, Limits, Notice, encode_data
+from holdfast.replay import kinds_said
+from holdfast.security import (
+    NOTHING_STREAMED,
+    Finding,
+    Redactor,
+    Streamed,
+    ends_stream,
+    feed,
+    finish,
+)
+from holdfast.session._writer import Draft
+
+if TYPE_CHECKING:
+    from holdfast.session._opening import Options
+
+_Stream = tuple[str | None, str]
+# What a piece says of the message that it is of.
+_OF_MESSAGE = frozenset(["kind", "messageId", "agent"])
+_SAME = "\ue000same\ue000"
+
+
+class _Flow(NamedTuple):
+    """How far a stream has come, and what its last piece said besides words."""
+
+    state: Streamed = NOTHING_STREAMED
+    members: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+class Plan(NamedTuple):
+    """What is to be written for some drafts, and what has to be kept once it is."""
+
+    drafts: list[Draft]
+    added: frozenset[int]
+    """Places in ``drafts`` that nobody asked for: ends of streams."""
+    originals: dict[int, dict[str, Any]]
+    """By place in ``drafts``: data that is not written as it was."""
+    streams: dict[_Stream, _Flow]
+    found: list[Finding]
+    unscanned: int
+
+
+class Redacting:
+    """The redaction of one live session. Its lock is around everything here."""
+
+    def __init__(self, session_id: str, redactor: Redactor, limits: Limits) -> None:
+        self._session_id = session_id
+        self._redactor = redactor
+        self._limits = limits
+        self._streams: dict[_Stream, _Flow] = {}
+        self._originals: dict[int, Event] = {}
+
+    def plan(self, drafts: Sequence[Draft], first_seq: int) -> Plan:
+        """What to write for these. Changes nothing; with the mode "block" raises SecretFound.
+
+        ``first_seq`` is what the caller took for the seq of the first one when it counted on.
+        """
+        plan = self._empty_plan()
+        added: set[int] = set()
+        unscanned = 0
+        places: list[int] = []
+        for given in drafts:
+            encode_data(given.data, self._limits)  # what cannot be recorded is refused as it was
+            draft = _moved(given, first_seq, places)
+            if draft.type == "delta" and isinstance(draft.data.get("content"), str):
+                places.append(len(plan.drafts))
+                self._plan_piece(plan, draft)
+                continue
+            self._end_streams(plan, draft, added)
+            places.append(len(plan.drafts))
+            data, found, missed = self._redactor.data(draft.type, draft.data)
+            unscanned += missed
+            self._put(plan, draft, data, found)
+        return plan._replace(added=frozenset(added), unscanned=unscanned)
+
+    def plan_held(self, run: str | None) -> Plan:
+        """What to write of what is held back, when it cannot be waited for. Raises as above."""
+        plan = self._empty_plan()
+        for stream in self._streams:
+            if stream[0] == run:
+                plan.streams[stream] = self._plan_end(plan, stream)
+        return plan._replace(added=frozenset(range(len(plan.drafts))))
+
+    def held_back(self, run: str | None) -> dict[str, int]:
+        """How many characters of each kind of stream are not recorded yet."""
+        found = self._streams.items()
+        lengths = {kind: len(flow.state.held) for (of, kind), flow in found if of == run}
+        return {kind: length for kind, length in lengths.items() if length}
+
+    def _empty_plan(self) -> Plan:
+        return Plan([], frozenset(), {}, dict(self._streams), [], 0)
+
+    def done(self, plan: Plan, events: Sequence[Event]) -> Iterator[Notice]:
+        """The plan has been written as these events; what there is to tell of it."""
+        self._streams = plan.streams
+        for place, data in plan.originals.items() if self._redactor.spares_model else ():
+            event = events[place]
+            raw = encode_data(data, self._limits)
+            self._originals[event.seq] = Event(
+                event.type, event.seq, event.timestamp, raw, event.run, event.key, event.more
+            )
+        for draft in plan.drafts:
+            first = draft.data.get("covers_from")
+            if isinstance(first, int) and not isinstance(first, bool):
+                self._forget_pieces(first)
+        if plan.found or plan.unscanned:
+            rules = sorted({finding.rule for finding in plan.found})
+            detail = {"seq": events[0].seq, "rules": rules, "unscanned": plan.unscanned}
+            yield Notice("secrets_redacted", self._session_id, detail)
+
+    def as_it_was(self, event: Event) -> Event:
+        """An event of the log with the words that were said."""
+        return self._originals.get(event.seq, event)
+
+    def without_secrets(self, options: Options) -> Options:
+        """The options of a session with a title that may be recorded."""
+        if options.title is None:
+            return options
+        title = self.value({"title": options.title})["title"]
+        return msgspec.structs.replace(options, title=title)
+
+    def value(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The same for what is kept beside the log. Raises SecretFound as ``plan`` does."""
+        return self._redactor.data("", data).data
+
+    def _plan_piece(self, plan: Plan, draft: Draft) -> None:
+        piece = draft.data["content"]
+        stream = (draft.run, str(draft.data.get("kind", "text")))
+        before = plan.streams.get(stream, _Flow()).state
+        state, said, found = feed(self._redactor, before, piece)
+        # A frame that is kept beside its words has the same words in it.
+        rest = {name: item for name, item in draft.data.items() if name != "content"}
+        others = self._redactor.data("delta", _with(rest, piece, _SAME)).data
+        data = {**_with(others, _SAME, said), "content": said} if rest else {"content": said}
+        members = {name: item for name, item in others.items() if name in _OF_MESSAGE}
+        plan.streams[stream] = _Flow(state, members)
+        if data == draft.data:
+            data = draft.data
+        self._put(plan, draft, data, found)
+
+    def _put(self, plan: Plan, draft: Draft, data: dict[str, Any], found: list[Finding]) -> None:
+        if data is not draft.data:
+            plan.originals[len(plan.drafts)] = draft.data
+            draft = draft._replace(data=data)
+        plan.drafts.append(draft)
+        plan.found.extend(found)
+        self._redactor.refuse(found)
+
+    def _end_streams(self, plan: Plan, draft: Draft, added: set[int]) -> None:
+        """Streams that this event ends are recorded to their last word: someone may follow them."""
+        said = draft.data.get("content") if "covers_from" in draft.data else None
+        kinds = kinds_said(draft.type, said)
+        for stream in list(plan.streams):
+            run, kind = stream
+            is_said = ("thinking" if kind == "thinking" else "assistant") in kinds
+            if (is_said and run == draft.run) or ends_stream(run, draft.type, draft.run):
+                before = len(plan.drafts)
+                self._plan_end(plan, stream)
+                added.update(range(before, len(plan.drafts)))
+                del plan.streams[stream]
+
+    def _plan_end(self, plan: Plan, stream: _Stream) -> _Flow:
+        """What is held back of a stream, as a piece of its own; how far the stream is then."""
+        state, members = plan.streams[stream]
+        said, found = finish(self._redactor, state)
+        if said:
+            plan.originals[len(plan.drafts)] = {"content": "", **members}
+            plan.drafts.append(Draft("delta", {"content": said, **members}, stream[0]))
+            # Marked also where secrets are refused: the piece was taken long ago, and refusing
+            # what comes after it, every time, would let the session never end.
+            plan.found.extend(found)
+        return _Flow(state.recorded(), members)
+
+    def _forget_pieces(self, first: int) -> None:
+        """Pieces that a whole message has replaced need not be remembered."""
+        for seq in [seq for seq, one in self._originals.items() if one.type == "delta"]:
+            if seq >= first:
+                del self._originals[seq]
+
+
+def _moved(draft: Draft, first_seq: int, places: list[int]) -> Draft:
+    """The draft with ``covers_from`` where the piece really is, if pieces were added before it."""
+    covered = draft.data.get("covers_from")
+    if not isinstance(covered, int) or not first_seq <= covered < first_seq + len(places):
+        return draft
+    really = first_seq + places[covered - first_seq]
+    if really == covered:
+        return draft
+    return draft._replace(data={**draft.data, "covers_from": really})
+
+
+def _with(value: Any, old: str, new: str) -> Any:
+    """A value in which every text that is ``old`` is ``new``."""
+    if isinstance(value, str):
+        return new if value == old else value
+    if isinstance(value, dict):
+        return {name: _with(item, old, new) for name, item in value.items()}
+    return [_with(item, old, new) for item in value] if isinstance(value, list) else value

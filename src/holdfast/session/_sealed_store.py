@@ -1,0 +1,317 @@
+"""A store whose sealed keys open by themselves: every reader and writer above it stays as it is.
+
+A key is sealed if it has a document with data keys (``seal.json``). Its log then says itself how
+its lines are opened (``Log.unseal``), and its documents are opened and sealed on the way. Copies of
+a session as it is are made with the store inside, which knows nothing of all this.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from holdfast.errors import Conflict, HoldfastError, KeyMissing, SecurityError, Tampered
+from holdfast.model import BEFORE_ALL, SEAL_END
+from holdfast.security import (
+    KEY_DOCUMENT,
+    KeyDocument,
+    Opener,
+    Ring,
+    is_sealed_document,
+    new_data_key,
+    open_document,
+    read_key_document,
+    seal_document,
+)
+from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store
+
+_BLOBS = "blobs/"
+_SNAPSHOTS = "snapshots/"
+_FIRST_BYTES = 64
+# What the store itself writes, and what has to be read before anything can be opened.
+_NEVER_SEALED = (KEY_DOCUMENT, "deleted.json", "copied.json", "quarantine/")
+_RINGS_MAX = 1024
+# The end of a sealed line: what was sealed, a quote, the checksum.
+_LINE_TAIL = b'","crc":"00000000"}\n'
+_END_CHARS = 16  # of base64, the last of which may be padding
+
+
+class KeyHolder(Protocol):
+    """Who has the keys that wrap data keys."""
+
+    def unwrap(self, document: KeyDocument) -> Ring:
+        """The data keys. Raises KeyMissing or Tampered."""
+
+    def wrap(self, ring: Ring) -> KeyDocument:
+        """The data keys, under the keys that are in use now. Raises KeyMissing."""
+
+
+def _passed_on(name: str) -> Any:
+    def call(self: SealingStore, *args: Any, **options: Any) -> Any:
+        return getattr(self.inner, name)(*args, **options)
+
+    call.__name__, call.__doc__ = name, getattr(Store, name).__doc__
+    return call
+
+
+class SealingStore(Store):
+    """The same store, with the keys at hand."""
+
+    has_keys = True
+
+    def __init__(self, inner: Store, keys: KeyHolder, *, by_default: bool = False) -> None:
+        self.inner = inner
+        self.url = inner.url
+        self.capabilities = inner.capabilities
+        self.space = inner.space
+        self.by_default = by_default
+        """Whether what is new is sealed."""
+        self.keys = keys
+        self._rings: dict[bytes, Ring] = {}
+
+    @property
+    def identity(self) -> str:
+        """The same as without keys: it holds the same."""
+        return self.inner.identity
+
+    lease = _passed_on("lease")
+    exists = _passed_on("exists")
+    clash = _passed_on("clash")
+    sync = _passed_on("sync")
+    entries = _passed_on("entries")
+    move = _passed_on("move")
+    drop = _passed_on("drop")
+    location = _passed_on("location")
+    check = _passed_on("check")
+    close = _passed_on("close")
+
+    # -- keys ----------------------------------------------------------------------------------
+
+    def ring(self, key: str) -> Ring | None:
+        """The data keys of a key; None if it is not sealed. Raises KeyMissing, Tampered."""
+        found = self.inner.documents(key).get(KEY_DOCUMENT)
+        return None if found is None else self._read(found[0])
+
+    def is_sealed(self, key: str) -> bool:
+        """Whether what is there of a key is sealed now. Raises KeyMissing, Tampered."""
+        ring = self.ring(key)
+        return ring is not None and not is_plain_in_transit(ring, self.inner.log(key))
+
+    def new_ring(self, key: str) -> Ring:
+        """The data keys for a key that has nothing yet, kept from now on. Raises KeyMissing."""
+        ring = Ring((new_data_key(1),))
+        return self.put_ring(key, ring, if_match=MUST_NOT_EXIST)
+
+    def put_ring(self, key: str, ring: Ring, *, if_match: str | None = None) -> Ring:
+        """Keep data keys; those that are there already, if only new ones were to be kept."""
+        data = self.keys.wrap(ring).encode()
+        documents = self.inner.documents(key)
+        try:
+            documents.put(KEY_DOCUMENT, data, if_match=if_match)
+        except Conflict:
+            found = documents.get(KEY_DOCUMENT)
+            if found is None or if_match != MUST_NOT_EXIST:
+                raise
+            return self._read(found[0])
+        return ring
+
+    def _read(self, data: bytes) -> Ring:
+        ring = self._rings.get(data)
+        if ring is None:
+            ring = self.keys.unwrap(read_key_document(data))
+            if len(self._rings) >= _RINGS_MAX:
+                self._rings.clear()
+            self._rings[data] = ring
+        return ring
+
+    def forget_keys(self) -> None:
+        """Let go of the data keys that were read."""
+        self._rings.clear()
+
+    # -- what opens by itself --------------------------------------------------------------------
+
+    def log(self, key: str) -> Log:
+        """The log, which opens its lines if the keys are at hand, and else says what is missing."""
+        log = self.inner.log(key)
+        try:
+            ring = self.ring(key)
+        except SecurityError as error:
+            log.unseal = _Closed(error)
+        else:
+            log.unseal = None if ring is None else opener_of(ring)
+        return log
+
+    def documents(self, key: str) -> Documents:
+        """The documents, opened and sealed on the way."""
+        return SealedDocuments(self, key)
+
+    def may_seal(self, key: str) -> bool:
+        """Whether documents of a key that has no data keys are to be sealed from the first on."""
+        if not self.by_default or key.rpartition("/")[0].rpartition("/")[2] in _OF_SESSIONS:
+            return False  # a session is sealed, or not, when its first event is recorded
+        return not self.inner.documents(key).names()
+
+
+_OF_SESSIONS = ("sessions", "trash")
+
+
+# Whatever else a store can do, it does as before, also what stores will learn one day.
+for _name in dir(Store):
+    if _name[0] != "_" and _name not in vars(SealingStore) and callable(getattr(Store, _name)):
+        setattr(SealingStore, _name, _passed_on(_name))
+
+
+class _Closed:
+    """In the place of an opener where the key is missing: says so when a line is to be opened."""
+
+    def __init__(self, error: HoldfastError) -> None:
+        self._error = error
+
+    def __call__(self, seq: int, sealed: bytes, before: bytes | None) -> bytes:
+        raise self._error
+
+
+def opener_of(ring: Ring) -> Opener:
+    """What opens the lines of a log with these keys."""
+    opener = Opener(ring.keys)
+    if not ring.is_open:
+        opener.sealed_from = min(key.first for key in ring.keys)
+    return opener
+
+
+def sealing(store: Store) -> SealingStore | None:
+    """The store as one that seals, if it has keys."""
+    return store if isinstance(store, SealingStore) else None
+
+
+def within(store: Store) -> Store:
+    """The store as it is on the medium, in which what is sealed stays so."""
+    return store.inner if isinstance(store, SealingStore) else store
+
+
+class SealedDocuments(Documents):
+    """The documents of one key. A name below ``blobs/`` tells nothing of the payload any more."""
+
+    def __init__(self, store: SealingStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        self._inner = store.inner.documents(key)
+        self._ring: Ring | None = None
+
+    def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
+        """As any store does; what is stored is sealed if the key is."""
+        ring = self._known(name)
+        if ring is None and not name.startswith(_NEVER_SEALED) and self._store.may_seal(self._key):
+            ring = self._ring = self._store.new_ring(self._key)
+        if ring is not None and ring.state != "decrypting":
+            key = ring.current
+            data, name = seal_document(key, name, data), stored_name(key.secret, name)
+        return self._inner.put(name, data, if_match=if_match, sync=sync)
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        """As any store does. Raises Tampered for a document that is not what was sealed there."""
+        ring = self._known(name)
+        if ring is None:
+            return self._inner.get(name)
+        found = self._found(ring, name)
+        if found is None:
+            return None
+        data, etag = found
+        if ring.is_open and not is_sealed_document(data):
+            self._check_plain(ring, name)
+            return found
+        return open_document(ring.keys, name, data), etag
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names as they are stored."""
+        return self._inner.names(prefix)
+
+    def delete(self, name: str) -> bool:
+        """As any store does."""
+        ring = self._known(name)
+        names = [name] if ring is None else list(_stored_names(ring, name))
+        found = [self._inner.delete(stored) for stored in names]
+        return any(found)
+
+    def stored_names(self, names: Iterable[str]) -> set[str]:
+        """Under which names these may lie in the store; those of payloads tell nothing there."""
+        found: set[str] = set()
+        for name in names:
+            ring = self._known(name)
+            found.update([name] if ring is None else _stored_names(ring, name))
+        return found
+
+    def _known(self, name: str) -> Ring | None:
+        """The data keys, if a document of that name is sealed with them."""
+        if name.startswith(_NEVER_SEALED):
+            return None
+        if self._ring is None or self._ring.state != "sealed":
+            self._ring = self._store.ring(self._key)
+        return self._ring
+
+    def _check_plain(self, ring: Ring, name: str) -> None:
+        """What a plain snapshot says of a log that is sealed is nobody's word."""
+        if name.startswith(_SNAPSHOTS):
+            log = self._store.inner.log(self._key)
+            if not is_plain_in_transit(ring, log):
+                raise Tampered(f"{name} is not sealed, beside a sealed log", document=name)
+
+    def _found(self, ring: Ring, name: str) -> tuple[bytes, str] | None:
+        for stored in _stored_names(ring, name):
+            found = self._inner.get(stored)
+            if found is not None:
+                return found
+        return None
+
+
+def is_plain_in_transit(ring: Ring, log: Log) -> bool:
+    """Whether a log that is being rewritten in the other form is not sealed now."""
+    if not ring.is_open:
+        return False
+    return b',"sealed":"' not in next(log.read(), b"")[:_FIRST_BYTES]
+
+
+def is_kept_open(name: str) -> bool:
+    """Whether a document is never sealed: the store's own, and the data keys themselves."""
+    return name.startswith(_NEVER_SEALED)
+
+
+def stored_name(secret: bytes, name: str) -> str:
+    """The name under which a sealed document is stored: that of a payload must not tell of it."""
+    if not name.startswith(_BLOBS):
+        return name
+    digest = hmac.digest(secret, b"holdfast name 1\0" + name.encode(), hashlib.sha256)
+    return _BLOBS + digest.hex()
+
+
+def _stored_names(ring: Ring, name: str) -> Iterator[str]:
+    yield from dict.fromkeys(stored_name(key.secret, name) for key in reversed(ring.keys))
+    if ring.is_open and name.startswith(_BLOBS):
+        yield name
+
+
+def end_before(log: Log, offset: int) -> bytes:
+    """The end of the sealed line that ends at ``offset``; zeros if it is not sealed, or none."""
+    start = offset - len(_LINE_TAIL) - _END_CHARS
+    if start < 0:
+        return BEFORE_ALL
+    found = next(log.read(start), b"")[: _END_CHARS + len(_LINE_TAIL)]
+    text, tail = found[:_END_CHARS], found[_END_CHARS:]
+    if tail[:9] != _LINE_TAIL[:9] or tail[-3:] != _LINE_TAIL[-3:]:
+        return BEFORE_ALL
+    try:
+        return binascii.a2b_base64(text)[-SEAL_END:]
+    except ValueError:
+        return BEFORE_ALL
+
+
+def missing_key(session_id: str) -> KeyMissing:
+    """What is raised where something is to be sealed and no key is set."""
+    return KeyMissing(
+        f"session {session_id} is to be sealed, and no key is set",
+        remedy="Set one: holdfast.open(key=…), HOLDFAST_KEY, or `key` in your config.toml.",
+        session_id=session_id,
+    )

@@ -1,0 +1,77 @@
+"""Who wants to hear of events and notices, each kept apart from the others."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.model import Event, Notice
+
+Subscriber = Callable[[str, Event | Notice], None]
+"""Called with the session's id and what happened."""
+
+
+class Hub:
+    """A list of subscribers. One that fails is told on to the others, and stays subscribed."""
+
+    def __init__(self) -> None:
+        self.listeners: tuple[Subscriber, ...] = ()
+
+    def subscribe(self, listener: Subscriber) -> Callable[[], None]:
+        """Add a subscriber; what comes back takes it off again."""
+        self.listeners = (*self.listeners, listener)
+
+        def unsubscribe() -> None:
+            self.listeners = tuple(known for known in self.listeners if known is not listener)
+
+        return unsubscribe
+
+    def publish(self, session_id: str, item: Event | Notice) -> None:
+        """Tell everyone, whatever any one of them does."""
+        for listener in self.listeners:
+            try:
+                listener(session_id, item)
+            except Exception as error:  # noqa: BLE001 - a subscriber must not disturb a session
+                self._tell_others(listener, session_id, error)
+
+    def _tell_others(self, failed: Subscriber, session_id: str, error: Exception) -> None:
+        notice = Notice("subscriber_failed", session_id, {"error": repr(error)})
+        for listener in self.listeners:
+            if listener is not failed:
+                with contextlib.suppress(Exception):  # there is no one left to tell
+                    listener(session_id, notice)
+
+
+# What a session has to tell: delivered in order, and never under the session's lock.
+
+
+class Outbox:
+    """A queue between one session and its hub."""
+
+    def __init__(self, session_id: str, hub: Hub) -> None:
+        self.hub = hub
+        self.waiting: deque[Event | Notice] = deque()
+        self._session_id = session_id
+        self._delivery = threading.Lock()
+
+    def put(self, item: Event | Notice) -> None:
+        """Queue something, if anyone listens."""
+        if self.hub.listeners:
+            self.waiting.append(item)
+
+    def notify(self, kind: str, **detail: Any) -> None:
+        """Tell of something that is not an event."""
+        self.put(Notice(kind, self._session_id, detail))
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Tell what is queued; whoever is at it does it for all."""
+        while self.waiting and self._delivery.acquire(blocking=False):
+            try:
+                while self.waiting:
+                    self.hub.publish(self._session_id, self.waiting.popleft())
+            finally:
+                self._delivery.release()

@@ -1,0 +1,485 @@
+"""Looking at a log as it is on the medium: what is whole, and who tampered with what, where."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from holdfast.errors import (
+    Damaged,
+    HoldfastError,
+    KeyMissing,
+    SecurityError,
+    Tampered,
+    TooNew,
+    UsageError,
+)
+from holdfast.model import (
+    BEFORE_ALL,
+    START,
+    Event,
+    Gap,
+    LineReader,
+    Position,
+    blob_name,
+    end_of,
+    open_line,
+    salvage,
+)
+from holdfast.session._loader import find_loss, load
+from holdfast.session._offsets import is_foreign
+from holdfast.session._snapshots import PrefixChain, Snapshot, Snapshots, prefix_digest
+from holdfast.session.reader import references
+from holdfast.storage import Documents, Log
+
+if TYPE_CHECKING:
+    from holdfast.model import AnyLine, Salvage, Unseal
+
+_LOOKS_MAX = 5
+_FOREIGN = (
+    "No line can be read: they have numbers, but no checksums. Without `seq` in its lines it opens"
+    " as a plain log."
+)
+_HEAD = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{64})")
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One place that is not as it was written, though its checksums say so."""
+
+    what: str
+    """What is wrong, as the end of a sentence that begins with the event."""
+    seq: int
+    offset: int
+    size: int
+    who: str = ""
+    """Who had the session open when it was written, as far as the log tells."""
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """One earlier repair, as the log itself tells it: what is gone, and cannot come back."""
+
+    seq: int
+    """The event that tells it."""
+    timestamp: int
+    gaps: list[Gap]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at every byte of a session found."""
+
+    session_id: str = ""
+    ok: bool = True
+    events: int = 0
+    size_bytes: int = 0
+    torn_bytes: int = 0
+    gaps: list[Gap] = []
+    snapshots: dict[int, bool] = {}
+    missing_blobs: list[str] = []
+    vanished: int = 0
+    """How many events at the end are missing that the catalogue has seen in this very log."""
+    repairs: list[Repair] = []
+    """What earlier repairs found missing. The log is whole without it, so that it may be ok."""
+    damage: str = ""
+    """What is wrong with how the log is kept, beyond the gaps in it."""
+    checksummed: bool = True
+    """False for a plain log, whose lines can only be parsed, not verified."""
+    sealed: bool = False
+    opened: bool = True
+    """False for a sealed log without its key: only its checksums could be compared."""
+    tampered: list[Finding] = []
+    head: str = ""
+    """Stands for every event that is there now; empty if there is none, or one is damaged.
+
+    Kept elsewhere, it tells later whether all of them are still there, as they are.
+    """
+    kept: bool | None = None
+    """Whether what an earlier head stands for is still there; None if none was given."""
+
+    @property
+    def lost_events(self) -> int:
+        """How many events are known to be missing."""
+        return sum(gap.last_seq - gap.first_seq + 1 for gap in self.gaps)
+
+    def explain(self) -> list[str]:
+        """The findings in plain words, one sentence each."""
+        return list(_explain(self))
+
+
+def verify_log(
+    session_id: str, log: Log, documents: Documents, *, head: str | None = None
+) -> Report:
+    """Read everything and say what is whole. Changes nothing.
+
+    ``head`` is that of an earlier report: the log must begin with what it stands for. Raises
+    UsageError if it is none.
+    """
+    report = _verify_once(session_id, log, documents, _Heads(head))
+    for _ in range(_LOOKS_MAX):
+        if not report.gaps:
+            break
+        # A writer may have cut off, and written anew, what had been read before: look again.
+        before, report = report, _verify_once(session_id, log, documents, _Heads(head))
+        if report.gaps == before.gaps:
+            break
+    return report
+
+
+def _verify_once(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
+    if log.unseal is not None:
+        return _verify_sealed(session_id, log, documents, heads)
+    reader = LineReader()
+    count = 0
+    missing: set[str] = set()
+    repairs: list[Repair] = []
+    before = _Before(log.settled(), _newest(Snapshots(documents)))
+    marks = _marks(Snapshots(documents))
+    prefixes = _prefixes(marks)
+    chain = heads.chain(prefixes)
+    try:
+        for events in _batches(reader, log, chain):
+            count += len(events)
+            missing.update(_missing_blobs(events, documents))
+            repairs += _repairs(events)
+    except KeyMissing:
+        return _verify_closed(session_id, log, heads)
+    snapshots = _check_snapshots(marks, reader.position.offset)
+    damage = log.damage()
+    if reader.torn and not count and not damage and is_foreign(log):
+        damage = _FOREIGN
+    tampered = [] if reader.gaps else _check_prefixes(prefixes, chain)
+    gaps = reader.gaps
+    if not gaps and not damage:
+        gaps = gaps + _lost(log, documents, reader.position, reader.torn, before)
+    report = Report(
+        session_id=session_id,
+        ok=not (gaps or missing or damage or tampered) and all(snapshots.values()),
+        events=count,
+        size_bytes=log.size(),
+        torn_bytes=reader.torn,
+        gaps=gaps,
+        snapshots=snapshots,
+        missing_blobs=sorted(missing),
+        repairs=repairs,
+        damage=damage,
+        checksummed=reader.chained,
+        tampered=tampered,
+    )
+    return heads.told(report, chain, log, reader.position.offset)
+
+
+class _Before(NamedTuple):
+    """What is to be asked before a log is read, since a writer may go on meanwhile."""
+
+    settled: int
+    newest: Snapshot | None
+
+
+def _newest(snapshots: Snapshots) -> Snapshot | None:
+    try:
+        return snapshots.newest()
+    except HoldfastError:
+        return None
+
+
+def _lost(
+    log: Log, documents: Documents, position: Position, torn: int, before: _Before
+) -> list[Gap]:
+    """What the log had at its end and has no more."""
+    ahead = None
+    if before.newest is not None and before.newest.offset > position.offset:
+        with contextlib.suppress(SecurityError, TooNew):
+            ahead = load(log, documents, tolerant=True, begun=True).ahead
+    loss = find_loss(log, position, torn, settled=before.settled, ahead=ahead)
+    return [] if loss is None else [loss]
+
+
+class _Repaired(msgspec.Struct):
+    gaps: list[Gap] = []
+
+
+def _repairs(events: list[Event]) -> Iterator[Repair]:
+    for event in events:
+        if event.type == "repaired":
+            with contextlib.suppress(msgspec.DecodeError):
+                gaps = msgspec.json.decode(event.raw, type=_Repaired).gaps
+                if gaps:
+                    yield Repair(seq=event.seq, timestamp=event.timestamp, gaps=gaps)
+
+
+class _Heads:
+    """The head of a log, and whether it still has what an earlier one stands for."""
+
+    def __init__(self, noted: str | None) -> None:
+        match = None if noted is None else _HEAD.fullmatch(noted)
+        if noted is not None and match is None:
+            raise UsageError(f"{noted[:80]!r} is not a head, as verify tells it")
+        self._noted = None if match is None else (int(match.group(1)), match.group(2))
+
+    def chain(self, prefixes: dict[int, tuple[int, str]]) -> PrefixChain:
+        """What is to be given every byte of the log."""
+        offsets = [offset for offset, _ in prefixes.values()]
+        return PrefixChain(offsets if self._noted is None else [*offsets, self._noted[0]])
+
+    def told(self, report: Report, chain: PrefixChain, log: Log, end: int) -> Report:
+        """The report with what is known of heads; ``end`` is where the last event ends."""
+        head = ""
+        if end and not report.gaps:
+            digest = prefix_digest(log, end, "", 0)[0] if report.torn_bytes else chain.digest_here()
+            head = f"{end}-{digest}"
+        if self._noted is None:
+            return msgspec.structs.replace(report, head=head)
+        offset, digest = self._noted
+        kept = chain.digests.get(offset) == digest
+        return msgspec.structs.replace(report, head=head, kept=kept, ok=report.ok and kept)
+
+
+def _verify_closed(session_id: str, log: Log, heads: _Heads) -> Report:
+    """A sealed log without its key: its checksums are all that can be compared."""
+    data = b"".join(log.read())
+    found = salvage(data, START, chained=False)
+    chain = heads.chain({})
+    chain.feed(data)
+    damage = log.damage()
+    report = Report(
+        session_id=session_id,
+        ok=not (found.gaps or damage),
+        events=len(found.lines),
+        size_bytes=log.size(),
+        torn_bytes=found.torn,
+        gaps=found.gaps,
+        damage=damage,
+        sealed=True,
+        opened=False,
+    )
+    return heads.told(report, chain, log, found.position.offset)
+
+
+def _verify_sealed(session_id: str, log: Log, documents: Documents, heads: _Heads) -> Report:
+    assert log.unseal is not None
+    before = _Before(log.settled(), _newest(Snapshots(documents)))
+    marks = _marks(Snapshots(documents))
+    data = b"".join(log.read())
+    found = salvage(data, START, chained=False)
+    try:
+        events, tampered = _open_each(found, log.unseal)
+    except KeyMissing:
+        return _verify_closed(session_id, log, heads)
+    missing = set(_missing_blobs(events, documents))
+    prefixes = _prefixes(marks)
+    chain = heads.chain(prefixes)
+    chain.feed(data)
+    snapshots = _check_snapshots(marks, found.position.offset)
+    if not found.gaps:
+        tampered += _check_prefixes(prefixes, chain)
+    damage = log.damage()
+    if not found.gaps:
+        found.gaps += _lost(log, documents, found.position, found.torn, before)
+    report = Report(
+        session_id=session_id,
+        ok=not (found.gaps or missing or damage or tampered) and all(snapshots.values()),
+        events=len(events),
+        size_bytes=len(data),
+        torn_bytes=found.torn,
+        gaps=found.gaps,
+        snapshots=snapshots,
+        missing_blobs=sorted(missing),
+        damage=damage,
+        repairs=list(_repairs(events)),
+        sealed=not events or any(line.type is None for line in found.lines),
+        tampered=tampered,
+    )
+    return heads.told(report, chain, log, found.position.offset)
+
+
+def _open_each(found: Salvage, unseal: Unseal) -> tuple[list[Event], list[Finding]]:
+    """Every line by itself: the events that open, and what does not."""
+    events: list[Event] = []
+    tampered: list[Finding] = []
+    before: bytes | None = BEFORE_ALL
+    who, next_seq, more = "", 0, []
+    for line, (start, stop) in zip(found.lines, found.spans, strict=True):
+        known = before if line.seq == next_seq else None
+        event, error = _tried(line, unseal, known)
+        if error is not None:
+            what = error.message.removeprefix(f"event {line.seq} ")
+            tampered.append(
+                Finding(what=what, seq=line.seq, offset=start, size=stop - start, who=who)
+            )
+        elif event is not None:
+            events.append(event)
+            who = _opened_by(event) or who
+        more.append(event is not None and event.more)
+        next_seq = line.seq + 1
+        before = end_of(line)
+    found.trim(more)
+    end = len(found.lines)
+    return [event for event in events if event.seq < next_seq - (len(more) - end)], tampered
+
+
+def _tried(
+    line: AnyLine, unseal: Unseal, before: bytes | None
+) -> tuple[Event | None, HoldfastError | None]:
+    try:
+        return open_line(line, unseal, before), None
+    except Tampered as error:
+        return None, error
+    except Damaged as error:
+        return None, error
+
+
+class _Opened(msgspec.Struct):
+    pid: int = 0
+    host: str = ""
+    epoch: int = 0
+    version: str = ""
+
+
+def _opened_by(event: Event) -> str:
+    if event.type != "opened":
+        return ""
+    try:
+        found = msgspec.json.decode(bytes(event.raw), type=_Opened)
+    except msgspec.DecodeError:
+        return ""
+    return f"process {found.pid} on {found.host}, opening {found.epoch}"
+
+
+def _marks(snapshots: Snapshots) -> dict[int, tuple[int, str] | None]:
+    """Where each snapshot was taken, and the digest of what was before it; None if it is not whole.
+
+    To be asked before the log is read, newest first: a writer that goes on takes others, which know
+    more than was read, and lets the oldest go. Those are left out.
+    """
+    found: dict[int, tuple[int, str] | None] = {}
+    for seq in snapshots.seqs():
+        try:
+            snapshot = snapshots.load(seq)
+        except HoldfastError:
+            if seq in snapshots.seqs():
+                found[seq] = None
+        else:
+            found[seq] = snapshot.offset, snapshot.prefix
+    return found
+
+
+def _prefixes(marks: dict[int, tuple[int, str] | None]) -> dict[int, tuple[int, str]]:
+    """The whole snapshots that tell what was before them, oldest first."""
+    return {seq: mark for seq, mark in reversed(marks.items()) if mark is not None and mark[1]}
+
+
+def _check_prefixes(prefixes: dict[int, tuple[int, str]], chain: PrefixChain) -> list[Finding]:
+    """Whether the log begins with the very bytes that each snapshot was taken of; the first not."""
+    good = 0
+    for seq, (offset, prefix) in prefixes.items():
+        digest = chain.digests.get(offset)
+        if digest not in (None, prefix):
+            what = "or one before it is not what it was when its snapshot was taken"
+            return [Finding(what=what, seq=seq, offset=good, size=offset - good)]
+        good = offset
+    return []
+
+
+def _batches(reader: LineReader, log: Log, chain: PrefixChain) -> Iterator[list[Event]]:
+    for chunk in log.read():
+        chain.feed(chunk)
+        yield reader.feed(chunk)
+    yield reader.finish()
+
+
+def _missing_blobs(events: list[Event], documents: Documents) -> Iterator[str]:
+    for event in events:
+        if b'"$blob":' in bytes(event.raw):
+            for name in references(event.data):
+                if not _is_whole(name, documents):
+                    yield name
+
+
+def _is_whole(name: str, documents: Documents) -> bool:
+    try:
+        found = documents.get(f"blobs/{name}")
+    except (Tampered, KeyMissing):
+        return False
+    return found is not None and blob_name(found[0]) == name
+
+
+def _check_snapshots(marks: dict[int, tuple[int, str] | None], end: int) -> dict[int, bool]:
+    return {seq: mark is not None and mark[0] <= end for seq, mark in marks.items()}
+
+
+def _explain(report: Report) -> Iterator[str]:
+    yield f"{report.events:,} events in {report.size_bytes:,} bytes."
+    if not report.opened:
+        yield "The session is sealed and its key is not here: only checksums could be compared."
+    for one in report.tampered:
+        yield _explain_finding(one)
+    for gap in report.gaps:
+        yield _explain_gap(gap)
+    lost_end = any(gap.at_end for gap in report.gaps)
+    if report.damage:
+        yield f"{report.damage} What is whole of the log is read."
+    elif report.torn_bytes and not lost_end:
+        yield (
+            f"The last {report.torn_bytes:,} bytes are an unfinished write, as a crash leaves it;"
+            " nothing that was acknowledged is in them. The next writer sets them aside."
+        )
+    if report.vanished:
+        accept = "`holdfast repair`" if lost_end else "`holdfast reindex`"
+        yield (
+            f"The last {report.vanished:,} events that the catalogue has seen here are missing:"
+            f" the log is shorter than it was. If that is as it should be, accept it with {accept}."
+        )
+    if report.kept is False:
+        yield (
+            "It does not begin any more with what was there when the head was noted: it was put"
+            " back to an earlier state, or written anew, as repair, redact, encrypt, decrypt and"
+            " rotate do."
+        )
+    for name in report.missing_blobs:
+        yield f"The payload {name[:12]}… is missing or damaged; its event is there without it."
+    bad = [str(seq) for seq, whole in report.snapshots.items() if not whole]
+    if bad:
+        yield f"Snapshots that are not whole and will be passed over: {', '.join(bad)}."
+    if not report.checksummed and report.events:
+        yield "This is a plain log without checksums: its lines could only be parsed."
+    yield from map(_explain_repair, report.repairs)
+    if report.ok:
+        yield "Everything that is there is whole." if report.repairs else "Everything is whole."
+
+
+def _explain_finding(one: Finding) -> str:
+    where = f"({one.size:,} bytes from byte {one.offset:,} on)"
+    by = f" It stands in what was written by {one.who}." if one.who else ""
+    return f"Tampered with: event {one.seq} {where} {one.what}.{by}"
+
+
+def _explain_repair(repair: Repair) -> str:
+    lost = "; ".join(f"{gap.size:,} bytes{_numbers(gap)}" for gap in repair.gaps)
+    return f"It was damaged, and repaired with event {repair.seq}: {lost} are lost for good."
+
+
+def _numbers(gap: Gap) -> str:
+    """The events that a gap swallowed."""
+    count = gap.last_seq - gap.first_seq + 1
+    if count <= 0:
+        return ""
+    if gap.at_end:
+        events = "event" if count == 1 else "events"
+        return f" (at least {count:,} {events} from {gap.first_seq} on)"
+    return f" (event {gap.first_seq}{f' to {gap.last_seq}' if count > 1 else ''})"
+
+
+def _explain_gap(gap: Gap) -> str:
+    if gap.at_end:
+        where = f"{gap.size:,} bytes from byte {gap.offset:,} on are lost, which had been safe"
+        left = "Everything before can be read." if gap.first_seq else "No event is left."
+        return f"{where}{_numbers(gap)}. {left}"
+    count = gap.last_seq - gap.first_seq + 1
+    where = f"{gap.size:,} bytes from byte {gap.offset:,} on are damaged"
+    if count <= 0:
+        return f"{where}; no event is missing."
+    names = str(gap.first_seq) if count == 1 else f"{gap.first_seq} to {gap.last_seq}"
+    return f"{where}: event {names} cannot be read. Everything before and after can."

@@ -1,0 +1,288 @@
+"""Reading a log without opening a session: forwards, backwards, in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from holdfast.errors import HoldfastError
+from holdfast.model import (
+    BLOB_KEY,
+    START,
+    Event,
+    LineReader,
+    Position,
+    blob_name,
+    decode_json,
+    fill_references,
+    is_reference,
+    one_by_one,
+    read_blob,
+)
+from holdfast.replay import LoadBlob
+from holdfast.storage import Documents, Log
+
+__all__ = ["read_range", "second_line"]
+
+_TAIL_BYTES = 1 << 16
+_PIECE_BYTES_MIN = 1 << 17
+_PIECE_GROWTH = 1.25
+
+
+def read_range(
+    log: Log,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    types: Collection[str] | None = None,
+    reverse: bool = False,
+    limit: int | None = None,
+) -> Iterator[Event]:
+    """The valid events with ``start <= seq < stop``, of these types, at most ``limit`` of them.
+
+    Backwards, only as much of the log is read as the limit needs.
+    """
+    events = one_by_one(_backwards(log)) if reverse else read_forwards(log)
+    if start > 0 or stop is not None:
+        events = _chosen(events, start, stop, types, reverse=reverse)
+    elif types is not None:
+        events = (event for event in events if event.type in types)
+    return events if limit is None else islice(events, limit)
+
+
+def _chosen(
+    events: Iterator[Event],
+    start: int,
+    stop: int | None,
+    types: Collection[str] | None,
+    *,
+    reverse: bool,
+) -> Iterator[Event]:
+    for event in events:
+        if event.seq < start or (stop is not None and event.seq >= stop):
+            past_the_end = event.seq < start if reverse else event.seq >= start
+            if past_the_end:
+                return
+            continue
+        if types is None or event.type in types:
+            yield event
+
+
+def _backwards(log: Log) -> Iterator[Sequence[Event]]:
+    """Every valid event, newest first, in slowly growing pieces until the beginning is reached."""
+    below: int | None = None
+    wanted = _PIECE_BYTES_MIN
+    offset, data = log.read_tail(_TAIL_BYTES)
+    found = _piece(log, offset, data, None)
+    while found is not None:
+        begin, events = found
+        yield events[::-1]
+        if begin.offset == 0:
+            return
+        below = events[0].seq if events else below
+        start = max(0, begin.offset - wanted)
+        found = _piece(log, start, log.read_part(start, begin.offset), begin)
+        wanted = int(wanted * _PIECE_GROWTH)
+    # What is damaged, or cut where no piece may end, is read as a whole.
+    whole = list(read_forwards(log))
+    yield [event for event in reversed(whole) if below is None or event.seq < below]
+
+
+def _piece(
+    log: Log, start: int, data: bytes, end: Position | None
+) -> tuple[Position, list[Event]] | None:
+    """The events of what was read from ``start`` on, and where they begin.
+
+    None if they cannot be verified, or do not lead to ``end``; that is the log's end if it is None.
+    """
+    found = second_line(start, data)
+    if found is None:
+        return None
+    position, taken = found
+    reader = LineReader(position, log.unseal)
+    events = reader.feed(data[taken:])
+    if reader.damaged or (end is not None and reader.position != end):
+        return None
+    return position, events if end is not None else events + reader.finish()
+
+
+class _Numbered(msgspec.Struct):
+    seq: int
+    more: bool = False
+
+
+_decode_number = msgspec.json.Decoder(_Numbered).decode
+
+
+def second_line(offset: int, data: bytes) -> tuple[Position, int] | None:
+    """Where a line of a tail begins by what the one before it says of itself: the second whole one.
+
+    Or a later one: none is told that stands inside of a batch.
+    """
+    if offset == 0:
+        return START, 0
+    end = data.find(b"\n") + 1
+    while end:
+        begin, end = end, data.find(b"\n", end) + 1
+        line = data[begin:end]
+        try:
+            before = _decode_number(line)
+            crc = crc_after(line[-LINE_END_BYTES:])
+        except ValueError:
+            return None
+        if not before.more:
+            return Position(before.seq + 1, offset + end, crc), end
+    return None
+
+
+# Reading a log from its beginning, while a writer may cut off what was read of its end.
+
+
+# The end of a line: eight digits, quote, brace, newline.
+LINE_END_BYTES = 11
+_DIGITS = 8
+
+
+def read_forwards(log: Log) -> Iterator[Event]:
+    """Every valid event, in order, also of a damaged log."""
+    return one_by_one(_batches(log))
+
+
+def _batches(log: Log) -> Iterator[list[Event]]:
+    """The events as they become whole.
+
+    What seems damaged is looked at again from the last whole event on: half a batch that a crash
+    left may have been read, cut off by the next writer, and other lines be in its place by now.
+    """
+    reader, chunks = LineReader(unseal=log.unseal), log.read()
+    while True:
+        for chunk in chunks:
+            yield reader.feed(chunk)
+            if reader.damaged:
+                break
+        else:
+            break
+        looked = _look_again(log, reader)
+        if looked is None:
+            for chunk in chunks:
+                reader.feed(chunk)
+            break
+        reader, chunks, events = looked
+        yield events
+    yield reader.finish()
+
+
+def _look_again(
+    log: Log, before: LineReader
+) -> tuple[LineReader, Iterator[bytes], list[Event]] | None:
+    """A reader that found no damage there, what it has yet to read, and the first events of it.
+
+    None if the damage is there still, or what is there follows another log's beginning.
+    """
+    chunks = chunks_after(log, before.position)
+    if chunks is None:
+        return None
+    reader = reader_at(log, before.position, chained=before.chained)
+    for chunk in chunks:
+        events = reader.feed(chunk)
+        if reader.damaged:
+            return None
+        if events:
+            return reader, chunks, events
+    return reader, chunks, []
+
+
+def reader_at(log: Log, position: Position, *, chained: bool | None = None) -> LineReader:
+    """A reader of what comes after a position, which knows what the line before it ends with."""
+    if log.unseal is None or not position.offset:
+        return LineReader(position, log.unseal, chained=chained)
+    from holdfast.session._sealed_store import end_before
+
+    before = end_before(log, position.offset)
+    return LineReader(position, log.unseal, chained=chained, before=before)
+
+
+def chunks_after(log: Log, position: Position) -> Iterator[bytes] | None:
+    """What the log has from a position on; None if what is before does not end as that says."""
+    if position.offset == 0:
+        return log.read()
+    start = position.offset - LINE_END_BYTES
+    if start < 0:
+        return None
+    chunks = log.read(start)
+    first = next(chunks, b"")
+    try:
+        crc = crc_after(first[:LINE_END_BYTES])
+    except ValueError:
+        return None
+    if crc != position.crc:
+        return None
+    rest = first[LINE_END_BYTES:]
+    return chain((rest,), chunks) if rest else chunks
+
+
+def crc_after(end: bytes) -> int:
+    """The running checksum after a line that ends so. Raises ValueError if that says none."""
+    return crc32(end, int(end[:_DIGITS], 16))
+
+
+# Big payloads back in their place, for readers that want the whole event.
+
+
+_MARK = b'"$blob":'
+
+
+def resolve_blobs(events: Iterable[Event], documents: Documents) -> Iterator[Event]:
+    """The same events with references replaced by what they refer to.
+
+    A payload that is missing or damaged is replaced by a text that says so.
+    """
+    for event in events:
+        if event.is_whole:
+            yield event
+            continue
+        raw = bytes(event.raw)
+        # One byte is looked for far quicker than several, and is in few texts.
+        yield _resolve(event, documents) if b"$" in raw and _MARK in raw else event
+
+
+def blob_loader(documents: Documents) -> LoadBlob:
+    """What gives the payload of a reference, for values that the state holds."""
+    return lambda reference: _payload(reference, documents)
+
+
+def _resolve(event: Event, documents: Documents) -> Event:
+    whole = Event(event.type, event.seq, event.timestamp, event.raw, event.run, event.key)
+    # From the recorded bytes: only there a reference and user data that looks like one differ.
+    whole.__dict__["data"] = fill_references(decode_json(event.raw), blob_loader(documents))
+    return whole
+
+
+def _payload(reference: dict[str, Any], documents: Documents) -> Any:
+    name = reference[BLOB_KEY]
+    try:
+        found = documents.get(f"blobs/{name}")
+        # Its length is what was counted before it was asked for.
+        is_whole = found is not None and len(found[0]) == reference["bytes"]
+        if found is None or not is_whole or blob_name(found[0]) != name:
+            return f"[{reference['bytes']} bytes that are missing or damaged]"
+        return read_blob(found[0], str(reference.get("media")))
+    except (HoldfastError, ValueError):
+        return f"[{reference['bytes']} bytes that could not be read]"
+
+
+def references(value: object) -> Iterator[str]:
+    """The names of all payloads that a value refers to."""
+    if is_reference(value):
+        assert isinstance(value, dict)
+        yield value[BLOB_KEY]
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from references(item)

@@ -1,0 +1,387 @@
+"""Appends that are taken now and sent later: for stores on the other side of a network.
+
+An append puts its bytes into the log's queue and returns. One thread of the store takes what all
+logs have waiting and hands it to the backend as one batch, so that many sessions share each round
+trip. What the backend cannot store kills that log for good: its next append or sync raises, and
+``unsaved()`` has what was accepted and is not known to be stored. Only a store without space does
+not: what waits is kept, the next append or sync says so, and the one after that tries again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from typing import NamedTuple
+
+from holdfast.errors import StoreError, StoreFull, Unavailable
+from holdfast.storage._worker import Worker
+from holdfast.storage.base import Log
+from holdfast.storage.disk import forks
+
+_BATCH_BYTES_MAX = 4 << 20
+_WAITING_BYTES_MAX = 64 << 20
+_WAIT_FOR_ROOM_S = 30.0
+
+
+class Packet(NamedTuple):
+    """Lines of one log that are to be stored together: all of them or none."""
+
+    key: str
+    epoch: int
+    start: int
+    """The offset at which they belong: whoever finds the log at another length did not send it."""
+    data: bytes
+
+
+def joined(packets: Sequence[Packet]) -> list[list[Packet]]:
+    """The packets in runs that may be stored as one: of one log and epoch, each after the last.
+
+    Two objects of one log may have taken lines for the same place. They are never put together:
+    the second one finds the place taken, and is told so.
+    """
+    runs: list[list[Packet]] = []
+    for packet in packets:
+        last = runs[-1][-1] if runs else None
+        if last and packet[:3] == (last.key, last.epoch, last.start + len(last.data)):
+            runs[-1].append(packet)
+        else:
+            runs.append([packet])
+    return runs
+
+
+Send = Callable[[Sequence[Packet]], list[StoreError | None]]
+"""Store a batch; for each packet None once it is stored, or why it is not and never will be.
+
+Packets of one log come in order and next to each other; after one that failed the rest of that log
+must fail too. It blocks, and tries again by itself as long as that makes sense.
+"""
+
+
+class Dispatch(Worker):
+    """What all logs of a store have waiting. How it gets sent is added by a subclass."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._waiting: dict[SendingLog, None] = {}
+        self._bytes = 0
+
+    def wait_for_room(self) -> None:
+        """Return at once, unless far too much is waiting already. Raises Unavailable."""
+        if self._bytes > _WAITING_BYTES_MAX:
+            self._renew_after_fork()
+            with self._condition:
+                self._wait_for_room()
+
+    def submit(self, log: SendingLog, size: int = 0) -> None:
+        """There is something to send, and so many bytes of it are new."""
+        if self._forks != forks.count:
+            self._renew_after_fork()
+        with self._lock:
+            # It may be sent already: then its bytes were taken off before they are counted here.
+            self._bytes += size
+            if self._is_at_work and log in self._waiting:
+                return  # it is looked at again before there is a rest
+            self._waiting[log] = None
+            self._closed = False
+            started = self._start()
+            self._condition.notify_all()
+        if not started:
+            self._serve()
+
+    def catch_up(self, key: str | None = None) -> None:
+        """Wait until all that was taken before the call, of all logs or of one, was sent.
+
+        Or until it is known that it cannot be. What is taken meanwhile is not waited for.
+        """
+        self._renew_after_fork()
+        with self._condition:
+            logs = [log for log in self._waiting if key is None or log.key == key]
+        for log in logs:
+            log.catch_up()
+
+    @property
+    def _is_at_work(self) -> bool:
+        return self._thread is not None
+
+    def _wait_for_room(self) -> None:
+        until = time.monotonic() + _WAIT_FOR_ROOM_S
+        while self._bytes > _WAITING_BYTES_MAX:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise Unavailable(
+                    f"{self._bytes:,} bytes are waiting to be sent, and the store takes none",
+                    remedy="See why the store does not answer; nothing that was accepted is lost.",
+                )
+            self._condition.wait(left)
+
+    def _forget(self) -> None:
+        self._waiting, self._bytes = {}, 0
+
+    @abstractmethod
+    def _serve(self) -> None:
+        """Send everything here and now, where there can be no thread."""
+
+    def _ready(self) -> list[SendingLog]:
+        """Who has something to send, whoever waited longest first; with the condition held."""
+        # One that was served goes to the end: a busy log does not starve the others.
+        self._waiting = {log: None for log in self._waiting if log.has_waiting}
+        return list(self._waiting)
+
+    def _settle(self, batch: Batch, results: list[StoreError | None]) -> None:
+        done = iter(results)
+        sent = 0
+        for log, packets in batch:
+            errors = [next(done) for _ in packets]
+            sent += log.settle(packets, errors)
+        with self._condition:
+            self._bytes -= sent
+            for log, _ in batch:
+                self._waiting.pop(log, None)
+                self._waiting[log] = None
+            self._condition.notify_all()
+
+
+class Sender(Dispatch):
+    """The one thread of a store that sends for all of its logs; closed, it sends what waits."""
+
+    def __init__(self, send: Send, name: str) -> None:
+        super().__init__(name)
+        self._send = send
+
+    def _run(self) -> None:
+        while logs := self._wait():
+            self._send_some(logs)
+
+    def _serve(self) -> None:
+        while logs := [log for log in tuple(self._waiting) if log.has_waiting]:
+            self._send_some(logs)
+
+    def _send_some(self, logs: list[SendingLog]) -> None:
+        batch, packets = next_batch(logs)
+        try:
+            results = checked(self._send(packets), packets)
+        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
+            results = all_failed(error, packets)
+        self._settle(batch, results)
+
+    def _wait(self) -> list[SendingLog]:
+        """The logs that have something to send; none at the end."""
+        with self._condition:
+            while True:
+                if logs := self._ready():
+                    return logs
+                if self._closed:
+                    self._thread = None
+                    return []
+                self._condition.wait()
+
+
+def checked(results: list[StoreError | None], packets: list[Packet]) -> list[StoreError | None]:
+    """The results, if there is one for each packet. Raises RuntimeError otherwise."""
+    if len(results) != len(packets):
+        raise RuntimeError("not every packet was answered for")
+    return results
+
+
+def all_failed(error: BaseException, packets: list[Packet]) -> list[StoreError | None]:
+    """What is told to those whose packets were in a batch that failed as a whole."""
+    if not isinstance(error, StoreError):
+        said = f"sending failed: {str(error) or type(error).__name__}"
+        error = Unavailable(said, outcome="unknown")
+    return [error] * len(packets)
+
+
+def next_batch(logs: Iterable[SendingLog]) -> tuple[Batch, list[Packet]]:
+    """What is sent together, of each log as much as there is room for; and all packets of it."""
+    batch: Batch = []
+    room = _BATCH_BYTES_MAX
+    for log in logs:
+        packets = log.take(room)
+        if packets:
+            batch.append((log, packets))
+            room -= sum(len(packet.data) for packet in packets)
+        if room <= 0:
+            break
+    return batch, [packet for _, packets in batch for packet in packets]
+
+
+Batch = list[tuple["SendingLog", list[Packet]]]
+
+
+class SendingLog(Log):
+    """A log with a queue before it. A backend adds how its bytes are read and changed."""
+
+    def __init__(self, sender: Dispatch, key: str) -> None:
+        self._sender = sender
+        self._key = key
+        self._queue: list[Packet] = []
+        self._end: int | None = None
+        self._failed: StoreError | None = None
+        self._full: StoreFull | None = None
+        self._lock = threading.RLock()
+        self._state = threading.Condition(self._lock)
+        self._forks = forks.count
+
+    def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
+        """Accept the bytes. Raises what became of earlier ones, if they could not be stored."""
+        if self._forks != forks.count:
+            self._renew_after_fork()
+        self._check()
+        if self._end is None:
+            end = self.stored_size()
+            with self._lock:
+                self._end = end if self._end is None else self._end
+        # Before they are accepted: what is refused here must not be sent later.
+        self._sender.wait_for_room()
+        with self._lock:
+            self._check()
+            self._queue.append(Packet(self._key, epoch, self._end, bytes(data)))
+            self._end += len(data)
+        self._sender.submit(self, len(data))
+
+    def sync(self) -> None:
+        """Return once everything that was accepted here is stored."""
+        self._settled()
+        self._check()
+
+    def read(self, start: int = 0) -> Iterator[bytes]:
+        """What is stored, after what waits here has been sent."""
+        self._settled()
+        yield from self.stored(start)
+
+    def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
+        """The last bytes."""
+        size = self.size()
+        start = max(0, size - max_bytes)
+        return start, b"".join(self.stored(start))
+
+    def size(self) -> int:
+        """How many bytes are stored, after what waits here has been sent."""
+        self._settled()
+        return self.stored_size()
+
+    def cut(self, offset: int, epoch: int) -> None:
+        """Send everything, then cut."""
+        self.sync()
+        self.cut_stored(offset, epoch)
+        self._end = None
+
+    def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """Send everything, then replace."""
+        self.sync()
+        self.replace_stored(chunks, epoch)
+        self._end = None
+
+    def unsaved(self) -> bytes:
+        """What was accepted and is not known to be stored."""
+        self._renew_after_fork()
+        with self._state:
+            return b"".join(packet.data for packet in self._queue)
+
+    def close(self) -> None:
+        """Nothing is held open; what waits is still sent."""
+        if self._failed is None and not self._queue:
+            self._end = None
+
+    @property
+    def key(self) -> str:
+        """Whose log it is."""
+        return self._key
+
+    def catch_up(self) -> None:
+        """Wait until what was accepted before the call was sent, or cannot be."""
+        with self._state:
+            end = self._end or 0
+            while self.has_waiting and self._queue[0].start < end:
+                self._state.wait()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there is something to send."""
+        return bool(self._queue) and self._failed is None and self._full is None
+
+    def take(self, room: int) -> list[Packet]:
+        """For the sender: packets up to so many bytes, at least one; they stay in the queue."""
+        with self._state:
+            if self._failed is not None:
+                return []
+            taken: list[Packet] = []
+            for packet in self._queue:
+                if taken and len(packet.data) > room:
+                    break
+                taken.append(packet)
+                room -= len(packet.data)
+            return taken
+
+    def settle(self, packets: list[Packet], errors: list[StoreError | None]) -> int:
+        """For the sender: what became of the packets; how many bytes wait no more."""
+        with self._state:
+            stored = 0
+            for error in errors:
+                if error is not None:
+                    self._note(error)
+                    break
+                stored += 1
+            size = sum(len(packet.data) for packet in packets[:stored])
+            del self._queue[:stored]
+            if self._failed is not None:
+                # They stay in the queue as unsaved, but nobody is going to send them.
+                size += sum(len(packet.data) for packet in self._queue)
+            self._state.notify_all()
+            return size
+
+    def _note(self, error: StoreError) -> None:
+        # One of its own: an error carries what its session did not save, and others failed too.
+        mine = copy(error)
+        mine.fields = dict(error.fields)
+        mine.__cause__ = error.__cause__
+        if isinstance(mine, StoreFull):
+            self._full = mine
+        else:
+            self._failed = mine
+
+    def _check(self) -> None:
+        if self._failed is None and self._full is None:
+            return
+        with self._lock:
+            if self._failed is not None:
+                raise self._failed.with_traceback(None)
+            full, self._full = self._full, None
+            if full is not None:
+                raise full  # said once; whoever comes again wants it tried again
+
+    def _settled(self) -> None:
+        """Wait for what is under way; a log that failed can still be read as far as it came."""
+        self._renew_after_fork()
+        if self.has_waiting:
+            self._sender.submit(self)  # it may have been full when this was tried before
+        with self._state:
+            while self.has_waiting:
+                self._state.wait()
+
+    def _renew_after_fork(self) -> None:
+        """In a forked child what waits is the parent's, which sends it."""
+        if self._forks != forks.count:
+            self._forks = forks.count
+            self._lock = threading.RLock()
+            self._state = threading.Condition(self._lock)
+            self._queue, self._end = [], None
+
+    @abstractmethod
+    def stored(self, start: int) -> Iterator[bytes]:
+        """The stored bytes from an offset on."""
+
+    @abstractmethod
+    def stored_size(self) -> int:
+        """How many bytes are stored."""
+
+    @abstractmethod
+    def cut_stored(self, offset: int, epoch: int) -> None:
+        """As ``Log.cut`` says, with nothing waiting."""
+
+    @abstractmethod
+    def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """As ``Log.replace`` says, with nothing waiting."""

@@ -1,0 +1,193 @@
+"""Who holds leases that run out, and the one thread that keeps renewing them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from holdfast.errors import Fenced, Locked, StoreError
+from holdfast.storage._worker import Worker
+from holdfast.storage.base import Lease
+from holdfast.storage.disk import Disk, forks, is_running
+
+_RENEWALS_PER_TERM = 3
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The process that has a lease."""
+
+    pid: int
+    host: str
+    owner: str = ""
+    space: str = ""
+    """Where the id of the process means something: containers may share the name of a host."""
+    started: int = 0
+    """When it began, as its machine counts: another process may have the same id later."""
+
+    def to_bytes(self) -> bytes:
+        """For the store."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Holder:
+        """From the store; what cannot be read is a holder of whom nothing is known."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError:
+            return cls(0, "")
+
+    def is_gone(self) -> bool:
+        """Whether it was a process of this machine that has ended: nobody need wait for it.
+
+        One of another container, or of an earlier run of the system, cannot be seen from here:
+        of such a one nothing is known.
+        """
+        if self.host != os.uname().nodename or self.pid <= 0:
+            return False
+        disk = Disk()
+        if self.space != disk.process_space():
+            return False
+        if not is_running(self.pid):
+            return True
+        began = disk.process_start(self.pid)
+        return bool(self.started and began and began != self.started)
+
+
+def this_holder(owner: str) -> Holder:
+    """This process."""
+    disk, pid = Disk(), os.getpid()
+    host = os.uname().nodename
+    return Holder(pid, host, owner[:100], disk.process_space(), disk.process_start(pid))
+
+
+def locked(key: str, holder: Holder) -> Locked:
+    """What is told of a key that another one has."""
+    session_id = key.rpartition("/")[2]
+    return Locked(
+        f"session {session_id} is open for writing in process {holder.pid} on {holder.host}",
+        session_id=session_id,
+        pid=holder.pid,
+        host=holder.host,
+    )
+
+
+def stale(key: str) -> Fenced:
+    """What a writer gets whose time is over."""
+    session_id = key.rpartition("/")[2]
+    return Fenced(f"another writer has taken {session_id} over", session_id=session_id)
+
+
+class _Kept(NamedTuple):
+    key: str
+    epoch: int
+    term_ms: int
+
+
+class Renewer(Worker):
+    """Renews every lease that this process holds at one store, all of them with one call.
+
+    ``renew`` is given the keys with their epochs and terms and returns the keys that are lost;
+    those are not renewed any more, and their holder learns of it with the next append. The thread
+    starts with the first lease and ends with the last; a lease that nobody refers to any more is
+    not renewed either.
+    """
+
+    def __init__(self, renew: Callable[[Mapping[str, tuple[int, int]]], set[str]]) -> None:
+        super().__init__("holdfast-renewer")
+        self._renew = renew
+        self._held: WeakKeyDictionary[Lease, _Kept] = WeakKeyDictionary()
+
+    def keep(self, lease: Lease, key: str, epoch: int, term_ms: int) -> None:
+        """Renew this lease from now on."""
+        self._renew_after_fork()
+        with self._condition:
+            self._held[lease] = _Kept(key, epoch, term_ms)
+            self._closed = False
+            self._start()
+            self._condition.notify()
+
+    def let_go(self, lease: Lease) -> None:
+        """Renew it no more."""
+        self._renew_after_fork()
+        with self._condition:
+            self._held.pop(lease, None)
+
+    def close(self) -> None:
+        """Stop; the leases then run out by themselves."""
+        self._renew_after_fork()
+        with self._condition:
+            self._held.clear()
+        super().close()
+
+    def _forget(self) -> None:
+        self._held = WeakKeyDictionary()
+
+    def _run(self) -> None:
+        while self._wait():
+            with self._condition:
+                held = {kept.key: (kept.epoch, kept.term_ms) for kept in self._held.values()}
+            try:
+                lost = self._renew(held) if held else set()
+            except Exception:  # noqa: BLE001, S112 - others rely on this thread
+                continue  # the next turn may do better; until then the term runs on
+            with self._condition:
+                for lease in [one for one, kept in self._held.items() if kept.key in lost]:
+                    del self._held[lease]
+
+    def _wait(self) -> bool:
+        """Wait until a renewal is due; False if there is nothing more to renew."""
+        with self._condition:
+            begun = time.monotonic()
+            while True:
+                # Looked at once: a lease that nobody refers to may be gone the next moment.
+                terms = [kept.term_ms for kept in self._held.values()]
+                if self._closed or not terms:
+                    self._thread = None
+                    return False
+                term_s = min(terms) / 1000
+                left = begun + term_s / _RENEWALS_PER_TERM - time.monotonic()
+                if left <= 0:
+                    return True
+                self._condition.wait(left)
+
+
+class RenewedLease(Lease):
+    """A lease that its store's renewer keeps for as long as it is held."""
+
+    def __init__(self, renewer: Renewer, key: str) -> None:
+        self._renewer = renewer
+        self._key = key
+        self._holder: Holder | None = None
+        self._epoch = 0
+        self._forks = forks.count
+
+    def release(self) -> None:
+        """Give it back; nothing happens if another one has it by now."""
+        was_held, self._holder = self._is_held, None
+        if was_held:
+            self._renewer.let_go(self)
+            with contextlib.suppress(StoreError):  # out of reach, it runs out by itself
+                self._give_back()
+
+    @property
+    def _is_held(self) -> bool:
+        # In a forked child it is the parent's, which goes on writing.
+        return self._holder is not None and self._forks == forks.count
+
+    def _hold(self, holder: Holder, epoch: int, ttl_ms: int) -> int:
+        """Note that it was taken, and have it renewed; the epoch."""
+        self._holder, self._epoch, self._forks = holder, epoch, forks.count
+        if ttl_ms > 0:
+            self._renewer.keep(self, self._key, epoch, ttl_ms)
+        return epoch
+
+    @abstractmethod
+    def _give_back(self) -> None:
+        """Say in the store that nobody has it, if it is still this one's."""

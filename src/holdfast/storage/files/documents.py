@@ -1,0 +1,269 @@
+"""Documents as files, replaced by rename."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.errors import Conflict
+from holdfast.storage._names import etag_of
+from holdfast.storage.base import (
+    CHUNK_BYTES,
+    Documents,
+    check_document_name,
+    is_document_name,
+)
+from holdfast.storage.files.tree import Tree, let_go, translation
+
+__all__ = ["FileDocuments"]
+
+_TEMPORARY = ".tmp-"
+_CAS_LOCK = ".documents-lock"
+_UNSYNCED_MARK = ".unsynced"
+
+
+class FileDocuments(Documents):
+    """Each document one file below the key's directory.
+
+    While documents wait for their sync a file ``.unsynced`` says so: whoever opens the key after
+    this process was killed then syncs them all before it syncs lines that may name them.
+    """
+
+    def __init__(self, tree: Tree, parts: tuple[str, ...]) -> None:
+        self._tree = tree
+        self._disk = tree.disk
+        self._parts = parts
+        self._pending: dict[tuple[str, ...], set[str]] = {}
+        self._putting = 0
+        self._marked = False
+        self._inherits = True
+        self._lock = threading.Lock()
+
+    def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
+        """Temporary file in the same directory, sync, rename, sync of the directory."""
+        folder, leaf = self._split(name)
+        with translation(f"putting {name}"), self._exclusive(if_match):
+            if if_match is not None:
+                self._check_match(name, if_match)
+            if sync:
+                self._put_file(folder, leaf, data, sync=True)
+                self._tree.sync(folder)
+            else:
+                self._put_unsynced(folder, leaf, data)
+        return etag_of(data)
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        """The bytes of the file."""
+        folder, leaf = self._split(name)
+        with translation(f"reading {name}"), self._tree.opened(folder) as directory:
+            data = None if directory is None else self._read(leaf, directory)
+        return None if data is None else (data, etag_of(data))
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The files below the key's directory that are documents; only the folder asked for."""
+        folder, slash, _ = prefix.rpartition("/")
+        if folder and not is_document_name(folder):
+            return []
+        parts = (*self._parts, *folder.split("/")) if folder else self._parts
+        with translation("listing documents"):
+            found = self._walk(parts, folder + slash)
+            return sorted(name for name in found if name.startswith(prefix))
+
+    def delete(self, name: str) -> bool:
+        """Unlink and sync the directory."""
+        folder, leaf = self._split(name)
+        with translation(f"deleting {name}"), self._tree.opened(folder) as directory:
+            if directory is None or self._disk.node_at(leaf, directory) is None:
+                return False
+            self._disk.unlink(leaf, directory)
+            self._disk.sync_directory(directory)
+        return True
+
+    def sync_pending(self) -> None:
+        """Sync the documents that were put without it, also by a process that died.
+
+        Lets OSError through; what could not be synced is still waiting then.
+        """
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        try:
+            if self._inherits:
+                self._add_inherited(pending)
+                self._inherits = False
+            for folder, leaves in pending.items():
+                self._sync_folder(folder, leaves)
+        except BaseException:
+            with self._lock:
+                for folder, leaves in pending.items():
+                    self._pending.setdefault(folder, set()).update(leaves)
+            raise
+        self._unmark()
+
+    def _put_unsynced(self, folder: tuple[str, ...], leaf: str, data: bytes) -> None:
+        with self._lock:
+            self._putting += 1
+            if not self._marked:
+                self._mark()
+                self._marked = True
+        try:
+            self._put_later(folder, leaf, data)
+            with self._lock:
+                self._pending.setdefault(folder, set()).add(leaf)
+        finally:
+            with self._lock:
+                self._putting -= 1
+
+    def _put_later(self, folder: tuple[str, ...], leaf: str, data: bytes) -> None:
+        """Put without a sync, but never in the place of bytes that may be safe already.
+
+        The same bytes stay as they are; other bytes are replaced only by ones that are synced.
+        """
+        with self._tree.opened(folder) as directory:
+            old = None if directory is None else self._read(leaf, directory)
+        if old != data:
+            self._put_file(folder, leaf, data, sync=old is not None)
+
+    def _mark(self) -> None:
+        with self._tree.opened(self._parts, create=True) as directory:
+            assert directory is not None
+            let_go(self._disk, self._disk.open_lock(_UNSYNCED_MARK, directory))
+
+    def _unmark(self) -> None:
+        """Remove the mark, unless more has come that waits."""
+        with self._lock:
+            if not self._marked or self._pending or self._putting:
+                return
+            with self._tree.opened(self._parts) as directory:
+                if directory is not None:
+                    with contextlib.suppress(FileNotFoundError):
+                        self._disk.unlink(_UNSYNCED_MARK, directory)
+            self._marked = False
+
+    def _add_inherited(self, pending: dict[tuple[str, ...], set[str]]) -> None:
+        """If a process died with documents unsynced, all of the key's are in doubt."""
+        with self._tree.opened(self._parts) as directory:
+            if directory is None or self._disk.node_at(_UNSYNCED_MARK, directory) is None:
+                return
+        for name in self._walk(self._parts, ""):
+            folder, leaf = self._split(name)
+            pending.setdefault(folder, set()).add(leaf)
+        self._marked = True
+
+    def _sync_folder(self, folder: tuple[str, ...], leaves: set[str]) -> None:
+        with self._tree.opened(folder) as directory:
+            if directory is None:
+                return
+            for leaf in sorted(leaves):
+                self._sync_file(leaf, directory)
+        self._tree.sync(folder)
+
+    def _split(self, name: str) -> tuple[tuple[str, ...], str]:
+        check_document_name(name)
+        *folders, leaf = name.split("/")
+        return (*self._parts, *folders), leaf
+
+    @contextmanager
+    def _exclusive(self, if_match: str | None) -> Iterator[None]:
+        """Between comparing and replacing nobody else may replace."""
+        if if_match is None:
+            yield
+            return
+        with self._tree.opened(self._parts, create=True) as directory:
+            assert directory is not None
+            descriptor = self._disk.open_lock(_CAS_LOCK, directory)
+        try:
+            self._disk.lock(descriptor, wait=True)
+            yield
+        finally:
+            let_go(self._disk, descriptor)
+
+    def _check_match(self, name: str, if_match: str) -> None:
+        found = self.get(name)
+        if (found[1] if found else "") != if_match:
+            raise Conflict(f"{name} is not what it was", etag=found[1] if found else "")
+
+    def _put_file(self, folder: tuple[str, ...], leaf: str, data: bytes, *, sync: bool) -> None:
+        with self._tree.opened(folder, create=True) as directory:
+            assert directory is not None
+            temporary = _TEMPORARY + leaf
+            descriptor = self._open_temporary(temporary, directory)
+            try:
+                self._fill(descriptor, data)
+                if sync:
+                    self._disk.sync(descriptor)
+                self._disk.rename(temporary, directory, leaf, directory)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._disk.unlink(temporary, directory)
+                raise
+            finally:
+                let_go(self._disk, descriptor)
+
+    def _open_temporary(self, temporary: str, directory: int) -> int:
+        """The temporary file, locked: two who put the same name take turns.
+
+        One that a crash left behind is used again, so none are ever left over.
+        """
+        while True:
+            descriptor = self._disk.open_lock(temporary, directory)
+            try:
+                self._disk.lock(descriptor, wait=True)
+                node = self._disk.node_at(temporary, directory)
+                if node is not None and node.inode == self._disk.node(descriptor).inode:
+                    if node.links == 1:
+                        self._disk.truncate(descriptor, 0)
+                        return descriptor
+                    self._disk.unlink(temporary, directory)  # another file as well: it stays
+            except BaseException:
+                let_go(self._disk, descriptor)
+                raise
+            # Whoever had the lock has renamed it: this file is the document now.
+            let_go(self._disk, descriptor)
+
+    def _fill(self, descriptor: int, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = self._disk.write(descriptor, rest)
+            if not written:
+                raise OSError(0, "the disk takes no more bytes")
+            rest = rest[written:]
+
+    def _sync_file(self, leaf: str, directory: int) -> None:
+        try:
+            descriptor = self._disk.open_read(leaf, directory)
+        except FileNotFoundError:
+            return
+        try:
+            self._disk.sync(descriptor)
+        finally:
+            let_go(self._disk, descriptor)
+
+    def _read(self, leaf: str, directory: int) -> bytes | None:
+        try:
+            descriptor = self._disk.open_read(leaf, directory)
+        except FileNotFoundError:
+            return None
+        try:
+            chunks = []
+            offset = 0
+            while chunk := self._disk.read_at(descriptor, CHUNK_BYTES, offset):
+                chunks.append(chunk)
+                offset += len(chunk)
+            return b"".join(chunks)
+        finally:
+            let_go(self._disk, descriptor)
+
+    def _walk(self, parts: tuple[str, ...], prefix: str) -> Iterator[str]:
+        with self._tree.opened(parts) as directory:
+            if directory is None:
+                return
+            for name in self._disk.scan(directory):
+                node = self._disk.node_at(name, directory)
+                if node is None or node.is_symlink or not is_document_name(prefix + name):
+                    continue
+                if node.is_directory:
+                    yield from self._walk((*parts, name), f"{prefix}{name}/")
+                else:
+                    yield prefix + name

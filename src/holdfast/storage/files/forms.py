@@ -1,0 +1,416 @@
+"""A log put into another form: replaced, archived, taken out of the archive, made self-contained.
+
+For who holds the lease. Each is a new file, written whole and synced before one rename puts it into
+place; what it takes the place of goes after that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from holdfast.errors import Conflict, Damaged, HoldfastError, Locked, NotFound, StoreError, TooLarge
+from holdfast.storage._branch import first_bytes
+from holdfast.storage.base import BLOBS, is_document_name
+from holdfast.storage.disk import Disk
+from holdfast.storage.files.lease import FileLease
+from holdfast.storage.files.parts import (
+    ARCHIVE_NAME,
+    BASE_NAME,
+    LOG_NAME,
+    OWN_NAME,
+    PARTS_MAX,
+    Base,
+    Look,
+    OpenLog,
+    base_part_name,
+    look,
+    open_archive,
+    open_parts,
+    read_file_part,
+)
+from holdfast.storage.files.tree import Tree, let_go, remove_tree
+
+__all__ = ["CANNOT_LINK", "FileForms", "write_all", "write_file"]
+
+# A file system without second names, one that allows no more of them, or another one.
+CANNOT_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+
+_NEW_LOG_NAME = "events.jsonl.new"
+_NEW_ARCHIVE_NAME = "events.jsonl.zst.new"
+
+
+class FileForms:
+    """The forms that one key's log can have. Lets OSError through."""
+
+    def __init__(self, tree: Tree, parts: tuple[str, ...]) -> None:
+        self._tree = tree
+        self._disk = tree.disk
+        self._parts = parts
+
+    def replace(self, chunks: Iterable[bytes]) -> None:
+        """Another log in the place of the old one, which gets a name in quarantine first."""
+        with self._tree.opened(self._parts, create=True) as directory:
+            assert directory is not None
+            with self._held(directory):
+                self._make_plain(directory)
+                if self._has_leftovers(directory):
+                    self._disk.sync_directory(directory)
+                    self._sweep(directory, LOG_NAME)
+                with self._new_file(directory, _NEW_LOG_NAME, chunks):
+                    self._quarantine(LOG_NAME, "generation", directory)
+                    self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
+            self._tree.sync(self._parts)
+
+    @contextmanager
+    def _held(self, directory: int) -> Iterator[None]:
+        """Keep open what tells this generation of the log from others by its inode.
+
+        A file that goes could otherwise give its inode to the very file that takes its place.
+        """
+        with contextlib.ExitStack() as held:
+            for name in (LOG_NAME, ARCHIVE_NAME, BASE_NAME):
+                if self._disk.node_at(name, directory) is not None:
+                    descriptor = self._disk.open_read(name, directory)
+                    held.callback(let_go, self._disk, descriptor)
+            yield
+
+    def make_plain(self, size: int | None = None) -> None:
+        """The log as one file of its own, or only its first bytes."""
+        with self._tree.opened(self._parts) as directory:
+            if directory is not None:
+                self._make_plain(directory, size)
+
+    def ready_to_write(self, directory: int) -> Look | None:
+        """What the log is once it can be appended to: not archived, and nothing left over.
+
+        Raises Damaged for an archive that is not whole: nobody goes on from there unasked.
+        """
+        found = look(self._disk, directory)
+        if found is None or found.is_branch:
+            return found
+        if found.is_archived:
+            self._make_plain(directory, strict=True)
+            return look(self._disk, directory)
+        if self._has_leftovers(directory):
+            with contextlib.suppress(OSError):
+                # What took their place must be safe before they go.
+                self._disk.sync_directory(directory)
+                self._sweep(directory, LOG_NAME)
+        return found
+
+    def archive(self) -> None:
+        """The log compressed and read back; then the files go in which it was."""
+        with self._tree.opened(self._parts) as directory:
+            if directory is None:
+                return
+            opened = open_parts(self._disk, directory)
+            if opened is None:
+                return
+            with opened:
+                if opened.found.is_archived:
+                    return
+                self._write_archive(directory, opened)
+            # Before the old files go, the new one must be safe.
+            self._tree.sync(self._parts)
+            self._sweep(directory, ARCHIVE_NAME)
+            self._disk.sync_directory(directory)
+
+    def _write_archive(self, directory: int, opened: OpenLog) -> None:
+        from holdfast.storage.files.archive import ARCHIVE_BYTES_MAX, checksum, pack
+
+        size = opened.found.size
+        if size > ARCHIVE_BYTES_MAX:
+            raise TooLarge(f"a log of {size:,} bytes is too long to be archived")
+        packed = pack(opened.read(), size, opened.found.node.modified)
+        with self._new_file(directory, _NEW_ARCHIVE_NAME, packed):
+            descriptor = self._disk.open_read(_NEW_ARCHIVE_NAME, directory)
+            try:
+                found = checksum(open_archive(self._disk, descriptor).read())
+            finally:
+                let_go(self._disk, descriptor)
+            if found != checksum(opened.read()):
+                raise StoreError("the archive did not read back as it was written")
+            self._disk.rename(_NEW_ARCHIVE_NAME, directory, ARCHIVE_NAME, directory)
+
+    def _make_plain(self, directory: int, size: int | None = None, *, strict: bool = False) -> None:
+        opened = open_parts(self._disk, directory)
+        if opened is None:
+            return
+        with opened:
+            if opened.found.is_plain and size is None:
+                return
+            self._write_plain(directory, opened, size, strict=strict)
+        self._tree.sync(self._parts)
+        self._sweep(directory, LOG_NAME)
+        self._disk.sync_directory(directory)
+
+    def _write_plain(
+        self, directory: int, opened: OpenLog, size: int | None, *, strict: bool
+    ) -> None:
+        archive = opened.archive()
+        chunks = opened.read() if archive is None else archive.read()
+        if size is not None:
+            chunks = first_bytes(chunks, size)
+        with self._new_file(directory, _NEW_LOG_NAME, chunks):
+            if archive is not None and archive.damaged:
+                if strict:
+                    raise Damaged(
+                        f"the archive of {'/'.join(self._parts)} is damaged",
+                        remedy="Keep what is whole with `holdfast archive --restore`, then go on.",
+                    )
+                self._quarantine(ARCHIVE_NAME, "archive", directory)
+            self._disk.rename(_NEW_LOG_NAME, directory, LOG_NAME, directory)
+
+    @contextmanager
+    def _new_file(self, directory: int, name: str, chunks: Iterable[bytes]) -> Iterator[None]:
+        """A new file, synced, to be renamed in the block. If that fails its space is given back."""
+        try:
+            write_file(self._disk, name, directory, chunks)
+            yield
+        except BaseException:
+            # If this fails too, the next one to write it does it.
+            with contextlib.suppress(OSError):
+                self._disk.unlink(name, directory)
+            raise
+
+    def _quarantine(self, name: str, what: str, directory: int) -> None:
+        """A second name for a file, or a copy, safe when this returns."""
+        old = self._disk.node_at(name, directory)
+        if old is None:
+            return
+        folder = (*self._parts, "quarantine")
+        with self._tree.opened(folder, create=True) as quarantine:
+            assert quarantine is not None
+            second = f"{what}-{old.inode}-{old.size}"
+            made = self._disk.node_at(second, quarantine)
+            if made is None:
+                self._link_or_copy(name, directory, second, quarantine)
+            elif made.inode != old.inode:  # a copy, and perhaps not all of it
+                self._copy(name, directory, second, quarantine)
+        # The whole way, and before the rename: the old bytes must have their second name first.
+        self._tree.sync(folder)
+
+    def _link_or_copy(self, name: str, directory: int, second: str, other: int) -> None:
+        try:
+            self._disk.link(name, directory, second, other)
+        except OSError as error:
+            if error.errno not in CANNOT_LINK:
+                raise
+            self._copy(name, directory, second, other)
+
+    def _copy(self, name: str, directory: int, second: str, other: int) -> None:
+        descriptor = self._disk.open_read(name, directory)
+        try:
+            write_file(self._disk, second, other, read_file_part(self._disk, descriptor, 0, None))
+        finally:
+            let_go(self._disk, descriptor)
+
+    def _has_leftovers(self, directory: int) -> bool:
+        names = (ARCHIVE_NAME, BASE_NAME)
+        return any(self._disk.node_at(name, directory) is not None for name in names)
+
+    def _sweep(self, directory: int, kept: str) -> None:
+        """Remove the files of the log's other forms, the one by which they are noticed last."""
+        bases = [base_part_name(number) for number in range(1, PARTS_MAX + 1)]
+        for name in (LOG_NAME, *bases, OWN_NAME, ARCHIVE_NAME, BASE_NAME):
+            if name != kept and self._disk.node_at(name, directory) is not None:
+                self._disk.unlink(name, directory)
+
+
+def write_file(disk: Disk, name: str, directory: int, chunks: Iterable[bytes]) -> None:
+    """A new file with these bytes, synced; in the place of what a crash left under the name."""
+    if disk.node_at(name, directory) is not None:
+        disk.unlink(name, directory)
+    descriptor = disk.open_new(name, directory)
+    try:
+        for chunk in chunks:
+            write_all(disk, descriptor, memoryview(chunk))
+        disk.sync(descriptor)
+    finally:
+        let_go(disk, descriptor)
+
+
+def write_all(disk: Disk, descriptor: int, rest: memoryview) -> None:
+    """Write until the disk has taken all of it or says why not."""
+    while rest:
+        written = disk.write(descriptor, rest)
+        if not written:
+            raise OSError(0, "the disk takes no more bytes")
+        rest = rest[written:]
+
+
+# A new key whose log begins with another's: second names for its files, and how much of them.
+#
+# The new key is put together out of sight, in ``.branches`` beside the keys, and comes into sight
+# by
+# one rename. What a crash left there goes with the next branch.
+
+
+_HIDDEN = ".branches"
+_BLOBS = BLOBS.rstrip("/")
+_TRIES_MAX = 100
+
+
+@contextmanager
+def making(tree: Tree, target: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """A place out of sight, empty and locked, for what is to become ``target``.
+
+    Whoever renames it has the new key's lock until the block ends. What is still there then goes.
+    """
+    above = (*target[:-1], _HIDDEN)
+    _clear(tree, above)
+    hidden = (*above, target[-1])
+    lease = FileLease(tree, hidden)
+    lease.acquire("store", 0)
+    try:
+        yield hidden
+    except BaseException:
+        with contextlib.suppress(OSError, HoldfastError):
+            _remove(tree, hidden)
+        raise
+    finally:
+        lease.release()
+
+
+def inherit(tree: Tree, source: tuple[str, ...], target: tuple[str, ...], size: int) -> None:
+    """Give a directory the first bytes of a log, and the blobs beside it. Synced on return."""
+    with tree.opened(source) as above, tree.opened(target) as below:
+        if above is None:
+            raise NotFound(f"there is no log at {'/'.join(source)}")
+        assert below is not None
+        heir = _Heir(tree.disk, above, below)
+        heir.take_log(size)
+        heir.take_blobs()
+        tree.disk.sync_directory(below)
+
+
+class _Heir:
+    """One directory that gets files of another."""
+
+    def __init__(self, disk: Disk, above: int, below: int) -> None:
+        self._disk = disk
+        self._above = above
+        self._below = below
+
+    def take_log(self, size: int) -> None:
+        """The first bytes of the log, again if it takes another form meanwhile."""
+        for _ in range(_TRIES_MAX):
+            opened = open_parts(self._disk, self._above)
+            if opened is None:
+                raise NotFound("the log is gone")
+            with opened:
+                if size > opened.size():
+                    raise Conflict(f"the log has fewer than {size:,} bytes")
+                if self._take_parts(opened, size):
+                    return
+        raise StoreError("the log changes its form faster than it can be branched")
+
+    def take_blobs(self) -> None:
+        """The documents that lines may name."""
+        with self._folder(self._above) as theirs:
+            if theirs is None:
+                return
+            names = [name for name in self._disk.scan(theirs) if is_document_name(BLOBS + name)]
+            if not names:
+                return
+            self._disk.make_directory(_BLOBS, self._below)
+            with self._folder(self._below) as ours:
+                assert ours is not None
+                for name in names:
+                    self._take_blob(name, theirs, ours)
+                self._disk.sync_directory(ours)
+
+    def _take_parts(self, opened: OpenLog, size: int) -> bool:
+        """The parts under their new names; False if what has their names is another file now."""
+        sizes = _sizes(opened, size)
+        if opened.found.is_archived or len(sizes) > PARTS_MAX:
+            write_file(self._disk, LOG_NAME, self._below, first_bytes(opened.read(), size))
+            return True
+        opened.sync()
+        for number, count in enumerate(sizes, 1):
+            part, descriptor = opened.files[number - 1]
+            if not self.take(part.name, base_part_name(number), descriptor, count):
+                for made in range(1, number):
+                    self._disk.unlink(base_part_name(made), self._below)
+                return False
+        base = msgspec.json.encode(Base(sizes))
+        write_file(self._disk, BASE_NAME, self._below, [base])
+        return True
+
+    def take(self, name: str, new_name: str, descriptor: int, count: int) -> bool:
+        """A second name for an open file, or a copy; False if the first name is another's now."""
+        try:
+            self._disk.link(name, self._above, new_name, self._below)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno not in CANNOT_LINK:
+                raise
+            chunks = read_file_part(self._disk, descriptor, 0, count)
+            write_file(self._disk, new_name, self._below, chunks)
+            return True
+        made = self._disk.node_at(new_name, self._below)
+        if made is not None and made.inode == self._disk.node(descriptor).inode:
+            return True
+        self._disk.unlink(new_name, self._below)
+        return False
+
+    @contextmanager
+    def _folder(self, directory: int) -> Iterator[int | None]:
+        try:
+            folder = self._disk.open_directory(_BLOBS, directory)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield folder
+        finally:
+            let_go(self._disk, folder)
+
+    def _take_blob(self, name: str, theirs: int, ours: int) -> None:
+        try:
+            descriptor = self._disk.open_read(name, theirs)
+        except FileNotFoundError:
+            return
+        try:
+            self._disk.sync(descriptor)
+            size = self._disk.node(descriptor).size
+            _Heir(self._disk, theirs, ours).take(name, name, descriptor, size)
+        finally:
+            let_go(self._disk, descriptor)
+
+
+def _sizes(opened: OpenLog, size: int) -> list[int]:
+    """How much of each part belongs to the first ``size`` bytes."""
+    sizes = []
+    for part, _ in opened.files:
+        if size > 0:
+            sizes.append(min(part.size, size))
+            size -= part.size
+    return sizes
+
+
+def _clear(tree: Tree, above: tuple[str, ...]) -> None:
+    """Remove what crashes left, but nothing that someone is at work on."""
+    with tree.opened(above) as directory:
+        names = [] if directory is None else tree.disk.scan(directory)
+    for name in names:
+        lease = FileLease(tree, (*above, name))
+        try:
+            lease.acquire("store", 0)
+            _remove(tree, (*above, name))
+        except Locked:
+            continue
+        finally:
+            lease.release()
+
+
+def _remove(tree: Tree, parts: tuple[str, ...]) -> None:
+    with tree.opened(parts[:-1]) as directory:
+        if directory is not None:
+            remove_tree(tree.disk, parts[-1], directory)

@@ -1,0 +1,307 @@
+"""Which keys were opened for writing, so that a catalogue need not look at all of them.
+
+``<root>/touched`` has a line for each time that a lease was taken (``+pid@host key``) or given back
+(``-key``). It is written beside the append path, never synced, and may be deleted at any time: then
+everything is compared once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from holdfast.errors import HoldfastError, InvalidId
+from holdfast.storage.disk import is_running
+from holdfast.storage.files.tree import Tree, let_go, translation
+
+# The command's quick start loads this: neither `typing` nor `msgspec`, which take longer than all.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.storage.base import Changes
+    from holdfast.storage.disk import Node
+
+__all__ = ["Touched"]
+
+_NAME = "touched"
+_NEW_NAME = "touched.new"
+_HEADER_BYTES = 33  # 32 digits that no other file has, and a newline
+_SIZE_MAX = 4 << 20
+# Two changes of a directory within the clock's grain leave the same time on it.
+_TIME_GRAIN_NS = 2_000_000_000
+_TRIES_MAX = 3
+
+
+class _Mark:
+    """How things were when someone looked."""
+
+    __slots__ = ("boot", "file", "folder", "fresh", "held", "inode", "size")
+
+    def __init__(
+        self,
+        boot: str,
+        file: str,
+        size: int,
+        folder: int,
+        inode: int,
+        *,
+        fresh: bool,
+        held: dict[str, str],
+    ) -> None:
+        self.boot = boot
+        self.file = file
+        self.size = size
+        self.folder = folder
+        self.inode = inode
+        self.fresh = fresh
+        self.held = held
+
+    def __str__(self) -> str:
+        """As ``_read_mark`` reads it: a line of words, then one for each key that is held."""
+        head = f"{self.boot or '-'} {self.file or '-'} {self.size} {self.folder} {self.inode}"
+        held = [f"{who} {key}" for key, who in self.held.items()]
+        return "\n".join([f"{head} {self.fresh:d}", *held])
+
+
+class _Seen:
+    """What the file says from some place on.
+
+    ``resumed`` says that the lines are those that follow what the mark knows.
+    """
+
+    __slots__ = ("file", "lines", "resumed", "size")
+
+    def __init__(
+        self, file: str = "", size: int = 0, lines: Iterable[str] = (), *, resumed: bool = False
+    ) -> None:
+        self.file = file
+        self.size = size
+        self.lines = [*lines]
+        self.resumed = resumed
+
+
+class Touched:
+    """The file of one store."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._disk = tree.disk
+        self._boot: str | None = None
+        self._last: tuple[Node | None, str, int] | None = None
+        self._parts: dict[str, tuple[str, ...]] = {}
+
+    def note(self, key: str, *, held: bool) -> None:
+        """Say that a lease was taken or given back. What the disk says against it is not told.
+
+        A line that is missing is made up for when the lease is given back, or by a look at all.
+        """
+        line = f"+{_me()} {key}\n" if held else f"-{key}\n"
+        try:
+            for _ in range(_TRIES_MAX):
+                if self._append(line.encode()):
+                    return
+        except (OSError, HoldfastError):
+            return
+
+    def is_quiet(self, mark: str, folder: str) -> bool:
+        """Whether nothing at all happened to the keys of a folder below the root since the mark."""
+        old = _read_mark(mark)
+        return old is not None and self._is_as_before(old, *self._look(old, (folder,)))
+
+    def changes(self, mark: str, prefix: str) -> Changes:
+        """What may have changed in a folder of keys since the mark."""
+        from holdfast.storage.base import Changes, check_prefix
+
+        old = _read_mark(mark)
+        if prefix not in self._parts:
+            self._parts[prefix] = check_prefix(prefix)
+        seen, folder = self._look(old, self._parts[prefix])
+        if old is not None and self._is_as_before(old, seen, folder):
+            return Changes(mark, frozenset(), listed=False)
+        before = old.held if old is not None and seen.resumed else {}
+        touched, held = _replay(seen.lines, before)
+        alive = {key: who for key, who in held.items() if _may_live(who)}
+        new = self._mark(seen, folder, alive)
+        keys = frozenset(key for key in (*touched, *before) if key.startswith(prefix))
+        if old is None or not seen.resumed or new.folder < old.folder or not _are_keys(keys):
+            return Changes(str(new), None, listed=True)
+        moved = (old.inode, old.folder) != (new.inode, new.folder)
+        if moved and not touched:
+            # By hand: what has a name that was there before may be another thing by now.
+            return Changes(str(new), None, listed=True)
+        return Changes(str(new), keys, listed=moved or old.fresh)
+
+    def _look(self, old: _Mark | None, folder: tuple[str, ...]) -> tuple[_Seen, Node | None]:
+        """What the file says that the mark does not know, and the folder as it is."""
+        with translation("looking for what has changed"):
+            if self._boot is None:
+                self._boot = self._disk.boot_id()
+            found, file = self._glance(folder)
+            seen = self._known_already(old, file) or self._read(old)
+        self._last = (file, seen.file, seen.size)
+        return seen, found
+
+    def _is_as_before(self, old: _Mark, seen: _Seen, folder: Node | None) -> bool:
+        """Whether nothing at all happened: what is asked most, so it is answered first."""
+        quiet = seen.resumed and not seen.lines and not old.held and not old.fresh
+        place = (0, 0) if folder is None else (folder.inode, folder.modified)
+        return quiet and place == (old.inode, old.folder)
+
+    def _mark(self, seen: _Seen, folder: Node | None, held: dict[str, str]) -> _Mark:
+        time_ns = 0 if folder is None else folder.modified
+        return _Mark(
+            boot=self._boot or "",
+            file=seen.file,
+            size=seen.size,
+            folder=time_ns,
+            inode=0 if folder is None else folder.inode,
+            fresh=time.time_ns() - time_ns < _TIME_GRAIN_NS,
+            held=held,
+        )
+
+    def _glance(self, parts: tuple[str, ...]) -> tuple[Node | None, Node | None]:
+        """The folder of the keys, and the file."""
+        if self._tree.root(create=False) is None:
+            return None, None
+        file = self._tree.node_below(_NAME)
+        if len(parts) == 1:
+            return self._tree.node_below(parts[0]), file
+        with self._tree.opened(parts[:-1]) as above:
+            return None if above is None else self._disk.node_at(parts[-1], above), file
+
+    def _known_already(self, old: _Mark | None, file: Node | None) -> _Seen | None:
+        """What reading would give, if the file is as it was when it was read last."""
+        if file is None:
+            return _Seen(resumed=old is not None and not old.file and old.boot == self._boot)
+        last = self._last
+        if old is None or last is None or last[0] is None:
+            return None
+        same = (last[0].inode, last[0].size) == (file.inode, file.size) and last[2] == file.size
+        if same and (old.file, old.size, old.boot) == (last[1], last[2], self._boot):
+            return _Seen(old.file, old.size, [], resumed=True)
+        return None
+
+    def _read(self, old: _Mark | None) -> _Seen:
+        """The lines after those that the mark knows, or all of them if it is of another file."""
+        with self._tree.opened(()) as root:
+            try:
+                descriptor = None if root is None else self._disk.open_read(_NAME, root)
+            except FileNotFoundError:
+                descriptor = None
+        if descriptor is None:
+            return _Seen(resumed=old is not None and not old.file and old.boot == self._boot)
+        try:
+            return self._read_from(descriptor, old)
+        finally:
+            let_go(self._disk, descriptor)
+
+    def _read_from(self, descriptor: int, old: _Mark | None) -> _Seen:
+        file = self._disk.read_at(descriptor, _HEADER_BYTES, 0).decode("ascii", "replace").strip()
+        start, resumed = _HEADER_BYTES, False
+        if old is not None and old.file == file and old.boot == self._boot:
+            resumed = self._disk.node(descriptor).size >= old.size
+            start = old.size if resumed else start
+        data = b""
+        while chunk := self._disk.read_at(descriptor, _SIZE_MAX, start + len(data)):
+            data += chunk
+        end = data.rfind(b"\n") + 1
+        lines = data[:end].decode("utf-8", "replace").split("\n")[:-1]
+        return _Seen(file, start + end, lines, resumed=resumed)
+
+    def _append(self, line: bytes) -> bool:
+        """Add a line; False if the file was put aside meanwhile, so that nobody would see it."""
+        with self._tree.opened((), create=True) as root:
+            assert root is not None
+            descriptor = self._disk.open_log(_NAME, root, create=True)
+            try:
+                node = self._disk.node(descriptor)
+                if node.links > 1:  # another file as well: that one stays as it is
+                    self._disk.unlink(_NAME, root)
+                    return False
+                if not node.size:
+                    line = _header() + line
+                self._disk.write(descriptor, line)
+                current = self._disk.node_at(_NAME, root)
+            finally:
+                let_go(self._disk, descriptor)
+            if node.size > _SIZE_MAX:
+                self._shorten(root)
+        return current is not None and current.inode == node.inode
+
+    def _shorten(self, root: int) -> None:
+        """Put a short file in the place of a long one: who holds what now, under a new header."""
+        _, held = _replay(self._read(None).lines, {})
+        lines = [f"+{who} {key}\n" for key, who in held.items() if _may_live(who)]
+        if self._disk.node_at(_NEW_NAME, root) is not None:
+            self._disk.unlink(_NEW_NAME, root)  # of one who was killed at it
+        descriptor = self._disk.open_new(_NEW_NAME, root)
+        try:
+            self._disk.write(descriptor, _header() + "".join(lines).encode())
+        finally:
+            let_go(self._disk, descriptor)
+        self._disk.rename(_NEW_NAME, root, _NAME, root)
+
+
+def _read_mark(mark: str) -> _Mark | None:
+    """The mark of a text; None if it is no such text, as none of an older version is."""
+    try:
+        head, *lines = mark.split("\n")
+        boot, file, size, folder, inode, fresh = head.split(" ")
+        held = {key: who for who, key in (line.split(" ") for line in lines)}
+        return _Mark(
+            boot.removeprefix("-"),
+            file.removeprefix("-"),
+            int(size),
+            int(folder),
+            int(inode),
+            fresh=bool(int(fresh)),
+            held=held,
+        )
+    except ValueError:
+        return None
+
+
+def _header() -> bytes:
+    return os.urandom(_HEADER_BYTES // 2).hex().encode() + b"\n"
+
+
+def _replay(lines: Iterable[str], held: dict[str, str]) -> tuple[set[str], dict[str, str]]:
+    """The keys that lines speak of, and who holds which after them."""
+    touched: set[str] = set()
+    now = dict(held)
+    for line in lines:
+        if line.startswith("+"):
+            who, _, key = line[1:].partition(" ")
+            now[key] = who
+        else:
+            key = line.removeprefix("-")
+            now.pop(key, None)
+        touched.add(key)
+    return touched, now
+
+
+def _are_keys(keys: Iterable[str]) -> bool:
+    """Whether all are well-formed: a disk that was full may have cut a line short."""
+    from holdfast.storage.base import check_key
+
+    try:
+        return all(map(check_key, keys))
+    except InvalidId:
+        return False
+
+
+def _me() -> str:
+    return f"{os.getpid()}@{_host()}"
+
+
+def _host() -> str:
+    return os.uname().nodename[:100].replace(" ", "_")
+
+
+def _may_live(who: str) -> bool:
+    """Whether a holder may still be at work; one of another machine cannot be seen from here."""
+    pid, _, host = who.partition("@")
+    if host != _host() or not pid.isdecimal():
+        return host != _host()
+    return is_running(int(pid))

@@ -1,0 +1,194 @@
+"""The right to write, as a lock on a file: no time-out, and no stealing while the holder lives."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Locked
+from holdfast.storage.base import Lease
+from holdfast.storage.disk import Disk, forks
+from holdfast.storage.files.journal import Touched
+from holdfast.storage.files.tree import Tree, let_go, translation
+
+__all__ = ["LOCK_NAME", "FileLease", "forget_settled", "note_settled", "read_settled"]
+
+LOCK_NAME = "lock"
+# The holder's description has a fixed size, so that writing it needs no new space on a full disk.
+_CARD_BYTES = 512
+
+
+class FileLease(Lease):
+    """``lock`` of one key. The kernel gives it back when the holder dies, however it dies.
+
+    The epoch is kept in the file and not synced: power loss may set it back. Here the lock alone
+    keeps other writers out, and the epoch only tells one opening from another.
+    """
+
+    def __init__(self, tree: Tree, parts: tuple[str, ...], touched: Touched | None = None) -> None:
+        self._tree = tree
+        self._touched = touched
+        self._disk = tree.disk
+        self._parts = parts
+        self._descriptor: int | None = None
+        self._forks = forks.count
+        self._epoch = 0
+
+    def acquire(self, owner: str, ttl_ms: int) -> int:
+        """Take the lock. ``ttl_ms`` is for stores whose leases run out; here they do not."""
+        if self._descriptor is not None and self._forks == forks.count:
+            return self._epoch
+        with translation(f"locking {'/'.join(self._parts)}"):
+            try:
+                descriptor = self._take()
+                card = _read_card(self._disk, descriptor)
+                epoch = card.get("epoch")
+                self._epoch = epoch + 1 if isinstance(epoch, int) else 1
+                self._write_card(descriptor, owner, card.get("settled"))
+                self._note(held=True)
+            except BaseException:
+                self.release()
+                raise
+        return self._epoch
+
+    def renew(self, ttl_ms: int) -> None:
+        """Nothing to do: the lock is held until it is given back."""
+
+    def release(self) -> None:
+        """Close the lock file, which gives the lock back."""
+        descriptor, self._descriptor = self._descriptor, None
+        # In a forked child the lock was given up already, and the number may be another file's.
+        if descriptor is not None and self._forks == forks.count:
+            try:
+                self._note(held=False)
+            finally:
+                let_go(self._disk, descriptor)
+
+    def _note(self, *, held: bool) -> None:
+        """Before the first append and after the last: what catalogues go by."""
+        if self._touched is not None:
+            self._touched.note("/".join(self._parts), held=held)
+
+    def _take(self) -> int:
+        while True:
+            with self._tree.opened(self._parts, create=True) as directory:
+                assert directory is not None
+                try:
+                    descriptor = self._disk.open_lock(LOCK_NAME, directory)
+                except FileNotFoundError:
+                    continue  # the key was dropped, and its directory with it
+                try:
+                    if not self._disk.lock(descriptor):
+                        raise self._locked(descriptor)
+                    if self._disk.node(descriptor).links > 1:
+                        # It is another file as well, perhaps in a backup: that one stays as it is.
+                        self._disk.unlink(LOCK_NAME, directory)
+                    elif self._is_current(descriptor):
+                        # Noted at once: an interruption on the way out must not lose it.
+                        self._descriptor, self._forks = descriptor, forks.count
+                        return descriptor
+                except BaseException:
+                    let_go(self._disk, descriptor)
+                    raise
+            # The key was moved away between opening and locking: this lock guards nothing.
+            let_go(self._disk, descriptor)
+
+    def _is_current(self, descriptor: int) -> bool:
+        with self._tree.opened(self._parts) as directory:
+            node = None if directory is None else self._disk.node_at(LOCK_NAME, directory)
+        return node is not None and node.inode == self._disk.node(descriptor).inode
+
+    def _locked(self, descriptor: int) -> Locked:
+        card = _read_card(self._disk, descriptor)
+        session_id, pid, host = self._parts[-1], card.get("pid"), card.get("host")
+        holder = f"process {pid} on {host}" if pid else "another process"
+        return Locked(
+            f"session {session_id} is open for writing in {holder}",
+            session_id=session_id,
+            pid=pid,
+            host=host,
+        )
+
+    def _write_card(self, descriptor: int, owner: str, settled: Any) -> None:
+        card = {
+            "pid": os.getpid(),
+            "host": _plain(os.uname().nodename),
+            "owner": _plain(owner),
+            "epoch": self._epoch,
+        }
+        if settled is not None:
+            card["settled"] = settled
+        try:
+            self._disk.write(descriptor, msgspec.json.encode(card).ljust(_CARD_BYTES))
+        except OSError:
+            # The card only says who holds the lock; the lock itself is held.
+            return
+
+
+def note_settled(disk: Disk, directory: int, mark: str, size: int) -> None:
+    """Note on the lock's card that so many bytes of the log of this mark are on the medium.
+
+    For the holder of the lock. It is not synced, and what the disk says against it is not told: a
+    note that is missing, or older, only means that a loss cannot be seen.
+    """
+    try:
+        descriptor = disk.open_lock(LOCK_NAME, directory)
+        try:
+            _put_note(disk, descriptor, [mark, size])
+        finally:
+            let_go(disk, descriptor)
+    except OSError:
+        return
+
+
+def forget_settled(disk: Disk, directory: int) -> None:
+    """Take the note away, for good, before another log takes the place of the one it is about.
+
+    Lets OSError through: what is written anew must never be measured by an old note.
+    """
+    if not read_settled(disk, directory)[0]:
+        return
+    descriptor = disk.open_lock(LOCK_NAME, directory)
+    try:
+        _put_note(disk, descriptor, None)
+        disk.sync(descriptor)
+    finally:
+        let_go(disk, descriptor)
+
+
+def _put_note(disk: Disk, descriptor: int, note: list[Any] | None) -> None:
+    card = _read_card(disk, descriptor)
+    card.pop("settled", None)
+    text = msgspec.json.encode(card if note is None else card | {"settled": note})
+    if disk.node(descriptor).links == 1 and len(text) <= _CARD_BYTES:
+        disk.write(descriptor, text.ljust(_CARD_BYTES))
+
+
+def read_settled(disk: Disk, directory: int) -> tuple[str, int]:
+    """What was noted last: the mark of a log, and its size; an empty mark if nothing was."""
+    if disk.node_at(LOCK_NAME, directory) is None:
+        return "", 0
+    descriptor = disk.open_read(LOCK_NAME, directory)
+    try:
+        noted = _read_card(disk, descriptor).get("settled")
+    finally:
+        let_go(disk, descriptor)
+    try:
+        return msgspec.convert(noted, tuple[str, int])
+    except msgspec.ValidationError:
+        return "", 0
+
+
+def _read_card(disk: Disk, descriptor: int) -> dict[str, Any]:
+    try:
+        card = msgspec.json.decode(disk.read_at(descriptor, _CARD_BYTES, 0))
+    except msgspec.DecodeError:
+        return {}
+    return card if isinstance(card, dict) else {}
+
+
+def _plain(text: str) -> str:
+    """A name in few and simple characters, so that the card's size is bounded."""
+    return text[:100].encode("ascii", "replace").decode()

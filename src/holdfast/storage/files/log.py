@@ -1,0 +1,423 @@
+"""A log in files."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from holdfast.errors import HoldfastError, StoreError, StoreFull, SyncFailed
+from holdfast.model import is_id
+from holdfast.storage._names import check_prefix
+from holdfast.storage.base import Log, Pieces, Stamp
+from holdfast.storage.files.documents import FileDocuments
+from holdfast.storage.files.forms import FileForms, write_all
+from holdfast.storage.files.lease import forget_settled, note_settled, read_settled
+from holdfast.storage.files.parts import (
+    LOG_NAME,
+    OWN_NAME,
+    Look,
+    OpenLog,
+    log_size,
+    look,
+    open_parts,
+)
+from holdfast.storage.files.tree import Tree, let_go, translated, translation
+
+if TYPE_CHECKING:
+    from holdfast.storage.disk import Disk
+
+
+__all__ = ["LOG_NAME", "FileLog"]
+
+# For each open log: with many of them it adds up, and appends cannot reuse memory that is kept.
+_KEPT_BYTES_MAX = 1 << 20
+
+
+class FileLog(Log):
+    """The log of one key: appended with one ``write``, synced with one ``fdatasync``.
+
+    It has one of the forms that ``parts.py`` tells of. Offsets count from the log's beginning,
+    whatever file it is in; only what is remembered of the file being written counts from that
+    file's own.
+    """
+
+    def __init__(self, tree: Tree, parts: tuple[str, ...], documents: FileDocuments) -> None:
+        self._tree = tree
+        self._disk = tree.disk
+        self._write = tree.disk.write
+        self._parts = parts
+        self._documents = documents
+        self._forms = FileForms(tree, parts)
+        self._inherited = 0
+        self._descriptor: int | None = None
+        # The file that is written: its name below the root of the store, and its inode.
+        self._place = ("", 0)
+        self._size = 0
+        self._found = 0
+        self._synced = 0
+        self._entries_synced = False
+        # After a failed sync the kernel may have dropped what the file should hold, so what was
+        # appended since the last sync is kept here, up to a bound.
+        self._kept: list[bytes] = []
+        self._dead: HoldfastError | None = None
+        self._open_lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+
+    def append(self, data: bytes, first_seq: int, count: int, epoch: int) -> None:
+        """As the contract says; the descriptor's lock is what keeps other writers out."""
+        descriptor = self._descriptor
+        if descriptor is None or self._dead is not None:
+            descriptor = self._open_to_write()
+        write = self._write
+        size = len(data)
+        end = self._size + size
+        try:
+            written = write(descriptor, data)
+            if written != size:
+                write_all(self._disk, descriptor, memoryview(data)[written:])
+            self._size = end
+            if end - self._synced <= _KEPT_BYTES_MAX:
+                self._kept.append(data)
+        except BaseException as error:
+            self._take_back(descriptor, data, end - size, error)
+            raise
+
+    def sync(self) -> None:
+        """One ``fdatasync`` for all who wait; the directories as well the first time."""
+        target = self._size
+        with self._sync_lock:
+            if self._dead is not None:
+                raise self._dead.with_traceback(None)
+            if self._entries_synced and self._synced >= target:
+                return
+            kept, mark = len(self._kept), self._size
+            try:
+                self._entries_synced = self._sync_all()
+            except OSError as error:
+                self._dead = SyncFailed(errno=error.errno)
+                raise self._dead from error
+            if not self._is_in_place():
+                self._dead = _lost(self._name())
+                raise self._dead
+            self._synced = max(self._synced, mark)
+            del self._kept[:kept]
+
+    def read(self, start: int = 0) -> Iterator[bytes]:
+        """Chunks of what is in the files while they are being read."""
+        with translation(f"reading {self._name()}"):
+            opened = self._open_to_read(start)
+            if opened is not None:
+                with opened:
+                    yield from opened.read(start)
+
+    def read_tail(self, max_bytes: int) -> tuple[int, bytes]:
+        """The last bytes of the files."""
+        with translation(f"reading {self._name()}"):
+            opened = self._open_to_read(-max_bytes)
+            if opened is None:
+                return 0, b""
+            with opened:
+                start = max(0, opened.size() - max_bytes)
+                return start, b"".join(opened.read(start))
+
+    def read_part(self, start: int, stop: int) -> bytes:
+        """Some bytes of the files, at once if they are in one."""
+        with translation(f"reading {self._name()}"):
+            opened = self._open_to_read(start)
+            if opened is None:
+                return b""
+            with opened:
+                if opened.found.is_plain:
+                    return self._disk.read_at(opened.files[0][1], stop - start, start)
+        return super().read_part(start, stop)
+
+    def size(self) -> int:
+        """The size of the files together, whoever wrote them."""
+        with (
+            translation(f"looking at {self._name()}"),
+            self._tree.opened(self._parts) as directory,
+        ):
+            return 0 if directory is None else log_size(self._disk, directory)
+
+    def cut(self, offset: int, epoch: int) -> None:
+        """Quarantine first, then truncate: a crash between the two does it again."""
+        torn = b"".join(self.read(offset))
+        if not torn:
+            return
+        # Named by place and content, so that doing it twice leaves one copy.
+        self._documents.put(f"quarantine/torn-{offset}-{crc32(torn):08x}", torn)
+        descriptor = self._open_to_write()
+        if offset < self._inherited or self._is_shared(descriptor):
+            self._cut_copy(offset)
+            return
+        try:
+            self._disk.truncate(descriptor, offset - self._inherited)
+            self._disk.sync(descriptor)
+        except OSError as error:
+            # What the file holds now is unknown; another opening will see.
+            self._dead = SyncFailed(f"cutting {self._name()} failed", errno=error.errno)
+            raise self._dead from error
+        self._size = self._synced = self._found = offset - self._inherited
+        self._kept.clear()
+
+    def replace(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """Write the new file whole, give the old one a name in quarantine, then rename."""
+        self.close()
+        with translation(f"replacing {self._name()}"):
+            # The number by which the old file is known may be a later one's.
+            with self._tree.opened(self._parts) as directory:
+                if directory is not None:
+                    forget_settled(self._disk, directory)
+            self._forms.replace(chunks)
+
+    def generation(self) -> str:
+        """The file's inode: replacing gives another one."""
+        found = self._look()
+        return "" if found is None else str(found.mark)
+
+    def settled(self) -> int:
+        """By the note that the last writer left beside its lock when it closed the log."""
+        with (
+            translation(f"looking at {self._name()}"),
+            self._tree.opened(self._parts) as directory,
+        ):
+            if directory is None:
+                return 0
+            mark, size = read_settled(self._disk, directory)
+            found = look(self._disk, directory) if mark else None
+        return size if found is not None and str(found.mark) == mark else 0
+
+    def damage(self) -> str:
+        """Frames of an archive, or inherited bytes, that are not there."""
+        with translation(f"reading {self._name()}"):
+            opened = self._open_to_read()
+            if opened is None:
+                return ""
+            with opened:
+                return opened.damage()
+
+    def unsaved(self) -> bytes:
+        """What was appended since the last sync, from memory as far as it was kept."""
+        if self._size - self._synced <= _KEPT_BYTES_MAX:
+            return b"".join(self._kept)
+        return b"".join(self.read(self._inherited + self._synced))
+
+    def close(self) -> None:
+        """Close the file, and note how much of it is safe."""
+        with self._sync_lock, self._open_lock:
+            if self._descriptor is not None and self._is_safe():
+                self._note_settled()
+            descriptor, self._descriptor = self._descriptor, None
+            self._entries_synced = False
+            if descriptor is not None:
+                let_go(self._disk, descriptor)
+
+    def _is_safe(self) -> bool:
+        """Whether everything that was appended here, and the way to it, is on the medium.
+
+        What was found may end in a torn record, which nobody promised.
+        """
+        if self._dead is not None or not self._entries_synced:
+            return False
+        return self._found < self._size == self._synced
+
+    def _note_settled(self) -> None:
+        with contextlib.suppress(OSError), self._tree.opened(self._parts) as directory:
+            found = None if directory is None else look(self._disk, directory)
+            whole = self._disk.read_at(self._descriptor or 0, 1, self._size - 1) == b"\n"
+            if directory is not None and found is not None and whole:
+                size = self._inherited + self._size
+                note_settled(self._disk, directory, str(found.mark), size)
+
+    def _is_shared(self, descriptor: int) -> bool:
+        """Whether the file has another name, by which another key may go on with its bytes."""
+        with translation(f"looking at {self._name()}"):
+            return self._disk.node(descriptor).links > 1
+
+    def _cut_copy(self, offset: int) -> None:
+        """Leave the files as they are to who shares them; what is kept becomes a file of its own.
+
+        Closed before, so that no append can ever go to a file that the log has left.
+        """
+        self.close()
+        self._size = self._synced = self._found = 0
+        self._kept.clear()
+        with translation(f"cutting {self._name()}"):
+            self._forms.make_plain(offset)
+
+    def _look(self) -> Look | None:
+        with (
+            translation(f"looking at {self._name()}"),
+            self._tree.opened(self._parts) as directory,
+        ):
+            return None if directory is None else look(self._disk, directory)
+
+    def _name(self) -> str:
+        return "/".join((*self._parts, LOG_NAME))
+
+    def _sync_all(self) -> bool:
+        """The documents that lines may name, then the lines, then the way to them.
+
+        Whether there was a file. Lets OSError through.
+        """
+        self._documents.sync_pending()
+        descriptor = self._descriptor
+        if descriptor is not None:
+            self._disk.sync(descriptor)
+        inherits = self._inherited > 0 and not self._entries_synced
+        if (descriptor is None or inherits) and not self._sync_unopened():
+            return False
+        if not self._entries_synced:
+            self._tree.sync(self._parts)
+        return True
+
+    def _is_in_place(self) -> bool:
+        """Whether the file that is written still has its name: syncing one without says nothing."""
+        if self._descriptor is None:
+            return True
+        path, inode = self._place
+        try:
+            node = self._tree.node_below(path)
+        except NotADirectoryError:
+            return False
+        except OSError:
+            return True  # nothing can be said
+        return node is not None and node.inode == inode
+
+    def _sync_unopened(self) -> bool:
+        """Nothing was appended here yet, but an earlier process may have died before its sync."""
+        opened = self._open_to_read()
+        if opened is None:
+            return False
+        with opened:
+            opened.sync()
+        return True
+
+    def _open_to_read(self, start: int = 0) -> OpenLog | None:
+        with self._tree.opened(self._parts) as directory:
+            return None if directory is None else open_parts(self._disk, directory, start)
+
+    def _open_to_write(self) -> int:
+        if self._dead is not None:
+            raise self._dead.with_traceback(None)
+        with self._open_lock:
+            if self._descriptor is None:
+                with (
+                    translation(f"opening {self._name()}"),
+                    self._tree.opened(self._parts, create=True) as directory,
+                ):
+                    assert directory is not None
+                    self._descriptor = self._opened(directory)
+            return self._descriptor
+
+    def _opened(self, directory: int) -> int:
+        """The file, and its size, which is the only right place to go back to."""
+        found = self._forms.ready_to_write(directory)
+        branch = found is not None and found.is_branch
+        self._inherited = found.inherited if found is not None else 0
+        name = OWN_NAME if branch else LOG_NAME
+        descriptor = self._disk.open_log(name, directory, create=True)
+        try:
+            node = self._disk.node(descriptor)
+            self._size = self._synced = self._found = node.size
+            self._place = ("/".join((*self._parts, name)), node.inode)
+        except BaseException:
+            let_go(self._disk, descriptor)
+            raise
+        self._entries_synced = False
+        self._kept.clear()
+        return descriptor
+
+    def _take_back(self, descriptor: int, data: bytes, start: int, error: BaseException) -> None:
+        """Undo a failed append, so that the log ends with its last whole record.
+
+        Raises the typed error for what the disk said; returns if it was something else, such as a
+        key press that interrupts the program. If it cannot be undone the log is dead.
+        """
+        self._dead = StoreError(
+            f"an append to {self._name()} failed half-way and could not be taken back",
+            remedy="Open the session again; the torn bytes are then set aside.",
+            errno=error.errno if isinstance(error, OSError) else None,
+        )
+        if not self._cut_back(descriptor, start, len(data)):
+            raise self._dead from error
+        self._size = start
+        if self._kept and self._kept[-1] is data:
+            self._kept.pop()
+        self._dead = None
+        if isinstance(error, OSError):
+            failure = translated(error, f"appending to {self._name()}")
+            if isinstance(failure, StoreFull):
+                failure.fields["needed_bytes"] = len(data)
+            raise failure from error
+
+    def _cut_back(self, descriptor: int, start: int, size_max: int) -> bool:
+        """Remove what a failed append left; False if it cannot be, or is not only ours."""
+        try:
+            size = self._disk.node(descriptor).size
+            ours = start <= size <= start + size_max
+            if ours and size > start:
+                self._disk.truncate(descriptor, start)
+        except OSError:
+            return False
+        return ours
+
+
+def _lost(name: str) -> SyncFailed:
+    return SyncFailed(
+        f"{name} was removed or replaced by somebody else while it was written",
+        remedy="Stop what cleans up or restores inside of the store, then open the session again;"
+        " `.unsaved` holds what was recorded since the last flush.",
+    )
+
+
+# Reading short pieces of many logs: the folder above them is opened once, each log once.
+
+
+_checked = lru_cache(maxsize=16)(check_prefix)
+
+
+def read_pieces(tree: Tree, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
+    """What each plain log has at these places; what cannot be had so is left out."""
+    found: dict[str, Pieces] = {}
+    for above, keys in groupby(starts, _folder):
+        try:
+            with tree.opened(_checked(above)) as folder:
+                if folder is None:
+                    continue
+                for key in keys:
+                    name = key[len(above) :]
+                    pieces = _read(tree.disk, folder, name, starts[key], size)
+                    if pieces is not None:
+                        found[key] = pieces
+        except (OSError, HoldfastError):
+            continue  # reading the log itself tells what is wrong
+    return found
+
+
+def _folder(key: str) -> str:
+    return key[: key.rfind("/") + 1]
+
+
+def _read(disk: Disk, folder: int, name: str, starts: Sequence[int], size: int) -> Pieces | None:
+    if not is_id(name):
+        return None
+    opened: list[int] = []
+    try:
+        directory = disk.open_directory(name, folder)
+        opened.append(directory)
+        log = disk.open_read(LOG_NAME, directory)
+        opened.append(log)
+        node = disk.node(log)
+        stamp = Stamp(node.inode, node.size, node.modified)
+        return Pieces(stamp, [disk.read_at(log, size, start) for start in starts])
+    except OSError:
+        return None
+    finally:
+        for descriptor in opened:
+            let_go(disk, descriptor)

@@ -1,0 +1,312 @@
+"""The files in which a key's log lies, and how they are read as one.
+
+A log is the first of these that is there:
+
+1. ``events.jsonl``, plain;
+2. ``events.jsonl.zst``, archived;
+3. ``base.jsonl`` and ``own.jsonl``: a branch. ``base.json`` says how many bytes of ``base.jsonl``,
+   ``base.2.jsonl`` and so on belong to it; they are other names of other keys' files, which may
+   have grown since. ``own.jsonl`` is what came after.
+
+So one rename turns one form into another, whatever is left of the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import msgspec
+
+from holdfast.errors import Forbidden, StoreError
+from holdfast.storage.disk import Disk, Node
+from holdfast.storage.files.tree import let_go
+
+if TYPE_CHECKING:
+    from holdfast.storage.files.archive import Archive
+
+__all__ = [
+    "ARCHIVE_NAME",
+    "BASE_NAME",
+    "LOG_NAME",
+    "OWN_NAME",
+    "PARTS_MAX",
+    "Base",
+    "Look",
+    "OpenLog",
+    "Part",
+    "base_part_name",
+    "log_size",
+    "look",
+    "open_archive",
+    "open_parts",
+    "read_file_part",
+]
+
+LOG_NAME = "events.jsonl"
+ARCHIVE_NAME = "events.jsonl.zst"
+OWN_NAME = "own.jsonl"
+BASE_NAME = "base.json"
+PARTS_MAX = 16
+"""A branch inherits at most so many files; one that would need more is a copy."""
+_BASE_BYTES_MAX = 4096
+# Only another process that rewrites the log again and again could make a reader look this often.
+_LOOKS_MAX = 100
+# Small enough to stay in the processor's cache while it is verified and decoded, and to leave no
+# hole in memory that what is made of it does not fill.
+_READ_BYTES = 1 << 16
+
+
+class Base(msgspec.Struct):
+    """``base.json``: how many bytes of each inherited file belong to the log."""
+
+    bytes: list[int]
+
+
+class Part(NamedTuple):
+    """Some bytes of a log: ``size`` bytes of a file, of the last one as many as it has."""
+
+    name: str
+    size: int
+    is_last: bool
+
+
+class Look(NamedTuple):
+    """What was found of a log.
+
+    ``node`` is the file that tells one state of the log from another; ``parts`` are in order, with
+    only the last one growing. Of an archive ``size`` is that of the file.
+    """
+
+    node: Node
+    parts: list[Part]
+    size: int
+    is_archived: bool = False
+    is_branch: bool = False
+    mark: int = 0
+    missing: int = 0
+    """Bytes that a branch should have inherited and that are not there."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of it is in ``events.jsonl``."""
+        return not (self.is_archived or self.is_branch)
+
+    @property
+    def inherited(self) -> int:
+        """How many bytes come before those that are the key's own."""
+        return sum(part.size for part in self.parts if not part.is_last)
+
+
+def base_part_name(number: int) -> str:
+    """The name of an inherited file, counted from 1."""
+    return "base.jsonl" if number == 1 else f"base.{number}.jsonl"
+
+
+def look(disk: Disk, directory: int) -> Look | None:
+    """What a directory has of a log now; None if it has none. Forbidden for a symlink."""
+    for _ in range(_LOOKS_MAX):
+        node = _file(disk, directory, LOG_NAME)
+        if node is not None:
+            part = Part(LOG_NAME, node.size, is_last=True)
+            return Look(node, [part], node.size, mark=node.inode)
+        node = _file(disk, directory, ARCHIVE_NAME)
+        if node is not None:
+            part = Part(ARCHIVE_NAME, node.size, is_last=True)
+            return Look(node, [part], node.size, is_archived=True, mark=node.inode)
+        found = _look_at_branch(disk, directory)
+        # It may have become plain or archived behind this one's back, and its files be gone.
+        if _is_still_branch(disk, directory):
+            return found
+    raise _restless()
+
+
+def open_parts(disk: Disk, directory: int, start: int = 0) -> OpenLog | None:
+    """The files of a log from offset ``start`` on, all open and from the same moment.
+
+    Below 0 it is counted from the end of the log.
+    """
+    for _ in range(_LOOKS_MAX):
+        found = look(disk, directory)
+        if found is None:
+            return None
+        opened = OpenLog(disk, found)
+        try:
+            if opened.open_from(directory, start if start >= 0 else found.size + start):
+                return opened
+        except BaseException:
+            opened.close()
+            raise
+        opened.close()
+    raise _restless()
+
+
+def log_size(disk: Disk, directory: int) -> int:
+    """How many bytes a log has. Raises TooLarge for an archive that claims absurdly many."""
+    found = look(disk, directory)
+    if found is None or not found.is_archived:
+        return 0 if found is None else found.size
+    opened = open_parts(disk, directory)
+    if opened is None:
+        return 0
+    with opened:
+        return opened.size()
+
+
+class OpenLog:
+    """The files of a log, open to be read. Closed by ``with``."""
+
+    def __init__(self, disk: Disk, found: Look) -> None:
+        self.found = found
+        self.files: list[tuple[Part, int]] = []
+        """The parts from some offset on, each with a descriptor."""
+        self._disk = disk
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open_from(self, directory: int, start: int) -> bool:
+        """Open what lies after ``start``; False if the log took another form meanwhile."""
+        offset = 0
+        for part in self.found.parts:
+            offset += part.size
+            if part.is_last or offset > start:
+                try:
+                    self.files.append((part, self._disk.open_read(part.name, directory)))
+                except FileNotFoundError:
+                    return False
+        return not self.found.is_branch or _is_still_branch(self._disk, directory)
+
+    def archive(self) -> Archive | None:
+        """What is in the archive, if that is what the log is."""
+        if not self.found.is_archived:
+            return None
+        return open_archive(self._disk, self.files[0][1])
+
+    def size(self) -> int:
+        """The bytes of the log. Raises TooLarge for an archive that claims absurdly many."""
+        archive = self.archive()
+        if archive is None:
+            return self.found.size
+        archive.check()
+        return archive.size
+
+    def read(self, start: int = 0) -> Iterator[bytes]:
+        """The bytes from an offset on, and what is added to the last file meanwhile."""
+        archive = self.archive()
+        if archive is not None:
+            yield from archive.read(start)
+            return
+        offset = self.found.size - sum(part.size for part, _ in self.files)
+        for part, descriptor in self.files:
+            stop = None if part.is_last else part.size
+            yield from read_file_part(self._disk, descriptor, max(0, start - offset), stop)
+            offset += part.size
+
+    def damage(self) -> str:
+        """What is wrong with the files, as a sentence; empty if nothing is. Reads an archive."""
+        archive = self.archive()
+        if archive is not None:
+            for _ in archive.read():
+                pass
+            return "The archive is damaged." if archive.damaged else ""
+        if self.found.missing:
+            return f"{self.found.missing:,} bytes are missing of what the branch began with."
+        return ""
+
+    def sync(self) -> None:
+        """Return once the files are on the medium."""
+        for _, descriptor in self.files:
+            self._disk.sync(descriptor)
+
+    def close(self) -> None:
+        """Close the files."""
+        while self.files:
+            let_go(self._disk, self.files.pop()[1])
+
+
+def open_archive(disk: Disk, descriptor: int) -> Archive:
+    """An archive to be read through a descriptor, as long as that is open."""
+    from holdfast.storage.files.archive import Archive
+
+    size = disk.node(descriptor).size
+    return Archive(lambda count, offset: disk.read_at(descriptor, count, offset), size)
+
+
+def _restless() -> StoreError:
+    return StoreError("the log changes its form faster than it can be read")
+
+
+def _file(disk: Disk, directory: int, name: str) -> Node | None:
+    node = disk.node_at(name, directory)
+    if node is not None and (node.is_symlink or node.is_directory):
+        raise Forbidden(f"{name} is not a file of the store")
+    return node
+
+
+def _look_at_branch(disk: Disk, directory: int) -> Look | None:
+    node = _file(disk, directory, BASE_NAME)
+    base = None if node is None else _read_base(disk, directory)
+    if node is None or base is None:
+        return None
+    parts, missing = [], 0
+    for number, size in enumerate(base.bytes, 1):
+        name = base_part_name(number)
+        file = _file(disk, directory, name)
+        # What is missing of it, by some accident, is missing in the log too: that is damage.
+        there = 0 if file is None else min(size, file.size)
+        missing += max(0, size - there)
+        if there > 0:
+            parts.append(Part(name, there, is_last=False))
+    own = _file(disk, directory, OWN_NAME)
+    if own is not None:
+        parts.append(Part(OWN_NAME, own.size, is_last=True))
+    size = sum(part.size for part in parts)
+    return Look(own or node, parts, size, is_branch=True, mark=node.inode, missing=missing)
+
+
+def _is_still_branch(disk: Disk, directory: int) -> bool:
+    return (
+        disk.node_at(LOG_NAME, directory) is None and disk.node_at(ARCHIVE_NAME, directory) is None
+    )
+
+
+def _read_base(disk: Disk, directory: int) -> Base | None:
+    """What ``base.json`` says; nothing if it says nothing that can be understood."""
+    try:
+        descriptor = disk.open_read(BASE_NAME, directory)
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(disk.read_at(descriptor, _BASE_BYTES_MAX, 0), type=Base)
+    except msgspec.MsgspecError:
+        return Base([])
+    finally:
+        let_go(disk, descriptor)
+
+
+def read_file_part(disk: Disk, descriptor: int, start: int, stop: int | None) -> Iterator[bytes]:
+    """The bytes of a file between two offsets, or to its end, in chunks.
+
+    Read to its end, a line comes from one look at the file: what follows a half line may be the
+    middle of another one by the next look, when a writer has cut it off and gone on.
+    """
+    while stop is None or start < stop:
+        wanted = _READ_BYTES if stop is None else min(_READ_BYTES, stop - start)
+        chunk = disk.read_at(descriptor, wanted, start)
+        if not chunk:
+            return
+        if stop is None and not chunk.endswith(b"\n"):
+            whole = chunk.rfind(b"\n") + 1
+            if whole:
+                chunk = chunk[:whole]
+            elif len(chunk) < wanted:
+                if disk.read_at(descriptor, wanted, start) != chunk:
+                    continue  # it changes: look again
+                yield chunk
+                return
+        yield chunk
+        start += len(chunk)

@@ -1,0 +1,401 @@
+"""The file store: a directory that is complete by itself and can be copied by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from holdfast.errors import (
+    Conflict,
+    Forbidden,
+    HoldfastError,
+    NotFound,
+    Unavailable,
+    UsageError,
+)
+from holdfast.model import check_id, fold_id, is_id
+from holdfast.storage._branch import check_branch
+from holdfast.storage._worker import Flusher
+from holdfast.storage.base import (
+    Capabilities,
+    Changes,
+    Entry,
+    Lease,
+    Log,
+    Pieces,
+    Stamp,
+    Store,
+    check_key,
+    check_prefix,
+    needs_log,
+)
+from holdfast.storage.disk import Disk
+from holdfast.storage.files.documents import FileDocuments
+from holdfast.storage.files.forms import FileForms, inherit, making
+from holdfast.storage.files.journal import Touched
+from holdfast.storage.files.lease import FileLease
+from holdfast.storage.files.log import FileLog, read_pieces
+from holdfast.storage.files.parts import LOG_NAME, Look, look, open_parts
+from holdfast.storage.files.tree import Tree, real_path, remove_tree, translation
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["FileStore"]
+
+_MS = 1_000_000
+# Two changes of a directory within the clock's grain leave the same time on it.
+_TIME_GRAIN_NS = 2_000_000_000
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+_DROPPED = ".dropped-"
+
+
+class FileStore(Store):
+    """``<root>/sessions/<id>/events.jsonl`` and its neighbours; see docs/internals/format.md."""
+
+    capabilities = Capabilities(survives_kill=True, syncs=True, shared=True, archives=True)
+
+    def __init__(self, path: str | os.PathLike[str], *, disk: Disk | None = None) -> None:
+        text = os.fspath(path)
+        if not text or "\0" in text:
+            raise UsageError("a file store needs the path of a directory")
+        self.path = real_path(text)
+        self._tree = Tree(self.path, disk or Disk())
+        self._disk = self._tree.disk
+        self._touched = Touched(self._tree)
+        self._flusher = Flusher()
+        self._folded: tuple[tuple[int, int], dict[str, list[str]]] | None = None
+        self._lock = threading.Lock()
+        # Shared by all who ask, since a log's sync must cover what was put without one.
+        self._documents: WeakValueDictionary[str, FileDocuments] = WeakValueDictionary()
+
+    @cached_property
+    def url(self) -> str:  # type: ignore[override]  # made when first asked for
+        """The path as an address."""
+        from pathlib import Path
+
+        return Path(self.path).as_uri()
+
+    @property
+    def identity(self) -> str:
+        """The path, and the disk if it is not the real one."""
+        return self.path if type(self._disk) is Disk else f"{self.path}#{id(self._disk)}"
+
+    def log(self, key: str) -> Log:
+        """The key's ``events.jsonl``, or what stands for it."""
+        return FileLog(self._tree, _parts(key), self.documents(key))
+
+    def documents(self, key: str) -> FileDocuments:
+        """The key's other files."""
+        with self._lock:
+            found = self._documents.get(key)
+            if found is None:
+                found = FileDocuments(self._tree, _parts(key))
+                self._documents[key] = found
+            return found
+
+    def lease(self, key: str) -> Lease:
+        """The key's ``lock``."""
+        return FileLease(self._tree, _parts(key), self._touched)
+
+    def exists(self, key: str) -> bool:
+        """Whether the log's files are there. Raises when that cannot be known."""
+        return self._look(key) is not None
+
+    def clash(self, key: str) -> str | None:
+        """A neighbour whose name differs only by case: on some systems it is the same file."""
+        *above, name = _parts(key)
+        with translation(f"looking beside {key}"), self._tree.opened(tuple(above)) as directory:
+            if directory is None:
+                return None
+            names = self._folded_names(directory).get(fold_id(name), [])
+        others = ("/".join((*above, other)) for other in names if other != name)
+        return next((other for other in others if self.exists(other)), None)
+
+    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
+        """On the flusher thread."""
+        return self._flusher.sync(logs)
+
+    def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
+        """One look at each session's directory."""
+        above = check_prefix(prefix)
+        with translation(f"listing {prefix}"):
+            with self._tree.opened(above) as directory:
+                names = [] if directory is None else self._disk.scan(directory)
+            for name in filter(is_id, names):
+                try:
+                    entry = self._log_entry(prefix + name, (*above, name))
+                except (Forbidden, Unavailable):
+                    continue  # a file or a symlink beside the sessions is none of ours
+                if entry is not None:
+                    yield entry
+
+    def entry(self, key: str) -> Entry | None:
+        """A look at one session's directory."""
+        with translation(f"looking for {key}"):
+            return self._log_entry(key, _parts(key))
+
+    def stamp(self, key: str) -> Stamp | None:
+        """Of a plain log; one of another form is not told quickly."""
+        try:
+            node = self._tree.node_below(f"{key}/{LOG_NAME}")
+        except OSError:
+            return None
+        return None if node is None else Stamp(node.inode, node.size, node.modified)
+
+    def read_pieces(self, starts: Mapping[str, Sequence[int]], size: int) -> dict[str, Pieces]:
+        """Of plain logs, without a look at what else there is."""
+        return read_pieces(self._tree, starts, size)
+
+    def may_hold(self, key: str, folder: str) -> bool:
+        """By one look at the folder, without opening any."""
+        try:
+            return self._tree.node_below(f"{key}/{folder}") is not None
+        except OSError:
+            return True
+
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """One look at the directory above them; the marks are inodes."""
+        above = check_prefix(prefix)
+        with translation(f"listing {prefix}"), self._tree.opened(above) as directory:
+            found = {} if directory is None else self._disk.scan_inodes(directory)
+        return {prefix + name: f"{inode:x}" for name, inode in found.items() if is_id(name)}
+
+    def changes(self, mark: str, prefix: str = "sessions/") -> Changes:
+        """By the file ``touched`` and the time of the directory."""
+        return self._touched.changes(mark, prefix)
+
+    def catalog_place(self) -> str | None:
+        """``<root>/catalog.db``; in memory on a disk that is not the real one."""
+        return os.path.join(self.path, "catalog.db") if type(self._disk) is Disk else None
+
+    def space_catalog_place(self, space: str) -> str | None:
+        """``<root>/spaces/<space>/catalog.db``, in the same way."""
+        place = os.path.join(self.path, "spaces", check_id(space, what="space"), "catalog.db")
+        return place if type(self._disk) is Disk else None
+
+    def move(self, key: str, to: str) -> None:
+        """Rename the directory under its lock, then sync both parents."""
+        source, target = _parts(key), _parts(to)
+        with translation(f"moving {key}"), self._held(key):
+            if self._is_taken(to):
+                raise Conflict(f"{to} is taken")
+            self._make_room(to)
+            self._rename(source, target)
+        self._touched.note(to, held=False)
+        with self._lock:
+            # What these knew of unsynced documents went with the directory.
+            self._documents.pop(key, None)
+            self._documents.pop(to, None)
+
+    def drop(self, key: str) -> None:
+        """Out of sight with one rename, then removed piece by piece.
+
+        A crash in between leaves what is out of sight; dropping the key again removes that too.
+        """
+        *above, name = _parts(key)
+        with translation(f"dropping {key}"), self._tree.opened(tuple(above)) as directory:
+            swept = directory is not None and remove_tree(self._disk, _DROPPED + name, directory)
+            if swept and not self._has_content(key):
+                return
+            with self._held(key):
+                assert directory is not None
+                self._disk.rename(name, directory, _DROPPED + name, directory)
+                self._disk.sync_directory(directory)
+            remove_tree(self._disk, _DROPPED + name, directory)
+
+    def forget(self, key: str) -> None:
+        """Its directory, with the lock in it."""
+        with contextlib.suppress(HoldfastError, OSError):
+            self._make_room(key)
+
+    def scrub(self) -> list[str]:
+        """What crashes left of keys that were dropped goes too."""
+        with translation("scrubbing"):
+            with self._tree.opened(("spaces",)) as spaces:
+                inside = [] if spaces is None else self._disk.scan(spaces)
+            for above in [(), *(("spaces", name) for name in inside)]:
+                for folder in ("sessions", "trash"):
+                    self._sweep((*above, folder))
+        return []
+
+    def _sweep(self, folder: tuple[str, ...]) -> None:
+        with self._tree.opened(folder) as directory:
+            if directory is not None:
+                for name in self._disk.scan(directory):
+                    if name.startswith(_DROPPED):
+                        remove_tree(self._disk, name, directory)
+
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Second names for the log's files, in constant time; a copy where there can be none."""
+        check_branch(self, key, to, size)
+        target = _parts(to)
+        with translation(f"branching {key}"), making(self._tree, target) as hidden:
+            for name, data in (documents or {}).items():
+                FileDocuments(self._tree, hidden).put(name, data)
+            inherit(self._tree, _parts(key), hidden, size)
+            self._make_room(to)
+            self._rename(hidden, target)
+        self._touched.note(to, held=False)
+
+    def base_size(self, key: str) -> int:
+        """What ``base.json`` says, as far as it is there."""
+        found = self._look(key)
+        return 0 if found is None else found.inherited
+
+    def detach(self, key: str) -> None:
+        """Write a branch as one ``events.jsonl`` of its own."""
+        with translation(f"detaching {key}"), self._held_log(key) as found:
+            if found.is_branch:
+                FileForms(self._tree, _parts(key)).make_plain()
+
+    def archive(self, key: str) -> None:
+        """Write ``events.jsonl.zst``, read it back, then remove what it was made of."""
+        with translation(f"archiving {key}"), self._held_log(key):
+            FileForms(self._tree, _parts(key)).archive()
+
+    def unarchive(self, key: str) -> None:
+        """Write ``events.jsonl`` again, then remove the archive."""
+        with translation(f"unarchiving {key}"), self._held_log(key) as found:
+            if found.is_archived:
+                FileForms(self._tree, _parts(key)).make_plain()
+
+    def is_archived(self, key: str) -> bool:
+        """Whether ``events.jsonl.zst`` is what the log is read from."""
+        found = self._look(key)
+        return found is not None and found.is_archived
+
+    def location(self, key: str) -> str:
+        """The path of the key's directory."""
+        return os.path.join(self.path, *_parts(key))
+
+    def check(self) -> None:
+        """Open the root if there is one, which refuses foreign, open and network directories."""
+        with translation(f"opening {self.path}"):
+            self._tree.root(create=False)
+
+    def close(self) -> None:
+        """Stop the flusher and close the root."""
+        self._flusher.close()
+        self._tree.close()
+
+    def _look(self, key: str) -> Look | None:
+        with translation(f"looking for {key}"), self._tree.opened(_parts(key)) as directory:
+            return None if directory is None else look(self._disk, directory)
+
+    def _log_entry(self, key: str, parts: tuple[str, ...]) -> Entry | None:
+        with self._tree.opened(parts) as directory:
+            found = None if directory is None else look(self._disk, directory)
+            if directory is not None and found is not None and found.is_archived:
+                return self._archive_entry(key, directory)
+        if found is None:
+            return None
+        modified = found.node.modified
+        etag = f"{found.node.inode:x}-{found.size:x}-{modified:x}"
+        return Entry(key, found.size, modified // _MS, etag)
+
+    def _archive_entry(self, key: str, directory: int) -> Entry | None:
+        """As the log was when it was archived: that is no change to whoever lists it."""
+        opened = open_parts(self._disk, directory)
+        if opened is None:
+            return None
+        with opened:
+            node, archive = opened.found.node, opened.archive()
+            etag = f"{node.inode:x}-{node.size:x}-{node.modified:x}"
+            if archive is None:
+                return Entry(key, opened.found.size, node.modified // _MS, etag)
+            modified = node.modified if archive.modified is None else archive.modified
+            return Entry(key, archive.size, modified // _MS, etag)
+
+    def _folded_names(self, directory: int) -> dict[str, list[str]]:
+        """Names by their folded form, read again only when the directory has changed."""
+        node = self._disk.node(directory)
+        mark = (node.inode, node.modified)
+        if self._folded is None or self._folded[0] != mark:
+            folded: dict[str, list[str]] = {}
+            for name in self._disk.scan(directory):
+                folded.setdefault(fold_id(name), []).append(name)
+            if time.time_ns() - node.modified < _TIME_GRAIN_NS:
+                return folded  # too fresh to tell it from the next change
+            self._folded = (mark, folded)
+        return self._folded[1]
+
+    def _has_content(self, key: str) -> bool:
+        """Whether there is more at a key than a lock."""
+        return self.exists(key) or bool(self.documents(key).names())
+
+    def _is_taken(self, key: str) -> bool:
+        return self.exists(key) or (not needs_log(key) and self._has_content(key))
+
+    @contextmanager
+    def _held(self, key: str) -> Iterator[None]:
+        """Hold the lease of a key that has something; NotFound if it has not."""
+        # Looked at before too, since taking the lease makes a directory.
+        if not self._has_content(key):
+            raise NotFound(f"there is nothing at {key}")
+        lease = self.lease(key)
+        lease.acquire("store", 0)
+        try:
+            if not self._has_content(key):
+                raise NotFound(f"there is nothing at {key} any more")
+            yield
+        finally:
+            lease.release()
+
+    @contextmanager
+    def _held_log(self, key: str) -> Iterator[Look]:
+        """The same for a key that has a log."""
+        if self._look(key) is None:
+            raise NotFound(f"there is no log at {key}")
+        with self._held(key):
+            found = self._look(key)
+            if found is None:
+                raise NotFound(f"there is no log at {key} any more")
+            yield found
+
+    def _make_room(self, key: str) -> None:
+        """Remove what a key has that is not taken: a lock, or what a crash left of a beginning."""
+        *above, name = _parts(key)
+        with self._tree.opened(tuple(above)) as directory:
+            if directory is None or self._disk.node_at(name, directory) is None:
+                return
+            lease = self.lease(key)
+            lease.acquire("store", 0)
+            try:
+                if self._is_taken(key):
+                    raise Conflict(f"{key} is taken")
+                remove_tree(self._disk, name, directory)
+            finally:
+                lease.release()
+
+    def _rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
+        with (
+            self._tree.opened(source[:-1]) as above,
+            self._tree.opened(target[:-1], create=True) as below,
+        ):
+            assert above is not None
+            assert below is not None
+            # Before anything is moved there, the way there must be safe.
+            self._tree.sync(target[:-1])
+            try:
+                self._disk.rename(source[-1], above, target[-1], below)
+            except OSError as error:
+                if error.errno in _TAKEN:
+                    raise Conflict(f"{'/'.join(target)} is taken") from error
+                raise
+            self._disk.sync_directory(below)
+            self._disk.sync_directory(above)
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    return tuple(check_key(key).split("/"))

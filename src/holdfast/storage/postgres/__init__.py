@@ -1,0 +1,1 @@
+"""The PostgreSQL store: sessions of many machines, fenced by the database itself."""

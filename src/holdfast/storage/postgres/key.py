@@ -1,0 +1,395 @@
+"""What one key has in a PostgreSQL store: its log, its documents, its lease."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from holdfast.errors import Conflict, NotFound
+from holdfast.model import fold_id
+from holdfast.storage._deferred import Dispatch, SendingLog
+from holdfast.storage._leases import Holder, RenewedLease, Renewer, stale, this_holder
+from holdfast.storage._names import etag_of, folder_of, needs_log
+from holdfast.storage._rows import read_rows
+from holdfast.storage.base import Documents, check_document_name
+from holdfast.storage.postgres.link import Link
+from holdfast.storage.postgres.rows import (
+    FIELDS,
+    HEAD,
+    LOCKED,
+    READ,
+    check_free,
+    describe,
+    made,
+    made_and_locked,
+    put_document,
+    unarchive,
+    whole_log,
+    write_pieces,
+)
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+
+__all__ = ["PostgresDocuments", "PostgresLease", "PostgresLog", "renew"]
+
+
+class PostgresLog(SendingLog):
+    """The pieces of one key, each as it was sent."""
+
+    def __init__(self, link: Link, sender: Dispatch, key: str) -> None:
+        super().__init__(sender, key)
+        self._link = link
+
+    def stored(self, start: int) -> Iterator[bytes]:
+        """Some pieces at a time."""
+        head = self._head()
+        if head is not None:
+            yield from read_rows(lambda at, count: self._rows(head, at, count), start, head["size"])
+
+    def stored_size(self) -> int:
+        """The size as the head says."""
+        head = self._head()
+        return 0 if head is None else int(head["size"])
+
+    def cut_stored(self, offset: int, epoch: int) -> None:
+        """Set aside and removed in one transaction."""
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                head = await self._fenced(connection, epoch)
+                if head["size"] <= offset:
+                    return
+                whole = await whole_log(connection, head)
+                torn = whole[offset:]
+                name = f"quarantine/torn-{offset}-{etag_of(torn)[:8]}"
+                await put_document(connection, head["id"], name, torn)
+                await write_pieces(
+                    connection, head["id"], head["generation"], whole[:offset], pack=False
+                )
+                await describe(connection, head["id"], head["generation"], offset)
+
+        self._link.run(work)
+
+    def replace_stored(self, chunks: Iterable[bytes], epoch: int) -> None:
+        """Another generation, in one transaction; the old bytes are kept as a document."""
+        new = b"".join(chunks)
+        tried = False
+
+        async def work(connection: Connection) -> None:
+            nonlocal tried
+            again, tried = tried, True
+            async with connection.transaction():
+                head = await self._fenced(connection, epoch)
+                id, generation = head["id"], head["generation"]
+                if generation:
+                    old = await whole_log(connection, head)
+                    if again and old == new:
+                        return  # the try before this one was stored
+                    name = f"quarantine/generation-{generation}"
+                    await put_document(connection, id, name, old)
+                    await connection.execute("DELETE FROM pieces WHERE id = $1", id)
+                await write_pieces(connection, id, generation + 1, new, pack=False)
+                await describe(connection, id, generation + 1, len(new))
+
+        self._link.run(work)
+
+    def generation(self) -> str:
+        """The id of the log and how often it was replaced."""
+        head = self._head()
+        return f"{head['id'].hex}-{head['generation']}" if head and head["generation"] else ""
+
+    async def _fenced(self, connection: Connection, epoch: int) -> Any:
+        if epoch == 0:
+            await made(connection, self._key)
+        head = await connection.fetchrow(LOCKED, self._key)
+        if head is None or head["epoch"] != epoch:
+            raise stale(self._key)
+        return head
+
+    def _head(self) -> Any:
+        return self._link.run(lambda connection: connection.fetchrow(HEAD, self._key))
+
+    def _rows(self, head: Any, start: int, count: int) -> list[Any]:
+        return self._link.run(
+            lambda connection: connection.fetch(READ, head["id"], head["generation"], start, count)
+        )
+
+
+class PostgresDocuments(Documents):
+    """Rows of one key."""
+
+    def __init__(self, link: Link, key: str) -> None:
+        self._link = link
+        self._key = key
+
+    def put(self, name: str, data: bytes, *, if_match: str | None = None, sync: bool = True) -> str:
+        """Replace one row."""
+        check_document_name(name)
+        data = bytes(data)
+        etag = etag_of(data)
+        tried = False
+
+        async def work(connection: Connection) -> None:
+            nonlocal tried
+            again, tried = tried, True
+            async with connection.transaction():
+                # The head is locked, since a row that is not there yet cannot be.
+                id = (await made_and_locked(connection, self._key))["id"]
+                old = await connection.fetchval(
+                    "SELECT etag FROM documents WHERE id = $1 AND name = $2", id, name
+                )
+                if if_match is not None and if_match != (old or ""):
+                    if again and old == etag:
+                        return  # the try before this one was stored
+                    raise Conflict(f"{name} is not what it was", etag=old or "")
+                await put_document(connection, id, name, data)
+
+        self._link.run(work)
+        return etag
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        """One row."""
+        check_document_name(name)
+        row = self._link.run(
+            lambda connection: connection.fetchrow(
+                "SELECT d.data, d.etag FROM names n JOIN documents d USING (id)"
+                " WHERE n.key = $1 AND d.name = $2",
+                self._key,
+                name,
+            )
+        )
+        return None if row is None else (bytes(row["data"]), row["etag"])
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names, sorted."""
+        rows = self._link.run(
+            lambda connection: connection.fetch(
+                "SELECT d.name FROM names n JOIN documents d USING (id) WHERE n.key = $1", self._key
+            )
+        )
+        return sorted(row["name"] for row in rows if row["name"].startswith(prefix))
+
+    def delete(self, name: str) -> bool:
+        """Remove one row."""
+        check_document_name(name)
+        done = self._link.run(
+            lambda connection: connection.execute(
+                "DELETE FROM documents d USING names n WHERE n.id = d.id AND n.key = $1"
+                " AND d.name = $2",
+                self._key,
+                name,
+            )
+        )
+        return bool(done != "DELETE 0")
+
+
+class PostgresLease(RenewedLease):
+    """The holder in the key's head, by the server's clock."""
+
+    def __init__(self, link: Link, renewer: Renewer, key: str) -> None:
+        super().__init__(renewer, key)
+        self._link = link
+
+    def acquire(self, owner: str, ttl_ms: int) -> int:
+        """Take it, also from a holder whose time ran out or whose process here is gone."""
+        if self._is_held:
+            self.renew(ttl_ms)
+            return self._epoch
+        # A mark of its own, so that a second try knows what the first one did.
+        holder = this_holder(f"{owner[:60]} {uuid4().hex}")
+        epoch = self._link.run(lambda connection: self._take(connection, holder, ttl_ms))
+        return self._hold(holder, epoch, ttl_ms)
+
+    def renew(self, ttl_ms: int) -> None:
+        """Put off its end."""
+        lost = self._holder is None or renew(self._link, {self._key: (self._epoch, ttl_ms)})
+        if lost:
+            raise stale(self._key)
+
+    def _give_back(self) -> None:
+        rows = self._link.run(
+            lambda connection: connection.fetch(
+                "UPDATE heads h SET holder = NULL FROM names n WHERE n.id = h.id AND n.key = $1"
+                " AND h.epoch = $2 RETURNING n.id",
+                self._key,
+                self._epoch,
+            )
+        )
+        self._link.say(str(row["id"]) for row in rows)  # to whoever waits for it
+
+    async def _take(self, connection: Connection, holder: Holder, ttl_ms: int) -> int:
+        async with connection.transaction():
+            head = await made_and_locked(connection, self._key)
+            if head["holder"] == holder.to_bytes():
+                return int(head["epoch"])
+            check_free(self._key, head)
+            # Not below the time: a key of this name may have been dropped or moved away, and
+            # whoever wrote that one must not be taken for the writer of this one.
+            epoch = await connection.fetchval(
+                "UPDATE heads SET holder = $2, epoch = greatest("
+                "epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),"
+                " expires = clock_timestamp() + $3 * interval '1 millisecond'"
+                " WHERE id = $1 RETURNING epoch",
+                head["id"],
+                holder.to_bytes(),
+                ttl_ms,
+            )
+            return int(epoch)
+
+
+def renew(link: Link, held: dict[str, tuple[int, int]]) -> set[str]:
+    """Put off the end of all these leases; the keys whose lease is lost."""
+    rows = link.run(
+        lambda connection: connection.fetch(
+            "UPDATE heads h SET expires = clock_timestamp() + i.ttl * interval '1 millisecond'"
+            " FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i(key, epoch, ttl)"
+            " JOIN names n USING (key)"
+            " WHERE h.id = n.id AND h.epoch = i.epoch AND h.holder IS NOT NULL RETURNING n.key",
+            list(held),
+            [epoch for epoch, _ in held.values()],
+            [ttl for _, ttl in held.values()],
+        )
+    )
+    return set(held) - {row["key"] for row in rows}
+
+
+# What is done to a whole key of a PostgreSQL store: each in one transaction.
+
+
+_STATE = f"""
+SELECT {FIELDS}, EXISTS (SELECT 1 FROM documents d WHERE d.id = h.id) AS noted
+FROM names n JOIN heads h USING (id) WHERE n.key = $1 FOR UPDATE OF n, h
+"""  # noqa: S608 - ours
+_REMOVED = """
+INSERT INTO removals (key, folder, version) VALUES ($1, $2, pg_current_xact_id())
+ON CONFLICT (key) DO UPDATE SET version = excluded.version, at = excluded.at
+"""
+# Whoever was away for longer compares all names.
+_FORGET_REMOVALS = """
+WITH old AS (
+    DELETE FROM removals WHERE at < clock_timestamp() - interval '7 days' RETURNING version
+)
+UPDATE identity SET forgotten = (SELECT version FROM old ORDER BY version DESC LIMIT 1)
+WHERE forgotten < (SELECT version FROM old ORDER BY version DESC LIMIT 1)
+"""
+_FORGET_CHANCE = 1 / 256
+
+
+async def move_key(connection: Connection, key: str, to: str) -> None:
+    """Give a key another name. Raises NotFound, Conflict and Locked."""
+    async with connection.transaction():
+        head = await _free(connection, key)
+        other = await connection.fetchrow(_STATE, to)
+        if other is not None:
+            _check_not_taken(to, other)
+            check_free(to, other)
+            await _forget(connection, to, other["id"])
+        await connection.execute(
+            "UPDATE names SET key = $2, folder = $3, folded = $4 WHERE key = $1",
+            key,
+            to,
+            folder_of(to),
+            fold_id(to),
+        )
+        await _note_removal(connection, key)
+        # Whoever wrote it under its old name is fenced off.
+        await connection.execute(
+            "UPDATE heads SET epoch = epoch + 1, holder = NULL, version = pg_current_xact_id()"
+            " WHERE id = $1",
+            head["id"],
+        )
+
+
+async def branch_key(
+    connection: Connection, key: str, to: str, size: int, documents: Mapping[str, bytes]
+) -> None:
+    """Make a key that begins with what another one has. Raises Conflict and Locked."""
+    async with connection.transaction():
+        await made_and_locked(connection, to)
+        source = await connection.fetchrow(HEAD, key)
+        if source is None or source["size"] < size:
+            raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
+        target = await connection.fetchrow(_STATE, to)
+        if target is None:
+            raise Conflict(f"{to} is taken")
+        _check_not_taken(to, target)
+        check_free(to, target)
+        id = target["id"]
+        await connection.execute("DELETE FROM documents WHERE id = $1", id)
+        whole = await whole_log(connection, source, size)
+        await write_pieces(connection, id, 1, whole, pack=False)
+        await connection.execute(
+            "INSERT INTO documents (id, name, etag, data) SELECT $1, name, etag, data"
+            " FROM documents WHERE id = $2 AND name LIKE 'blobs/%'",
+            id,
+            source["id"],
+        )
+        for name, data in documents.items():
+            await put_document(connection, id, name, data)
+        await connection.execute(
+            "UPDATE heads SET size = $2, generation = 1, modified = clock_timestamp(),"
+            " version = pg_current_xact_id() WHERE id = $1",
+            id,
+            size,
+        )
+
+
+async def drop_key(connection: Connection, key: str) -> None:
+    """Remove a key with all it has. Raises NotFound and Locked."""
+    async with connection.transaction():
+        head = await _free(connection, key)
+        await _forget(connection, key, head["id"])
+        await _note_removal(connection, key)
+
+
+async def archive_key(connection: Connection, key: str) -> None:
+    """Pack the pieces of a log together. Raises NotFound and Locked."""
+    async with connection.transaction():
+        head = await _free(connection, key, log=True)
+        if head["archived"]:
+            return
+        whole = await whole_log(connection, head)
+        await write_pieces(connection, head["id"], head["generation"], whole, pack=True)
+        await connection.execute(
+            "UPDATE heads SET archived = true, version = pg_current_xact_id() WHERE id = $1",
+            head["id"],
+        )
+
+
+async def unarchive_key(connection: Connection, key: str) -> None:
+    """Keep a log as plain pieces again. Raises NotFound and Locked."""
+    async with connection.transaction():
+        head = await _free(connection, key, log=True)
+        if head["archived"]:
+            await unarchive(connection, head)
+
+
+async def _free(connection: Connection, key: str, *, log: bool = False) -> Any:
+    """The head of a key that has something and that nobody writes."""
+    head = await connection.fetchrow(_STATE, key)
+    if head is None or not (head["generation"] or (head["noted"] and not log)):
+        raise NotFound(f"there is {'no log' if log else 'nothing'} at {key}")
+    check_free(key, head)
+    return head
+
+
+def _check_not_taken(key: str, head: Any) -> None:
+    """Raise Conflict if a key that has this head is more than what a crash left of a beginning."""
+    if head["generation"] or (head["noted"] and not needs_log(key)):
+        raise Conflict(f"{key} is taken")
+
+
+async def _forget(connection: Connection, key: str, id: Any) -> None:
+    for table in ("pieces", "documents", "heads"):
+        await connection.execute(f"DELETE FROM {table} WHERE id = $1", id)  # noqa: S608 - ours
+    await connection.execute("DELETE FROM names WHERE key = $1", key)
+
+
+async def _note_removal(connection: Connection, key: str) -> None:
+    await connection.execute(_REMOVED, key, folder_of(key))
+    if random.random() < _FORGET_CHANCE:  # noqa: S311 - now and then is enough
+        await connection.execute(_FORGET_REMOVALS)

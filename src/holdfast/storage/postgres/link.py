@@ -1,0 +1,428 @@
+"""The way to a PostgreSQL server: one thread, a few connections, and what to do when they break."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from holdfast.errors import (
+    Forbidden,
+    HoldfastError,
+    StoreFull,
+    Unavailable,
+    UsageError,
+)
+from holdfast.storage.disk import forks
+from holdfast.storage.postgres.schema import migrate
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+
+__all__ = ["Link"]
+
+T = TypeVar("T")
+_CHANNEL = "holdfast"
+_SAY_AFTER_S = 0.005
+# One statement is one transaction: the setting is of that one alone.
+_NOTIFY = """
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, said)
+FROM unnest($2::text[]) AS said
+"""
+_NAMES_AT_ONCE = 200  # a message has at most 8,000 bytes
+_BACK_OFF_S = 0.05
+_BACK_OFF_MAX_S = 2.0
+_FIRST_S = 5.0
+# Worth another try: the connection broke, the server is going or coming, or two were in each
+# other's way.
+_AGAIN = ("08", "40", "57P", "53300", "23505")
+# What the server did in such a statement it may have done in full, or not at all.
+_UNKNOWN = ("08", "57P")
+_FULL = ("53100", "53200", "53400")
+_REFUSED = ("28", "42501", "0P")
+
+
+class Link:
+    """Runs coroutines on connections of one server, from any thread."""
+
+    def __init__(self, dsn: str, options: Options) -> None:
+        self._dsn = dsn
+        self._options = options
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        # Of each loop its own: one may begin while another one that was closed is still ending.
+        self._idle: dict[asyncio.AbstractEventLoop, list[Connection]] = {}
+        self._slots: asyncio.Semaphore | None = None
+        self._calling: asyncio.Lock | None = None
+        """Who has it opens the line on which the server speaks."""
+        self._forks = forks.count
+        self._migrated = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._listener: Connection | None = None
+        self._changed: dict[str, list[threading.Event]] = {}
+        self._unsaid: set[str] = set()
+
+    @property
+    def schema(self) -> str:
+        """The schema of the store: letters, digits and ``_``."""
+        return self._options.schema
+
+    def run(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
+        """What ``work`` gives for a connection, called on the thread of this link.
+
+        With ``again`` it is tried once more, for as long as the options allow, when the connection
+        breaks or the server asks for it; so it must do no harm the second time. Without, the error
+        says that the outcome is not known.
+        """
+        return self._on_thread(self.tried(work, again=again))
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have it done on the thread of this link, and wait for nothing.
+
+        It is called off when the link is closed. Raises RuntimeError where no thread can start.
+        """
+        self._renew_after_fork()
+        with self._lock:
+            loop = self._started()
+            asyncio.run_coroutine_threadsafe(self._counted(work()), loop)
+
+    def listen(self, name: str) -> threading.Event:
+        """An event that is set when something is said of ``name``, as far as the line holds."""
+        heard = threading.Event()
+        with self._lock:
+            self._changed.setdefault(name, []).append(heard)
+        with contextlib.suppress(HoldfastError):
+            self._on_thread(self._listen())
+        return heard
+
+    def say(self, names: Iterable[str]) -> None:
+        """Tell those who listen, soon, and without anyone waiting for it.
+
+        In a transaction of its own that waits for no disk: with a message in it, commits of the
+        whole server happen one after the other.
+        """
+        with self._lock:
+            first = not self._unsaid
+            self._unsaid.update(names)
+            if first and self._unsaid and self._loop is not None:
+                asyncio.run_coroutine_threadsafe(self._counted(self._say()), self._loop)
+
+    def keep_listening(self) -> None:
+        """Open the line again on which the server speaks, if it broke."""
+        listener = self._listener
+        if listener is None or listener.is_closed():
+            with contextlib.suppress(HoldfastError):
+                self._on_thread(self._listen())
+
+    def unlisten(self, name: str, heard: threading.Event) -> None:
+        """Wait for it no more."""
+        with self._lock:
+            waiting = self._changed.get(name, [])
+            with contextlib.suppress(ValueError):
+                waiting.remove(heard)
+            if not waiting:
+                self._changed.pop(name, None)
+
+    def close(self) -> None:
+        """Close the connections and end the thread; it can be used again.
+
+        Whoever still waits for an answer gets Unavailable.
+        """
+        self._renew_after_fork()
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._hang_up(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    # -- the thread --------------------------------------------------------------------------
+
+    def _on_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        self._renew_after_fork()
+        with self._lock:
+            try:
+                loop = self._started()
+            except RuntimeError as error:  # the interpreter is about to end
+                work.close()
+                raise Unavailable(f"PostgreSQL cannot be reached any more: {error}") from error
+            # Under the lock: what is begun before a close is called off by it.
+            future = asyncio.run_coroutine_threadsafe(self._counted(work), loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Unavailable("the store was closed meanwhile", outcome="unknown") from None
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(
+                target=loop.run_forever, name="holdfast-postgres", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError:
+                loop.close()
+                raise
+            self._slots = asyncio.Semaphore(self._options.connections)
+            self._calling = asyncio.Lock()
+            self._loop, self._thread = loop, thread
+        return self._loop
+
+    async def _counted(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        finally:
+            self._tasks.discard(task)
+
+    def _renew_after_fork(self) -> None:
+        """A child has neither the thread nor a right to the parent's connections."""
+        if self._forks != forks.count:
+            self._forks = forks.count
+            _abandoned.append((self._loop, self._idle, self._listener))
+            self._lock = threading.Lock()
+            self._loop = self._thread = self._slots = self._calling = self._listener = None
+            self._idle, self._changed, self._tasks, self._unsaid = {}, {}, set(), set()
+
+    # -- on the thread -----------------------------------------------------------------------
+
+    async def tried(self, work: Callable[[Connection], Awaitable[T]], *, again: bool = True) -> T:
+        """As ``run``, for whoever is on the thread of this link already."""
+        begun = time.monotonic()
+        wait = _BACK_OFF_S
+        unknown = False
+        assert self._slots is not None
+        while True:
+            connected = False
+            try:
+                async with self._slots:
+                    connection = await self._connection()
+                    connected = True
+                    try:
+                        result = await work(connection)
+                    except BaseException:
+                        await self._give_back(connection)
+                        raise
+                    await self._give_back(connection)
+                    return result
+            except HoldfastError:
+                raise
+            except Exception as error:
+                unknown = unknown or (connected and _is_unknown(error))
+                retriable = _is_retriable(error) and (again or not unknown)
+                # Of a server that was never reached it is told soon: the address may be wrong.
+                first = not self._migrated and not connected
+                patience = min(self._options.retry_s, _FIRST_S if first else math.inf)
+                if not retriable or time.monotonic() + wait > begun + patience:
+                    raise _typed(error, unknown=unknown, again=again) from error
+            await asyncio.sleep(wait * (0.5 + random.random()))  # noqa: S311 - spreads the rush
+            wait = min(wait * 2, _BACK_OFF_MAX_S)
+
+    async def _connection(self) -> Connection:
+        idle = self._idle.get(asyncio.get_running_loop(), [])
+        while idle:
+            connection = idle.pop()
+            if not connection.is_closed():
+                return connection
+        connection = await self._connect()
+        if not self._migrated:
+            try:
+                await migrate(connection, self._options.schema)
+            except BaseException:
+                await connection.close(timeout=1)
+                raise
+            self._migrated = True
+        return connection
+
+    async def _connect(self) -> Connection:
+        try:
+            import asyncpg
+        except ImportError as error:
+            raise UsageError(
+                "a PostgreSQL store needs asyncpg", remedy="Install holdfast[postgres]."
+            ) from error
+        return await asyncpg.connect(
+            self._dsn,
+            timeout=self._options.connect_s,
+            command_timeout=self._options.statement_s,
+            server_settings={
+                "application_name": "holdfast",
+                "search_path": f"{self._options.schema}, public",
+                # Planning over all partitions costs more than the statements themselves.
+                "plan_cache_mode": "force_generic_plan",
+                # Without knowing the values every plan looks costly enough to be compiled, which
+                # takes hundreds of times longer than it.
+                "jit": "off",
+                "statement_timeout": str(self._options.statement_s * 1000),
+                "idle_in_transaction_session_timeout": str(self._options.statement_s * 1000),
+            },
+        )
+
+    async def _give_back(self, connection: Connection) -> None:
+        if connection.is_closed() or connection.is_in_transaction():
+            with contextlib.suppress(Exception):
+                connection.terminate()
+            return
+        self._idle.setdefault(asyncio.get_running_loop(), []).append(connection)
+
+    async def _listen(self) -> None:
+        assert self._calling is not None
+        async with self._calling:
+            if self._listener is not None and not self._listener.is_closed():
+                return
+            try:
+                listener = await self._connect()
+                try:
+                    await listener.add_listener(_CHANNEL, self._hear)
+                except BaseException:
+                    listener.terminate()
+                    raise
+                self._listener = listener
+            except HoldfastError:
+                raise
+            except Exception as error:
+                raise _typed(error, unknown=False, again=True) from error
+
+    async def _say(self) -> None:
+        await asyncio.sleep(_SAY_AFTER_S)
+        with self._lock:
+            names, self._unsaid = sorted(self._unsaid), set()
+        # Whoever misses it looks again after a moment anyway.
+        with contextlib.suppress(HoldfastError):
+            await self.tried(lambda connection: _notify(connection, names), again=False)
+
+    def _hear(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        with self._lock:
+            for name in payload.split(","):
+                for heard in self._changed.get(name, ()):
+                    heard.set()
+
+    async def _hang_up(self) -> None:
+        loop = asyncio.get_running_loop()
+        others = [one for one in self._tasks if one.get_loop() is loop and not one.done()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        idle = self._idle.pop(loop, [])
+        for connection in [*idle, *([self._listener] if self._listener else [])]:
+            with contextlib.suppress(Exception):
+                await connection.close(timeout=2)
+        self._listener = None
+        with self._lock:
+            self._unsaid.clear()  # nobody is going to say it: the next one to speak is the first
+
+
+async def _notify(connection: Connection, names: list[str]) -> None:
+    said = [names[at : at + _NAMES_AT_ONCE] for at in range(0, len(names), _NAMES_AT_ONCE)]
+    await connection.execute(_NOTIFY, _CHANNEL, [",".join(some) for some in said])
+
+
+def _is_retriable(error: BaseException) -> bool:
+    state = getattr(error, "sqlstate", None)
+    if state is not None:
+        return str(state).startswith(_AGAIN)
+    if type(error).__name__ in ("InterfaceError", "InternalClientError"):
+        return True
+    if isinstance(error, (ssl.SSLError, socket.gaierror)):
+        return False  # a certificate or a name is wrong, and stays so
+    return isinstance(error, (OSError, asyncio.TimeoutError, EOFError))
+
+
+def _is_unknown(error: BaseException) -> bool:
+    """Whether what was asked may have been done: any other error takes the transaction back."""
+    state = getattr(error, "sqlstate", None)
+    return state is None or str(state).startswith(_UNKNOWN)
+
+
+def _typed(error: Exception, *, unknown: bool, again: bool) -> HoldfastError:
+    state = getattr(error, "sqlstate", None) or ""
+    said = f"PostgreSQL: {str(error) or type(error).__name__}"
+    if type(error).__name__ == "ClientConfigurationError":
+        if "root certificate" in said:
+            return UsageError(said, remedy="Name the file of your authority: sslrootcert=…")
+        return UsageError("PostgreSQL: the address or an option in it is wrong")
+    if isinstance(error, ssl.SSLError):
+        return Unavailable(
+            f"{said}: no secure connection", remedy="Check the certificates and sslmode."
+        )
+    if state.startswith(_FULL):
+        return StoreFull(said)
+    if state.startswith(_REFUSED):
+        return Forbidden(said, remedy="Check user, password and rights of the role.")
+    if unknown and again:
+        return Unavailable(said, outcome="unknown")
+    if unknown:
+        return Unavailable(
+            f"{said}; whether it was stored is not known",
+            remedy="Open the session again: what was stored is there.",
+            outcome="unknown",
+        )
+    return Unavailable(said)
+
+
+# What a parent process had: kept as it is, since to close it here would end the parent's.
+_abandoned: list[Any] = []
+
+
+# What the address of a PostgreSQL store says besides where the server is.
+
+
+_FILES = {"sslrootcert", "sslcert", "sslkey", "sslcrl"}
+
+
+class Options:
+    """What the URL says besides where the server is."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.schema = values.pop("schema", "holdfast")
+        self.connections = _number(values, "connections", 4)
+        self.connect_s = _number(values, "connect_s", 10)
+        self.statement_s = _number(values, "statement_s", 60)
+        self.retry_s = _number(values, "retry_s", 30)
+        if not self.schema.replace("_", "a").isalnum() or not self.schema.isascii():
+            raise UsageError(f"{self.schema!a} is no name for a schema: letters, digits and _")
+
+
+def read_options(url: str) -> tuple[str, Options]:
+    """The address as PostgreSQL knows it, and our own options. Raises UsageError."""
+    parts = urlsplit(url)
+    try:
+        parts.port  # noqa: B018 - reading it is the check
+    except ValueError:
+        # Not shown: what stands in the place of a port is often a part of the password.
+        raise UsageError(
+            "the port in the address of the database is not a number",
+            remedy="Write @, :, / and # in a user name or password as %40, %3A, %2F and %23.",
+        ) from None
+    values = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = Options(values)
+    for name in _FILES & values.keys():
+        # Told here: of one that is missing the library says no more than that some file is.
+        if not os.path.isfile(values[name]):
+            raise UsageError(f"{name} in the address: there is no file {values[name]}")
+    return urlunsplit(parts._replace(query=urlencode(values))), options
+
+
+def _number(values: dict[str, str], name: str, default: int) -> int:
+    text = values.pop(name, str(default))
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"{name}={text[:40]!a} in the address must be a whole number above 0")
+    return int(text)

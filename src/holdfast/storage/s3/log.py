@@ -1,0 +1,430 @@
+"""A log in a bucket: objects numbered without a gap, each made only if there is none.
+
+Every object says in its head which epoch wrote it. Whoever takes the lease first puts an empty
+object of the new epoch at the end: a fence. A writer that lost the lease tries to make an object of
+that number, finds that there is one, and is fenced; so nothing that it sent is ever acknowledged.
+Fences are therefore never removed.
+
+Small objects are put together into packs, see ``pieces.py``. A pack is stored before what is in it
+goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from uuid import uuid4
+
+import msgspec
+
+from holdfast.errors import Damaged, Fenced, HoldfastError, StoreError
+from holdfast.storage._deferred import Packet
+from holdfast.storage._leases import stale
+from holdfast.storage._zstd import packed, unpacked
+from holdfast.storage.s3.objects import Listed, Objects
+from holdfast.storage.s3.pieces import (
+    BLOCK,
+    HEAD_BYTES,
+    PACK_BYTES,
+    Piece,
+    end_of,
+    epoch_of,
+    framed,
+    frames,
+    groups,
+    lined_up,
+    log_name,
+    log_piece,
+    log_pieces,
+    next_number,
+    pack_name,
+    pack_pieces,
+)
+
+# The head of a log in a bucket: the one object that says which others count.
+
+
+class Sealed(Exception):
+    """The folder belongs to a key that went: nothing is ever written there again."""
+
+
+class Head(msgspec.Struct, omit_defaults=True, frozen=True):
+    """Which objects count, and who may write them; every change of it is by compare and swap.
+
+    Whoever takes the lease puts its epoch here before its fence. So a writer that lost the lease
+    cannot put another generation in force: the head is not what it was when that one began.
+    """
+
+    generation: int = 0
+    archived: bool = False
+    replaced: int = 0
+    """How often the log became another one; a cut writes new objects and leaves it the same."""
+    epoch: int = 0
+    place: str = ""
+    """A folder of its own for each generation: what a late writer puts into its own counts not."""
+    sealed: bool = False
+    changed_ms: int = 0
+    """Of an archived log: when it was last changed. Its objects are only as old as the archive."""
+
+    @property
+    def mark(self) -> str:
+        """The name of the folder of this generation."""
+        return f"{self.generation:08d}{self.place}"
+
+
+class KeptHead:
+    """The head of one folder, as it is in the bucket."""
+
+    def __init__(self, objects: Objects, folder: str) -> None:
+        self._objects = objects
+        self._folder = folder
+        self._path = f"{folder}/head"
+
+    def read(self) -> tuple[Head, str]:
+        """The head as it is now, and its etag; an empty one, and none, if there is no object.
+
+        Raises Damaged for one that cannot be read.
+        """
+        found = self._objects.get(self._path)
+        return (Head(), "") if found is None else (self._decode(found.data), found.etag)
+
+    def write(self, head: Head, etag: str) -> bool:
+        """Put it in the place of the one that was read with this etag; whether it still was."""
+        data = msgspec.json.encode(head)
+        if etag:
+            return self._objects.swap(self._path, data, etag)
+        return self._objects.create(self._path, data)
+
+    def _decode(self, data: bytes) -> Head:
+        try:
+            return msgspec.json.decode(data, type=Head)
+        except msgspec.MsgspecError as error:
+            raise Damaged(f"the head of {self._folder} cannot be read: {error}") from error
+
+
+__all__ = ["Pieces"]
+
+_TRIES = 20
+
+
+class _Turn(NamedTuple):
+    """Where a writer goes on as long as nobody else was there: whoever was, left a fence."""
+
+    head: Head
+    number: int
+    size: int
+    epoch: int
+
+
+class Pieces:
+    """The objects of one log, as far as they are known here."""
+
+    def __init__(self, objects: Objects, folder: str) -> None:
+        self._objects = objects
+        self.folder = folder
+        self._kept = KeptHead(objects, folder)
+        self._found: dict[str, list[Piece]] = {}
+        self._seen: dict[str, str] = {}
+        self._turn: _Turn | None = None
+        self._recent: list[bytes] = []
+
+    # -- what is there -----------------------------------------------------------------------
+
+    def head(self) -> Head:
+        """The head as it is now."""
+        return self._kept.read()[0]
+
+    def pieces(self, head: Head) -> list[Piece]:
+        """What a generation consists of, looked up anew; only what came since is listed."""
+        known = self._found.setdefault(head.mark, [])
+        listed = list(self._objects.list(self._log_folder(head), self._seen.get(head.mark)))
+        known += log_pieces(listed)
+        if listed:
+            self._seen[head.mark] = listed[-1].path
+        # After the others: what went into a pack meanwhile is then found in it.
+        packs = pack_pieces(self._objects.list(self._pack_folder(head)))
+        return lined_up([*known, *packs])
+
+    def pieces_of(self, head: Head, listed: list[Listed]) -> list[Piece]:
+        """The same, of a list of everything in the folder."""
+        loose, packs = self._log_folder(head), self._pack_folder(head)
+        found = log_pieces(one for one in listed if one.path.startswith(loose))
+        return lined_up(found + pack_pieces(one for one in listed if one.path.startswith(packs)))
+
+    def forget(self) -> None:
+        """List everything anew the next time."""
+        self._found.clear()
+        self._seen.clear()
+        self._turn = None
+        self._recent = []
+
+    def size(self) -> int:
+        """How many bytes the log has."""
+        head = self.head()
+        return 0 if head.sealed else end_of(self.pieces(head))
+
+    def exists(self) -> bool:
+        """Whether there is a log, be it an empty one that was put in the place of another."""
+        head = self.head()
+        if head.sealed:
+            return False
+        return head.generation > 0 or any(one.size for one in self.pieces(head))
+
+    def read(self, start: int) -> Iterator[bytes]:
+        """The bytes from an offset on, as they are when it begins or later."""
+        head = self.head()
+        tries = 0
+        while not head.sealed and tries < _TRIES:
+            for piece in self.pieces(head):
+                if piece.start + piece.size <= start:
+                    continue
+                data = self._bytes(piece)
+                if data is None:
+                    break
+                part = data[start - piece.start :]
+                start += len(part)
+                tries = 0
+                yield part
+            else:
+                return
+            # It was put into a pack meanwhile, or the log was replaced: then what was read is the
+            # beginning of the old one, and nothing of the new one may come after it.
+            tries += 1
+            self.forget()
+            before, head = head, self.head()
+            if head.replaced != before.replaced:
+                return
+        if not head.sealed:
+            raise Damaged(f"an object of {self.folder} is missing")
+
+    # -- changing it -------------------------------------------------------------------------
+
+    def fence(self, epoch: int, key: str) -> None:
+        """Put an object of this epoch at the end, whatever else is being written there.
+
+        Raises Fenced if a later epoch was there first, and Sealed if the key went.
+        """
+        while True:
+            head, etag = self._kept.read()
+            if head.sealed:
+                raise Sealed
+            if head.epoch > epoch:
+                raise stale(key)
+            if head.epoch < epoch:
+                self._kept.write(msgspec.structs.replace(head, epoch=epoch), etag)
+                continue
+            self.forget()
+            number = next_number(self.pieces(head))
+            last = self._epoch_of(head)
+            if last is not None and last > epoch:
+                raise stale(key)
+            if last is not None and self._create(head, number, epoch, b""):
+                return
+
+    def seal(self, epoch: int) -> bool:
+        """See to it that nothing is ever written here again; False if another one has it by now."""
+        head, etag = self._kept.read()
+        if head.sealed:
+            return True
+        return head.epoch == epoch and self._kept.write(Head(epoch=epoch, sealed=True), etag)
+
+    def append(self, packet: Packet) -> StoreError | None:
+        """Store one packet at the end; Fenced if another epoch has written there."""
+        turn = self._turn
+        if turn is None or turn.epoch != packet.epoch or turn.size != packet.start:
+            turn = self._begin(packet)
+        if turn is None:
+            return stale(packet.key)
+        if turn.size != packet.start:
+            return None if self._is_stored(turn, packet) else stale(packet.key)
+        self._turn = None
+        if not self._create(turn.head, turn.number, packet.epoch, packet.data):
+            return stale(packet.key)
+        size = turn.size + len(packet.data)
+        self._turn = _Turn(turn.head, turn.number + 1, size, packet.epoch)
+        self._pack_recent(turn, packet.data)
+        return None
+
+    def replace(
+        self, chunks: Iterable[bytes], epoch: int, key: str, *, another: bool = True
+    ) -> None:
+        """Other objects, written in full, and in force once the head says so."""
+        head, etag = self._kept.read()
+        self.forget()
+        self.pieces(head)
+        if head.sealed or head.epoch != epoch or self._epoch_of(head) != epoch:
+            raise stale(key)
+        new = Head(
+            head.generation + 1,
+            replaced=head.replaced + another,
+            epoch=epoch,
+            place=f"-{uuid4().hex[:16]}",
+        )
+        number = 0
+        for piece in frames(chunks):
+            self._objects.put(self._log_path(new, number), framed(epoch, piece))
+            number += 1
+        self._objects.put(self._log_path(new, number), framed(epoch, b""))
+        if not self._kept.write(new, etag):
+            self._drop(new)
+            raise stale(key)
+        self.forget()
+        self._drop(head)
+
+    def compact(self, *, archive: bool = False) -> None:
+        """Put small objects together; with ``archive`` all of them, compressed."""
+        head, etag = self._kept.read()
+        if head.sealed:
+            return
+        changed_ms = self.changed_ms(head, self._objects.list(f"{self.folder}/")) if archive else 0
+        for group in groups(self.pieces(head), archive=archive):
+            is_done = len(group) == 1 and group[0].packed
+            if not is_done and any(one.size for one in group):
+                self._pack(head, group, compress=archive)
+        self.forget()
+        if archive:
+            archived = msgspec.structs.replace(head, archived=True, changed_ms=changed_ms)
+            self._kept.write(archived, etag)
+
+    def changed_ms(self, head: Head, objects: Iterable[Listed]) -> int:
+        """When the log was last changed, by the server's clock; ``objects`` are all of its folder.
+
+        0 if there is nothing of it.
+        """
+        if head.archived and head.changed_ms:
+            return head.changed_ms
+        folders = (self._log_folder(head), self._pack_folder(head))
+        mine = [one for one in objects if one.path.startswith(folders)]
+        data = [one for one in mine if one.size > HEAD_BYTES] or mine
+        return max((one.modified for one in data), default=0)
+
+    def unarchive(self) -> None:
+        """Say that it is not archived; its packs are read as they are."""
+        head, etag = self._kept.read()
+        if head.archived:
+            self._kept.write(msgspec.structs.replace(head, archived=False), etag)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _pack(self, head: Head, group: list[Piece], *, compress: bool) -> None:
+        """Put neighbours together into one object."""
+        full = [one for one in group if one.size]
+        data = b"".join(self._bytes(one) or b"" for one in full)
+        if len(data) != sum(one.size for one in full):
+            raise Damaged(f"an object of {self.folder} went while it was being packed")
+        old = [one.path for one in full]
+        self._put_pack(head, group[0].first, group[-1].last, data, old, compress=compress)
+
+    def _put_pack(
+        self, head: Head, first: int, last: int, data: bytes, old: list[str], *, compress: bool
+    ) -> None:
+        """Store a pack; only then does what is in it go. Fences, which have no bytes, stay.
+
+        Their numbers are not used again, since the pack has them in its name.
+        """
+        path = self._pack_folder(head) + pack_name(first, last, len(data), compressed=compress)
+        self._objects.put(path, packed(data) if compress else data)
+        now = self.head()
+        if now.mark != head.mark or now.sealed:
+            # The key went, or its log was replaced: of that nothing may be left.
+            self._objects.delete(path)
+            raise Fenced("the log went while it was being packed")
+        self._objects.delete(*[one for one in old if one != path])
+
+    def _pack_recent(self, turn: _Turn, data: bytes) -> None:
+        """Put a block together from memory that was written here in full: no log gets too long."""
+        if turn.number % BLOCK == 0:
+            self._recent = []
+        self._recent.append(data)
+        if sum(map(len, self._recent)) > PACK_BYTES:
+            self._recent = []  # too much to keep; it is packed in the end
+        recent, first = self._recent, turn.number - BLOCK + 1
+        if turn.number % BLOCK != BLOCK - 1 or len(recent) != BLOCK:
+            return
+        self._recent = []
+        old = [self._log_path(turn.head, number) for number in range(first, turn.number + 1)]
+        with contextlib.suppress(HoldfastError):  # small objects cost time, nothing else
+            self._put_pack(turn.head, first, turn.number, b"".join(recent), old, compress=False)
+
+    def _bytes(self, piece: Piece) -> bytes | None:
+        found = self._objects.get(piece.path)
+        if found is None:
+            return None
+        if piece.packed:
+            return unpacked(found.data, piece.size)
+        data = found.data[piece.skip :]
+        return data if len(data) == piece.size else None
+
+    def _create(self, head: Head, number: int, epoch: int, data: bytes) -> bool:
+        """Make the object of a number; whether it is ours."""
+        path = self._log_path(head, number)
+        whole = framed(epoch, data)
+        for _ in range(_TRIES):
+            if self._objects.create(path, whole):
+                break
+            found = self._objects.get(path)
+            if found is not None and found.data == whole and data:
+                break
+            if found is not None:
+                return False
+            # Some servers refuse both of two that come at the same moment.
+        else:
+            return False
+        known = self._found.setdefault(head.mark, [])
+        known.append(log_piece(number, len(data), path))
+        self._seen[head.mark] = path
+        return True
+
+    def _begin(self, packet: Packet) -> _Turn | None:
+        """Where a writer of this epoch may go on; None if the epoch is over."""
+        while True:
+            head, etag = self._kept.read()
+            if head.sealed or head.epoch != packet.epoch:
+                return None
+            if head.archived:
+                self._kept.write(msgspec.structs.replace(head, archived=False), etag)
+                continue
+            self.forget()
+            pieces = self.pieces(head)
+            last = self._epoch_of(head)
+            if last == packet.epoch:
+                return _Turn(head, next_number(pieces), end_of(pieces), packet.epoch)
+            if last is not None:
+                return None
+
+    def _is_stored(self, turn: _Turn, packet: Packet) -> bool:
+        """Whether an earlier try, whose answer was lost, has stored the packet."""
+        if turn.size != packet.start + len(packet.data):
+            return False
+        data = b"".join(self.read(packet.start))
+        if data == packet.data:
+            self._turn = turn
+        return data == packet.data
+
+    def _epoch_of(self, head: Head) -> int | None:
+        """The epoch in force: the last object is a fence, or was written after one.
+
+        None if it was packed meanwhile: look again.
+        """
+        known = self._found[head.mark]
+        if not known:
+            return 0
+        last = self._objects.get(known[-1].path)
+        return None if last is None else epoch_of(last.data)
+
+    def _drop(self, head: Head) -> None:
+        """Remove the data of a generation that does not count; its fences stay."""
+        data = list(self._objects.list(self._log_folder(head)))
+        packs = list(self._objects.list(self._pack_folder(head)))
+        gone = [one.path for one in data if one.size > HEAD_BYTES] + [one.path for one in packs]
+        self._objects.delete(*gone)
+
+    def _log_folder(self, head: Head) -> str:
+        return f"{self.folder}/log/{head.mark}/"
+
+    def _pack_folder(self, head: Head) -> str:
+        return f"{self.folder}/pack/{head.mark}/"
+
+    def _log_path(self, head: Head, number: int) -> str:
+        return f"{self._log_folder(head)}{log_name(number)}"

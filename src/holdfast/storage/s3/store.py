@@ -1,0 +1,372 @@
+"""The store in a bucket: S3 and what speaks like it, by conditional writes alone.
+
+A name is an object that says which id it stands for; everything of a key lies below that id, so a
+move writes two small objects whatever the key has. The bucket must honour preconditions: that is
+tried when the store is first used, and one that ignores them is refused, since it would lose data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+from uuid import uuid4
+
+from holdfast.errors import Conflict, HoldfastError, NotFound, StoreError, Unavailable
+from holdfast.model import fold_id
+from holdfast.storage._branch import check_branch, first_bytes
+from holdfast.storage._deferred import Packet, Sender, joined
+from holdfast.storage._leases import Renewer
+from holdfast.storage._names import folder_of
+from holdfast.storage._worker import Flusher
+from holdfast.storage.base import (
+    Capabilities,
+    Documents,
+    Entry,
+    Lease,
+    Log,
+    Store,
+    check_key,
+    check_prefix,
+    needs_log,
+)
+from holdfast.storage.s3.key import (
+    ObjectDocuments,
+    ObjectLease,
+    ObjectLog,
+    check_free,
+    renew_one,
+)
+from holdfast.storage.s3.log import Pieces
+from holdfast.storage.s3.names import AtOnce, Listing, Name, Named, Names
+from holdfast.storage.s3.objects import open_objects
+from holdfast.storage.s3.pieces import HEAD_BYTES
+from holdfast.storage.urls import cache_place
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["ObjectStore"]
+
+_LEASE_MS = 30_000
+
+
+class ObjectStore(Store):
+    """Everything below one prefix of one bucket."""
+
+    capabilities = Capabilities(syncs=True, shared=True, can_steal=True, defers=True, archives=True)
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.objects = open_objects(url)
+        self.names = Names(self.objects)
+        self._at_once = AtOnce()
+        self._listing = Listing(self.objects, self.names, self._at_once)
+        self._sender = Sender(self._send, "holdfast-sender")
+        self.renewer = Renewer(self._renew_all)
+        self._flusher = Flusher()
+        self._writing: dict[str, Pieces] = {}
+        self._checked = False
+
+    def log(self, key: str) -> Log:
+        """The key's log."""
+        self.check()
+        return ObjectLog(self, self._sender, check_key(key))
+
+    def documents(self, key: str) -> Documents:
+        """The key's documents."""
+        self.check()
+        return ObjectDocuments(self, check_key(key))
+
+    def lease(self, key: str) -> Lease:
+        """The key's lease."""
+        self.check()
+        return ObjectLease(self, check_key(key))
+
+    def exists(self, key: str) -> bool:
+        """Whether the key has a log."""
+        named = self.names.get(check_key(key))
+        return named is not None and Pieces(self.objects, named.name.folder).exists()
+
+    def clash(self, key: str) -> str | None:
+        """A key that differs only by case."""
+        folder = folder_of(check_key(key))
+        folded = fold_id(key)
+        for other, _ in self.names.listed(folder):
+            if other != key and fold_id(other) == folded and self.exists(other):
+                return other
+        return None
+
+    def sync(self, logs: Mapping[str, Log]) -> Future[None]:
+        """Done once all of them are stored."""
+        return self._flusher.sync(logs)
+
+    def entries(self, prefix: str = "sessions/") -> Iterator[Entry]:
+        """Every key with a log; what was seen before and has not changed is not asked for again."""
+        check_prefix(prefix)
+        self._sender.catch_up()
+        yield from self._listing.entries(prefix)
+
+    def entry(self, key: str) -> Entry | None:
+        """The entry of one key, with what this process has appended to it."""
+        self._sender.catch_up(key)
+        named = self.names.get(check_key(key))
+        return None if named is None else self._listing.entry(key, named.name)
+
+    def folders(self, prefix: str = "sessions/") -> dict[str, str]:
+        """Every key that has a name."""
+        check_prefix(prefix)
+        return {key: one.etag for key, one in self.names.listed(prefix)}
+
+    def catalog_place(self) -> str | None:
+        """In the user's cache directory: nothing in a bucket can be an index for many."""
+        base, _, query = self.url.partition("?")
+        # Without the keys, which change; with the server, which may be one of several.
+        return cache_place(f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}")
+
+    def space_catalog_place(self, space: str) -> str | None:
+        """In the user's cache directory, as the other."""
+        base, _, query = self.url.partition("?")
+        return cache_place(f"{base}?{dict(parse_qsl(query)).get('endpoint', '')}#spaces/{space}")
+
+    def move(self, key: str, to: str) -> None:
+        """Under another name: two small objects are written, whatever the key has."""
+        check_key(to)
+        named = self._has_something(key)
+        lease = ObjectLease(self, key)
+        lease.acquire("move", _LEASE_MS)
+        try:
+            self._clear_the_way(to)
+            self._rename(key, to, named)
+        finally:
+            lease.release()
+            self.forget_writing(key)
+
+    def _rename(self, key: str, to: str, named: Named) -> None:
+        id = named.name.id
+        if not self.names.swap(key, named.etag, Name(id, to=to)):
+            raise Conflict(f"{key} changed while it was being moved")
+        taken = not self.names.claim(to, Name(id))
+        moving = self.names.raw(key)[0]
+        if moving is not None and moving.name == Name(id, to=to):
+            self.names.swap(key, moving.etag, Name(id) if taken else None)
+        if taken:
+            raise Conflict(f"{to} is taken")
+
+    def drop(self, key: str) -> None:
+        """Sealed first, so that no one writes there; then what the name stood for."""
+        left = self.names.raw(check_key(key))[0]
+        if left is not None and Pieces(self.objects, left.name.folder).head().sealed:
+            self.bury(key, left.name.folder)
+            return
+        self._seal(key, self._has_something(key))
+
+    def branch(
+        self, key: str, to: str, size: int, *, documents: Mapping[str, bytes] | None = None
+    ) -> None:
+        """A copy below an id of its own, which is there once it has its name."""
+        check_branch(self, key, to, size)
+        named = self.names.get(key)
+        if named is None:
+            raise NotFound(f"there is no log at {key}")
+        self._clear_the_way(to)
+        name = Name(uuid4().hex)
+        source, copy = Pieces(self.objects, named.name.folder), Pieces(self.objects, name.folder)
+        try:
+            copy.replace(first_bytes(source.read(0), size), 0, to)
+            if copy.size() != size:
+                raise Conflict(f"the log of {key} is shorter than {size:,} bytes")
+            for one in list(self.objects.list(f"{source.folder}/doc/blobs/")):
+                found = self.objects.get(one.path)
+                if found is not None:
+                    self.objects.put(one.path.replace(source.folder, copy.folder, 1), found.data)
+            for one_name, data in (documents or {}).items():
+                self.objects.put(f"{name.folder}/doc/{one_name}", data)
+            if not self.names.claim(to, name):
+                raise Conflict(f"{to} is taken")
+        except Conflict:
+            self._remove(name.folder)
+            raise
+
+    def archive(self, key: str) -> None:
+        """All objects of the log as compressed packs."""
+        self._on_free_log(key, lambda pieces: pieces.compact(archive=True))
+
+    def unarchive(self, key: str) -> None:
+        """Packs are read as they are; only the mark goes."""
+        self._on_free_log(key, Pieces.unarchive)
+
+    def is_archived(self, key: str) -> bool:
+        """Whether it is packed now."""
+        named = self.names.get(check_key(key))
+        return named is not None and Pieces(self.objects, named.name.folder).head().archived
+
+    def scrub(self) -> list[str]:
+        """What a bucket keeps of old versions cannot be told from here."""
+        return ["A bucket that keeps versions still has the old ones; remove them there."]
+
+    def location(self, key: str) -> str:
+        """The bucket, the prefix, and the key in it."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}#{check_key(key)}"
+
+    def check(self) -> None:
+        """Try out once whether the bucket honours preconditions. Raises Unavailable if not."""
+        if self._checked:
+            return
+        path = f"probe/{uuid4().hex}"
+        objects = self.objects
+        first = objects.create(path, b"1")
+        twice = objects.create(path, b"2")
+        etag = (objects.get(path) or (b"", "", 0))[1]
+        objects.put(path, b"3")
+        swapped = objects.swap(path, b"4", etag)
+        objects.delete(path)
+        if not first or twice or swapped:
+            raise Unavailable(
+                "this bucket ignores preconditions: two writers would overwrite each other",
+                remedy="Use a server that honours If-None-Match and If-Match.",
+            )
+        self._checked = True
+
+    def close(self) -> None:
+        """Send what is waiting, then stop the threads."""
+        self._sender.close()
+        self._flusher.close()
+        self.renewer.close()
+        self._at_once.close()
+
+    def pieces_for_writing(self, key: str) -> Pieces:
+        """The objects of a log as its writer knows them."""
+        pieces = self._writing.get(key)
+        if pieces is None:
+            folder = self.names.made(key).folder
+            pieces = self._writing[key] = Pieces(self.objects, folder)
+        return pieces
+
+    def forget_writing(self, key: str) -> None:
+        """Look everything up anew the next time this key is written."""
+        self._writing.pop(key, None)
+
+    def bury(self, key: str, folder: str) -> None:
+        """Finish what a drop began that did not come to its end."""
+        named = self.names.raw(key)[0]
+        if named is None or named.name.folder != folder:
+            return
+        if not named.name.gone:
+            self.names.swap(key, named.etag, Name(named.name.id, gone=True))
+        self._remove(folder)
+        named = self.names.raw(key)[0]
+        if named is not None and named.name.folder == folder:
+            self.names.swap(key, named.etag, None)
+        self.forget_writing(key)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _has_something(self, key: str) -> Named:
+        named = self.names.get(check_key(key))
+        if named is not None:
+            folder = named.name.folder
+            noted = next(iter(self.objects.list(f"{folder}/doc/")), None) is not None
+            if noted or Pieces(self.objects, folder).exists():
+                check_free(self.objects, key, folder)
+                return named
+        raise NotFound(f"there is nothing at {key}")
+
+    def _clear_the_way(self, to: str) -> None:
+        """Remove what a key has that is not taken. Raises Conflict and Locked."""
+        named = self.names.get(to)
+        if named is not None:
+            self._check_not_taken(to, named.name.folder)
+            check_free(self.objects, to, named.name.folder)
+            self._seal(to, named, only_rest=True)
+
+    def _check_not_taken(self, to: str, folder: str) -> None:
+        noted = next(iter(self.objects.list(f"{folder}/doc/")), None) is not None
+        if Pieces(self.objects, folder).exists() or (noted and not needs_log(to)):
+            raise Conflict(f"{to} is taken")
+
+    def _seal(self, key: str, named: Named, *, only_rest: bool = False) -> None:
+        """Take a key out of use for good, under its lease; then remove all it has."""
+        folder = named.name.folder
+        lease = ObjectLease(self, key)
+        epoch = lease.acquire("drop", _LEASE_MS)
+        try:
+            if lease.folder != folder:
+                raise Conflict(f"{key} changed while it was being removed")
+            if only_rest:  # someone may have begun to write it just before
+                self._check_not_taken(key, folder)
+            if not Pieces(self.objects, folder).seal(epoch):
+                raise Conflict(f"{key} changed while it was being removed")
+        except BaseException:
+            lease.release()
+            raise
+        lease.abandon()
+        self.bury(key, folder)
+
+    def _remove(self, folder: str) -> None:
+        """Remove everything of a folder but its fences, its head and its lease."""
+        kept = (f"{folder}/lease", f"{folder}/head")
+        fences = f"{folder}/log/"
+        self.objects.delete(
+            *(
+                one.path
+                for one in self.objects.list(f"{folder}/")
+                if one.path not in kept
+                and not (one.path.startswith(fences) and one.size <= HEAD_BYTES)
+            )
+        )
+
+    def _on_free_log(self, key: str, work: Callable[[Pieces], None]) -> None:
+        """Do something with a log that nobody writes, and see to it that nobody does meanwhile."""
+        if not self.exists(key):
+            raise NotFound(f"there is no log at {key}")
+        lease = ObjectLease(self, key)
+        lease.acquire("archive", _LEASE_MS)
+        try:
+            work(Pieces(self.objects, lease.folder))
+        finally:
+            lease.release()
+
+    def _send(self, packets: Sequence[Packet]) -> list[StoreError | None]:
+        runs = joined(packets)
+        by_key: dict[str, list[int]] = {}
+        for number, run in enumerate(runs):
+            by_key.setdefault(run[0].key, []).append(number)
+        found: dict[int, StoreError | None] = {}
+        for some in self._at_once.map(
+            lambda numbers: self._send_key(runs, numbers), by_key.values()
+        ):
+            found.update(some)
+        return [found[number] for number, run in enumerate(runs) for _ in run]
+
+    def _send_key(
+        self, runs: list[list[Packet]], numbers: list[int]
+    ) -> dict[int, StoreError | None]:
+        return {number: self._send_run(runs[number]) for number in numbers}
+
+    def _send_run(self, run: list[Packet]) -> StoreError | None:
+        whole = run[0]._replace(data=b"".join(packet.data for packet in run))
+        error: StoreError | None
+        try:
+            error = self.pieces_for_writing(whole.key).append(whole)
+        except StoreError as failure:
+            error = failure
+        except HoldfastError as failure:  # it must not reach the other logs of the batch
+            error = Unavailable(failure.message, remedy=failure.remedy)
+        if error is not None:
+            self.forget_writing(whole.key)
+        return error
+
+    def _renew_all(self, held: Mapping[str, tuple[int, int]]) -> set[str]:
+        def lost(one: tuple[str, tuple[int, int]]) -> str:
+            key, (epoch, ttl_ms) = one
+            try:
+                named = self.names.get(key)
+                if named and renew_one(self.objects, named.name.folder, epoch, ttl_ms):
+                    return ""
+            except HoldfastError:
+                return ""  # the next turn may do better; until then the term runs on
+            return key
+
+        return set(self._at_once.map(lost, held.items())) - {""}

@@ -1,0 +1,1 @@
+"""The SQLite store, and the one door to SQLite."""

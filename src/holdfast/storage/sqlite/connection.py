@@ -1,0 +1,253 @@
+"""The one door to SQLite: nothing else imports it.
+
+What :func:`connect` opens is a cache: private (0600), no symlink, in a directory that only its
+owner can write to, never synced, and removed at any time. :func:`connect_file` opens what must
+last, and :func:`connect_memory` nothing at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from contextlib import contextmanager
+
+from holdfast.errors import Damaged, Forbidden, HoldfastError, StoreFull, Unavailable
+
+TYPE_CHECKING = False  # loading `typing` would take longer than this module
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    Connection = sqlite3.Connection
+    Cursor = sqlite3.Cursor
+
+    from holdfast.storage.files.tree import Tree
+
+__all__ = [
+    "checkpoint",
+    "connect",
+    "connect_file",
+    "connect_memory",
+    "discard",
+    "failures",
+    "file_mark",
+    "is_busy",
+    "sqlite_errors",
+    "sqlite_version",
+    "use_wal",
+]
+
+_WAIT_S = 0.5
+_WAIT_TO_WRITE_S = 10
+_WAL_PAGES_MAX = 16_384
+# More than it grows to before it is copied into the file: what overwrites a log is on the disk in
+# half the time that it takes to make one longer.
+_WAL_BYTES_KEPT = 8 << 20
+_PAGES_BYTES = 8 << 20
+_SETTINGS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=OFF",
+    "PRAGMA temp_store=MEMORY",
+    f"PRAGMA cache_size=-{_PAGES_BYTES >> 10}",
+    "PRAGMA journal_size_limit=16777216",
+    # A damaged page is then told as an error rather than as rows that are not there.
+    "PRAGMA cell_size_check=ON",
+    "PRAGMA trusted_schema=OFF",
+)
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+def sqlite_version() -> str | None:
+    """The version of the SQLite library that Python brings; None if this Python has none."""
+    try:
+        import sqlite3
+    except ImportError:
+        return None
+    return sqlite3.sqlite_version
+
+
+def sqlite_errors() -> tuple[type[Exception], ...]:
+    """What goes wrong with a database; nothing where there is no SQLite."""
+    try:
+        import sqlite3
+    except ImportError:
+        return ()
+    return (sqlite3.Error,)
+
+
+def connect(path: str | None, *, wait_s: float = _WAIT_S) -> sqlite3.Connection:
+    """A connection to a file, made if there is none, or to a database in memory for None.
+
+    Statements commit by themselves unless a transaction was begun; any thread may use it, one at a
+    time. Raises Unavailable without SQLite or without a directory that can be written to,
+    Forbidden for a symlink or a directory that others can write to, and SQLite's own errors for
+    what is wrong with the file.
+    """
+    try:
+        import sqlite3
+    except ImportError as error:
+        raise Unavailable("this Python comes without SQLite") from error
+    if path is not None:
+        _make_private(path)
+    connection = sqlite3.connect(
+        # SQLite would make a file that is missing readable for all.
+        ":memory:" if path is None else f"file:{_escaped(path)}?mode=rw",
+        uri=path is not None,
+        timeout=wait_s,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        for setting in _SETTINGS:
+            connection.execute(setting)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _escaped(path: str) -> str:
+    """A path without what SQLite takes for something else in an address."""
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def connect_file(path: str) -> Connection:
+    """A file that is there and must last, as it is: nothing in it is changed yet.
+
+    Transactions are the caller's. Raises as :func:`failures` says.
+    """
+    import sqlite3
+
+    with failures(f"opening {path}"):
+        connection = sqlite3.connect(
+            path, timeout=_WAIT_TO_WRITE_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA trusted_schema=OFF")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def use_wal(connection: Connection, path: str) -> None:
+    """From now on a commit waits for no disk, and what is durable is up to whoever syncs the log.
+
+    It is also for them to copy the log into the file now and then (:func:`checkpoint`): left to
+    SQLite, a commit would wait for that. Only a log that is far too long is copied anyway.
+    """
+    with failures(f"opening {path}"):
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise Unavailable(
+                f"{path}: SQLite cannot keep a write-ahead log there",
+                remedy="Keep the file on a local disk.",
+            )
+        connection.execute("PRAGMA synchronous=NORMAL")
+        # What is redacted or erased must not stay in the pages, however SQLite was built.
+        connection.execute("PRAGMA secure_delete=ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES_MAX}")
+        connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
+
+
+def checkpoint(connection: Connection, path: str) -> None:
+    """Copy into the file what its log has, as far as nobody reads or writes that just now."""
+    with failures(f"writing {path}"):
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def connect_memory() -> Connection:
+    """An empty database in memory, without any setting."""
+    try:
+        import sqlite3
+    except ImportError as error:
+        raise Unavailable("this Python comes without SQLite") from error
+    return sqlite3.connect(":memory:", check_same_thread=False)
+
+
+@contextmanager
+def failures(doing: str) -> Iterator[None]:
+    """Errors of SQLite as ours: StoreFull, Unavailable, Forbidden, or Damaged for a broken file."""
+    try:
+        yield
+    except sqlite_errors() as error:
+        raise _typed(error, doing) from error
+
+
+def _typed(error: Exception, doing: str) -> HoldfastError:
+    name = getattr(error, "sqlite_errorname", "")
+    said = f"{doing}: {error}"
+    if name.startswith("SQLITE_FULL"):
+        return StoreFull(said)
+    if is_busy(error):
+        return Unavailable(
+            f"{doing}: another process was writing for {_WAIT_TO_WRITE_S} seconds",
+            remedy="Try again; if it stays so, look for a program that hangs.",
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
+        return Forbidden(said)
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return Damaged(said)
+    return Unavailable(said)
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether an error says that another one is at the file, and not that something is wrong."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(code, int) and code & 0xFF in (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+
+
+def file_mark(path: str) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name; None if there is none."""
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def discard(path: str) -> None:
+    """Remove a database with what SQLite keeps beside it. What cannot be removed stays."""
+    from holdfast.storage.disk import Disk
+
+    name = os.path.basename(path)
+    with _directory(path) as (_, directory):
+        for suffix in _BESIDE:
+            with contextlib.suppress(OSError):
+                Disk().unlink(name + suffix, directory)
+
+
+def _make_private(path: str) -> None:
+    """See to it that the file is there, is a file, and is nobody else's to read."""
+    from holdfast.storage.files.tree import let_go, translation
+
+    name = os.path.basename(path)
+    with translation(f"opening {path}"), _directory(path) as (tree, directory):
+        node = tree.disk.node_at(name, directory)
+        if node is None:
+            with contextlib.suppress(FileExistsError):
+                let_go(tree.disk, tree.disk.open_new(name, directory))
+        elif node.is_symlink or node.is_directory:
+            raise Forbidden(f"{path} is not a plain file")
+        elif node.links > 1:  # another file as well, perhaps in a backup: that one stays as it is
+            tree.disk.unlink(name, directory)
+            let_go(tree.disk, tree.disk.open_new(name, directory))
+        # One that is there is not opened: closing it again would give up the locks that SQLite
+        # holds on it in this process.
+
+
+@contextmanager
+def _directory(path: str) -> Iterator[tuple[Tree, int]]:
+    """The directory of a file, reached without following a symlink."""
+    from holdfast.storage.disk import Disk
+    from holdfast.storage.files.tree import Tree
+
+    tree = Tree(os.path.dirname(path), Disk())
+    try:
+        with tree.opened(()) as directory:
+            if directory is None:
+                raise Unavailable(f"there is no directory {os.path.dirname(path)}")
+            yield tree, directory
+    finally:
+        tree.close()

@@ -1,0 +1,329 @@
+"""A database file of our own that several processes write: transactions, reads, and the sync."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.errors import (
+    Damaged,
+    Forbidden,
+    HoldfastError,
+    SyncFailed,
+    TooNew,
+    Unavailable,
+)
+from holdfast.storage.disk import Disk, forks
+from holdfast.storage.files.tree import let_go, real_path, translation
+from holdfast.storage.sqlite.connection import checkpoint, connect_file, failures, use_wal
+
+if TYPE_CHECKING:
+    from holdfast.storage.sqlite.connection import Connection
+
+__all__ = ["SharedDatabase"]
+
+T = TypeVar("T")
+_APPLICATION_ID = 0x486F6C64  # "Hold"
+_IDENTITY_BYTES = 16
+_CHECKPOINT_BYTES = 4 << 20
+_KEYS_KEPT_MAX = 10_000
+
+
+class SharedDatabase:
+    """One file, made with the first write; one connection to write, one to read, for all threads.
+
+    ``schema`` is a list of scripts, each of which brings the tables from one version to the next.
+    """
+
+    def __init__(self, path: str, schema: Sequence[str], *, disk: Disk | None = None) -> None:
+        self.path = real_path(path)
+        self._schema = schema
+        self._disk = disk or Disk()
+        self._writer: Connection | None = None
+        self._reader: Connection | None = None
+        self._copier: Connection | None = None
+        # Kept open: a descriptor that was opened after an error is not told of it by the kernel.
+        self._log: int | None = None
+        self._identity = ""
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
+        self._sync_lock = threading.Lock()
+        self._written = 0
+        self._last: dict[str, int] = {}
+        self._synced = 0
+        self._copied_at = 0
+        self._entry_synced = False
+        self._dead: SyncFailed | None = None
+        self._sound: tuple[tuple[int, int | None], list[str]] | None = None
+        self._forks = forks.count
+
+    def write(self, work: Callable[[Connection], T], key: str = "") -> T:
+        """What ``work`` gives for a connection inside a transaction, which is then committed.
+
+        It waits, bounded, for another process's transaction. Nothing is written if it raises. A
+        sync of ``key`` covers it.
+        """
+        self._renew_after_fork()
+        with self._write_lock, failures(f"writing {self.path}"):
+            if self._dead is not None:
+                raise self._dead.with_traceback(None)
+            if self._writer is None:
+                self._open_to_write()
+            connection = self._writer
+            assert connection is not None
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            self._written += 1
+            self._last[key] = self._written
+            if len(self._last) > _KEYS_KEPT_MAX:
+                # A key that is not known is synced with all others: never too little.
+                done = self._synced
+                self._last = {one: last for one, last in self._last.items() if last > done}
+        return result
+
+    def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query; none if there is no file yet."""
+        self._renew_after_fork()
+        with self._read_lock, failures(f"reading {self.path}"):
+            if self._reader is None:
+                if not os.path.exists(self.path):
+                    return []
+                self._reader = self._open(create=False)
+            rows: list[tuple[Any, ...]] = self._reader.execute(query, values).fetchall()
+            return rows
+
+    def sync(self, key: str = "") -> None:
+        """Return once everything is on the medium that was committed before, for a key or for all.
+
+        Whoever asks while a sync is under way is served by the next one, all of them together. The
+        log in front of the database is synced beside SQLite, so that no writer waits meanwhile;
+        here it is also copied into the database when it has become long.
+        """
+        self._renew_after_fork()
+        # What others wrote since is theirs to sync: else each of many sessions would sync anew.
+        target = self._last.get(key, self._written) if key else self._written
+        with self._sync_lock:
+            if self._dead is not None:
+                raise self._dead.with_traceback(None)
+            if self._synced >= target:
+                return
+            mark = self._written
+            try:
+                self._sync_log()
+            except OSError as error:
+                self._dead = SyncFailed(errno=error.errno)
+                raise self._dead from error
+            self._synced = mark
+            if self._log is not None:
+                self._copy_log(self._disk.node(self._log).size)
+
+    def vacuum(self) -> bool:
+        """Write the file anew without what was removed; whether its log could be emptied too."""
+        if not os.path.exists(self.path):
+            return True
+        self._renew_after_fork()
+        with self._write_lock, failures(f"writing {self.path}"):
+            if self._writer is None:
+                self._open_to_write()
+            assert self._writer is not None
+            self._writer.execute("VACUUM")
+            busy: int = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        return not busy
+
+    def identity(self) -> str:
+        """What tells this database from every other, also from one put in its place."""
+        if not self._identity:
+            rows = self.read("SELECT hex(name) FROM identity")
+            self._identity = rows[0][0] if rows else ""
+        return self._identity
+
+    def check(self) -> None:
+        """Raise if there is a file that cannot be used. Makes nothing."""
+        self.read("SELECT 1")
+
+    def integrity(self) -> list[str]:
+        """What SQLite finds wrong with the file; read in full, once for each state that it has."""
+        version = self.read("PRAGMA data_version")
+        mark = (self._written, version[0][0] if version else None)
+        if self._sound is None or self._sound[0] != mark:
+            try:
+                rows = self.read("PRAGMA integrity_check")
+            except Damaged as error:  # so broken that it cannot even say how
+                rows = [(error.message,)]
+            self._sound = (mark, [str(row[0]) for row in rows if row[0] != "ok"])
+        return self._sound[1]
+
+    def close(self) -> None:
+        """Close both connections; it can be used again, and then opens them again."""
+        self._renew_after_fork()
+        with self._write_lock, self._read_lock, self._sync_lock:
+            if self._log is not None:
+                let_go(self._disk, self._log)
+                self._log = None
+            open_ones = [self._copier, self._reader, self._writer]
+            self._copier = self._reader = self._writer = None
+            with failures(f"closing {self.path}"), contextlib.ExitStack() as stack:
+                for connection in filter(None, open_ones):
+                    stack.callback(connection.close)
+
+    def _renew_after_fork(self) -> None:
+        """A child must not touch the parent's connections, not even to close them."""
+        if self._forks != forks.count:
+            self._forks = forks.count
+            _abandoned.extend(filter(None, (self._reader, self._writer, self._copier)))
+            self._reader = self._writer = self._copier = None
+            if self._log is not None:
+                let_go(self._disk, self._log)
+                self._log = None
+            self._write_lock, self._read_lock = threading.RLock(), threading.RLock()
+            self._sync_lock = threading.Lock()
+
+    def _open_to_write(self) -> None:
+        writer = self._open(create=True)
+        try:
+            with translation(f"opening {self.path}"), self._folder() as folder:
+                log = self._disk.open_read(os.path.basename(self.path) + "-wal", folder)
+        except BaseException:
+            writer.close()
+            raise
+        with self._sync_lock:
+            self._writer, self._log, self._entry_synced = writer, log, False
+
+    def _open(self, *, create: bool) -> Connection:
+        self._check_place(create=create)
+        connection = connect_file(self.path)
+        try:
+            self._version(connection)  # one that is not ours is left as it is
+            use_wal(connection, self.path)
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_place(self, *, create: bool) -> None:
+        """A file of this user, no symlink, on a local disk; made 0600 if there is none."""
+        folder_path, name = os.path.split(self.path)
+        with translation(f"opening {self.path}"), self._folder(create=create) as folder:
+            network = self._disk.network_name(folder)
+            if network is not None:
+                raise Unavailable(
+                    f"{folder_path} is on a network file system ({network})",
+                    remedy="Keep the file on a local disk, or use postgresql://.",
+                )
+            node = self._disk.node_at(name, folder)
+            if node is None:
+                let_go(self._disk, self._disk.open_new(name, folder))
+            elif node.is_symlink or node.is_directory:
+                raise Forbidden(f"{self.path} is not a plain file")
+            elif node.owner not in (0, os.geteuid()):
+                raise Forbidden(f"{self.path} belongs to another user")
+
+    def _migrate(self, connection: Connection) -> None:
+        """Bring the tables up to date, safely when several start at once."""
+        if self._version(connection) == len(self._schema):
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = self._version(connection)
+            for number in range(version, len(self._schema)):
+                for statement in self._schema[number].split(";"):
+                    connection.execute(statement)
+            if version == 0:
+                connection.execute("CREATE TABLE identity (name BLOB NOT NULL)")
+                connection.execute(
+                    "INSERT INTO identity VALUES (?)", (os.urandom(_IDENTITY_BYTES),)
+                )
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {len(self._schema)}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _version(self, connection: Connection) -> int:
+        # Tables come first: whoever sees some sees also the marks that were committed with them,
+        # while one who saw no mark yet could see another process's tables a moment later.
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if application != _APPLICATION_ID and tables:
+            raise Forbidden(
+                f"{self.path} is a database of another program",
+                remedy="Name another file; this one is left as it is.",
+            )
+        if version > len(self._schema):
+            raise TooNew(f"{self.path} was written by a newer version")
+        return version
+
+    @contextlib.contextmanager
+    def _folder(self, *, create: bool = False) -> Iterator[int]:
+        disk = self._disk
+        current = disk.open_root()
+        try:
+            for part in filter(None, os.path.dirname(self.path).split("/")):
+                if create and disk.node_at(part, current) is None:
+                    with contextlib.suppress(FileExistsError):
+                        disk.make_directory(part, current)
+                    self._sync_entries(current)
+                below = disk.open_passage(part, current)
+                current, above = below, current
+                let_go(disk, above)
+            yield current
+        finally:
+            let_go(disk, current)
+
+    def _sync_log(self) -> None:
+        """Sync the log of the database, and once also that there is one."""
+        if self._log is None:
+            # Closed since: whoever closed it last has copied and synced everything, and the log
+            # went with that; as long as it is there, others have it open, and it is synced.
+            with self._folder() as folder, contextlib.suppress(FileNotFoundError):
+                log = self._disk.open_read(os.path.basename(self.path) + "-wal", folder)
+                try:
+                    self._disk.sync(log)
+                finally:
+                    let_go(self._disk, log)
+            return
+        self._disk.sync(self._log)
+        if not self._entry_synced:
+            with self._folder() as folder:
+                self._sync_entries(folder)
+            self._entry_synced = True
+
+    def _sync_entries(self, folder: int) -> None:
+        # The way was only passed through; to be synced, its end is opened in full.
+        entry = self._disk.open_directory(".", folder)
+        try:
+            self._disk.sync_directory(entry)
+        finally:
+            let_go(self._disk, entry)
+
+    def _copy_log(self, size: int) -> None:
+        """Copy the log into the database if it has grown by much since that was last done.
+
+        What goes wrong here is no harm: everything is in the log, and it is tried again.
+        """
+        if size < self._copied_at:
+            self._copied_at = 0  # all of it had been copied: it began anew
+        if size - self._copied_at < _CHECKPOINT_BYTES:
+            return
+        self._copied_at = size
+        with contextlib.suppress(HoldfastError):
+            if self._copier is None:
+                self._copier = self._open(create=False)
+            checkpoint(self._copier, self.path)
+
+
+# Connections of a parent process: kept, since closing them here would touch the parent's locks.
+_abandoned: list[Connection] = []

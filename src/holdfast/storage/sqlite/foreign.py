@@ -1,0 +1,181 @@
+"""Someone else's SQLite file: copied into memory, and only read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.errors import InvalidData
+from holdfast.storage.sqlite.connection import connect_memory, sqlite_errors
+
+if TYPE_CHECKING:
+    from holdfast.storage.sqlite.connection import Connection, Cursor
+
+
+__all__ = ["ForeignDatabase", "copy_database"]
+
+_FOREIGN_STEPS = 1_000
+_FOREIGN_STEPS_MIN = 10_000
+_BYTES_PER_STEP = 1_024
+
+
+class ForeignDatabase:
+    """Someone else's database, copied into memory: for reading only, and to be closed.
+
+    The schema is not trusted: nothing but reading is allowed, and a query that does not come to an
+    end is broken off.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def tables(self) -> dict[str, tuple[str, ...]]:
+        """The tables, and the columns of each."""
+        names = [
+            row["name"] for row in self.rows("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
+        return {
+            name: tuple(
+                row["name"] for row in self.rows("SELECT name FROM pragma_table_info(?)", name)
+            )
+            for name in names
+        }
+
+    def rows(self, query: str, *values: object) -> Iterator[dict[str, Any]]:
+        """The rows that a query gives. Raises InvalidData where the file is damaged."""
+        try:
+            yield from self._connection.execute(query, values)
+        except _unreadable() as error:
+            raise InvalidData(f"the database cannot be read: {error}") from error
+
+    def close(self) -> None:
+        """Let the copy go."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def copy_database(database: bytes, wal: bytes = b"") -> ForeignDatabase:
+    """Someone else's database with what its write-ahead log has committed.
+
+    Raises InvalidData for what is no SQLite file.
+    """
+    connection = connect_memory()
+    try:
+        connection.deserialize(merge_wal(database, wal))
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except _unreadable() as error:
+        connection.close()
+        raise InvalidData(f"not a SQLite database that can be read: {error}") from error
+    # Enough to look at every row some times over, and no more.
+    steps = iter(range(_FOREIGN_STEPS_MIN + len(database) // _BYTES_PER_STEP))
+    connection.set_progress_handler(lambda: next(steps, None) is None, _FOREIGN_STEPS)
+    connection.row_factory = _named
+    connection.text_factory = _text
+    return ForeignDatabase(connection)
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    return (*sqlite_errors(), OverflowError, UnicodeDecodeError)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _named(cursor: Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+# A SQLite file together with its write-ahead log, as one file. Pure: bytes in, bytes out.
+#
+# A tool that is running keeps its newest commits in the ``-wal`` file. Opening the database in
+# its
+# place would make files beside it; merging the two copies touches nothing.
+
+
+_HEADER = struct.Struct(">8I")
+_FRAME = struct.Struct(">6I")
+_MAGIC = (0x377F0682, 0x377F0683)
+_PAGE_BYTES_MAX = 65_536
+_FORMAT = slice(18, 20)  # of writing and reading; 1 is a file without a write-ahead log
+_HEADER_BYTES = 100
+_PAGE_SIZE, _PAGE_SIZE_AT = struct.Struct(">H"), 16
+_PAGE_COUNT, _PAGE_COUNT_AT = struct.Struct(">I"), 28
+
+
+def merge_wal(database: bytes, wal: bytes) -> bytes:
+    """The database after every transaction that the log has committed.
+
+    What the log holds after its last valid commit is left out, as SQLite does.
+    """
+    merged = bytearray(database)
+    pages: dict[int, bytes] = {}
+    for number, size, page in _frames(wal):
+        pages[number] = page
+        if size:
+            _commit(merged, pages, size)
+            pages.clear()
+    if len(merged) >= _HEADER_BYTES:
+        merged[_FORMAT] = b"\1\1"
+        _declare_pages(merged)
+    return bytes(merged)
+
+
+def _declare_pages(merged: bytearray) -> None:
+    """Let a file that was cut short say how long it is: SQLite then reads the pages there are."""
+    (page_bytes,) = _PAGE_SIZE.unpack_from(merged, _PAGE_SIZE_AT)
+    page_bytes = _PAGE_BYTES_MAX if page_bytes == 1 else page_bytes
+    (declared,) = _PAGE_COUNT.unpack_from(merged, _PAGE_COUNT_AT)
+    there = len(merged) // page_bytes if page_bytes else 0
+    if 0 < there < declared:
+        _PAGE_COUNT.pack_into(merged, _PAGE_COUNT_AT, there)
+        del merged[there * page_bytes :]
+
+
+def _commit(merged: bytearray, pages: dict[int, bytes], size: int) -> None:
+    """Put the pages of one transaction in their places, and cut the file to its new size."""
+    for number, page in pages.items():
+        start = (number - 1) * len(page)
+        if number <= size and start <= len(merged) + len(page) * len(pages):
+            merged.extend(bytes(max(start + len(page) - len(merged), 0)))
+            merged[start : start + len(page)] = page
+    page_bytes = len(next(iter(pages.values())))
+    del merged[size * page_bytes :]
+
+
+def _frames(wal: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Page number, size of the database after a commit (else 0) and page of each valid frame."""
+    if len(wal) < _HEADER.size:
+        return
+    magic, _, page_bytes, _, *salt, sum1, sum2 = _HEADER.unpack_from(wal)
+    order = ">" if magic & 1 else "<"
+    if magic not in _MAGIC or not 0 < page_bytes <= _PAGE_BYTES_MAX or page_bytes % 8:
+        return
+    sums = _checksum(wal[: _HEADER.size - 8], order, (0, 0))
+    offset = _HEADER.size
+    while sums == (sum1, sum2) and offset + _FRAME.size + page_bytes <= len(wal):
+        number, size, *found, sum1, sum2 = _FRAME.unpack_from(wal, offset)
+        page = wal[offset + _FRAME.size : offset + _FRAME.size + page_bytes]
+        sums = _checksum(wal[offset : offset + 8], order, sums)
+        sums = _checksum(page, order, sums)
+        if found != salt or sums != (sum1, sum2) or not number:
+            return
+        yield number, size, page
+        offset += _FRAME.size + page_bytes
+
+
+def _checksum(data: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    first, second = sums
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return first, second

@@ -1,0 +1,338 @@
+"""The tables of a SQLite store, and what is asked of them inside a transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Conflict, Damaged, NotFound, StoreFull
+from holdfast.model import fold_id
+from holdfast.storage._leases import Holder, locked, stale
+from holdfast.storage._names import etag_of, folder_of, needs_log
+from holdfast.storage._zstd import packed, unpacked
+from holdfast.storage.base import Entry
+
+if TYPE_CHECKING:
+    from holdfast.storage.sqlite.connection import Connection
+
+__all__ = [
+    "ENTRY",
+    "SCHEMA",
+    "KeyRow",
+    "bury",
+    "check_free",
+    "check_not_taken",
+    "damaged_row",
+    "describe",
+    "entry_of",
+    "fenced_row",
+    "forget",
+    "forget_pieces",
+    "free_row",
+    "insert_frames",
+    "insert_piece",
+    "is_number",
+    "is_size",
+    "key_row",
+    "made_row",
+    "next_version",
+    "now_ms",
+    "pieces_of",
+    "put_document",
+    "reading",
+    "repack",
+]
+
+_FRAME_BYTES = 1 << 20
+# Three rows to a page at the least: rows of half a page and more leave much of it empty. Beyond two
+# pages the rest of a row has pages of its own, and there is nothing to be gained.
+_ROW_BYTES = 1_340
+_CUT_BYTES_MAX = 8_192
+# A piece has one number, made of its key's and of its place in the log (64 GiB at most). So it lies
+# in a table by that number, which keeps a row of almost a page in one piece; in a table with a key
+# of two columns all beyond a quarter of a page would take a page of its own.
+_PLACE_BITS = 36
+_PLACES = (1 << _PLACE_BITS) - 1
+_NUMBER_MAX = (1 << 63) - 1  # as far as SQLite counts
+
+# Numbered, so that a later version can change the tables of an older one.
+SCHEMA = (
+    """
+    CREATE TABLE store (version INTEGER NOT NULL);
+    INSERT INTO store VALUES (0);
+    CREATE TABLE keys (
+        id INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        folder TEXT NOT NULL,
+        folded TEXT NOT NULL,
+        generation INTEGER NOT NULL DEFAULT 0,
+        size INTEGER NOT NULL DEFAULT 0,
+        modified INTEGER NOT NULL DEFAULT 0,
+        version INTEGER NOT NULL DEFAULT 0,
+        archived INTEGER NOT NULL DEFAULT 0,
+        epoch INTEGER NOT NULL DEFAULT 0,
+        holder BLOB,
+        expires INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX keys_by_fold ON keys (folded);
+    CREATE INDEX keys_by_version ON keys (folder, version);
+    CREATE TABLE pieces (
+        id INTEGER NOT NULL,
+        start INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        packed INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (id, start)
+    ) WITHOUT ROWID;
+    CREATE TABLE documents (
+        id INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        etag TEXT NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (id, name)
+    );
+    """,
+    f"""
+    CREATE TABLE numbered (
+        number INTEGER PRIMARY KEY,
+        size INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        packed INTEGER NOT NULL DEFAULT 0
+    );
+    INSERT INTO numbered
+        SELECT (id << {_PLACE_BITS}) + start, size, data, packed FROM pieces ORDER BY id, start;
+    DROP TABLE pieces;
+    ALTER TABLE numbered RENAME TO pieces
+    """,  # noqa: S608 - a number of ours
+)
+
+ENTRY = "SELECT key, size, modified, generation, version FROM keys"
+_READ = (
+    f"SELECT number & {_PLACES}, size, data, packed FROM pieces"  # noqa: S608 - a number of ours
+    " WHERE number >= coalesce((SELECT max(number) FROM pieces WHERE number BETWEEN ?1 AND ?2), ?1)"
+    f" AND number <= ?1 + {_PLACES} AND number + size > ?2"
+    " AND EXISTS (SELECT 1 FROM keys WHERE id = ?3 AND generation = ?4)"
+    " ORDER BY number LIMIT ?5"
+)
+
+
+_INSERT = "INSERT INTO pieces (number, size, data, packed) VALUES (?, ?, ?, ?)"
+
+
+class KeyRow:
+    """What the database knows of a key."""
+
+    __slots__ = ("archived", "epoch", "expires", "generation", "holder", "id", "size")
+
+    def __init__(self, values: tuple[int, int, int, int, int, bytes | None, int]) -> None:
+        """Raises Damaged for what no version of ours wrote: a column takes anything."""
+        *numbers, holder, expires = values
+        if not (all(map(is_number, (*numbers, expires))) and is_size(numbers[2])):
+            raise damaged_row()
+        if holder is not None and not isinstance(holder, bytes):
+            raise damaged_row()
+        self.id, self.generation, self.size, self.archived = values[:4]
+        self.epoch, self.holder, self.expires = values[4:]
+
+
+def key_row(connection: Connection, key: str) -> KeyRow | None:
+    """Return the row of a key, or None."""
+    found = connection.execute(
+        "SELECT id, generation, size, archived, epoch, holder, expires FROM keys WHERE key = ?",
+        (key,),
+    ).fetchone()
+    return None if found is None else KeyRow(found)
+
+
+def fenced_row(connection: Connection, key: str, epoch: int) -> KeyRow:
+    """The key's row, if the epoch is the one in force."""
+    row = key_row(connection, key)
+    if row is None and epoch == 0:
+        made_row(connection, key)
+        row = key_row(connection, key)
+    if row is None or row.epoch != epoch:
+        raise stale(key)
+    return row
+
+
+def check_free(connection: Connection, key: str) -> None:
+    """Raise Locked while a holder has the key that lives and whose time has not run out."""
+    row = key_row(connection, key)
+    if row is None or not row.holder or row.expires <= now_ms():
+        return
+    holder = Holder.from_bytes(bytes(row.holder))
+    if not holder.is_gone():
+        raise locked(key, holder)
+
+
+def free_row(connection: Connection, key: str) -> KeyRow:
+    """The row of a key that has something and that nobody writes; NotFound, Locked otherwise."""
+    row = key_row(connection, key)
+    if row is None or not (row.generation or has_documents(connection, row.id)):
+        raise NotFound(f"there is nothing at {key}")
+    check_free(connection, key)
+    return row
+
+
+def check_not_taken(connection: Connection, key: str, row: KeyRow) -> None:
+    """Raise Conflict if a key that has this row is more than what a crash left of a beginning."""
+    if row.generation or (not needs_log(key) and has_documents(connection, row.id)):
+        raise Conflict(f"{key} is taken")
+
+
+def has_documents(connection: Connection, id: int) -> bool:
+    found = connection.execute("SELECT 1 FROM documents WHERE id = ? LIMIT 1", (id,)).fetchone()
+    return found is not None
+
+
+def made_row(connection: Connection, key: str) -> int:
+    """The number of a key's row, which is made if there is none."""
+    connection.execute(
+        "INSERT OR IGNORE INTO keys (key, folder, folded) VALUES (?, ?, ?)",
+        (key, folder_of(key), fold_id(key)),
+    )
+    found: int = connection.execute("SELECT id FROM keys WHERE key = ?", (key,)).fetchone()[0]
+    return found
+
+
+def bury(connection: Connection, key: str, epoch: int) -> None:
+    """Leave a higher epoch for a key that went, so that whoever wrote it stays fenced for ever."""
+    connection.execute(
+        "INSERT INTO keys (key, folder, folded, epoch, version) VALUES (?, ?, ?, ?, ?)",
+        (key, folder_of(key), fold_id(key), epoch + 1, next_version(connection)),
+    )
+
+
+def forget(connection: Connection, id: int) -> None:
+    """Delete a key with its pieces and documents."""
+    forget_pieces(connection, id)
+    connection.execute("DELETE FROM documents WHERE id = ?", (id,))
+    connection.execute("DELETE FROM keys WHERE id = ?", (id,))
+
+
+def forget_pieces(connection: Connection, id: int) -> None:
+    """Delete the pieces of a key's log."""
+    first = _number(id, 0)
+    connection.execute("DELETE FROM pieces WHERE number BETWEEN ? AND ?", (first, first + _PLACES))
+
+
+def describe(connection: Connection, id: int, size: int, *, new: bool = False) -> None:
+    """Note the size of a log that changed; with ``new`` it is another generation."""
+    version = next_version(connection)
+    connection.execute(
+        "UPDATE keys SET size = ?, modified = ?, version = ?, archived = 0,"
+        " generation = CASE WHEN ? OR generation = 0 THEN ? ELSE generation END WHERE id = ?",
+        (size, now_ms(), version, new, version, id),
+    )
+
+
+def put_document(connection: Connection, id: int, name: str, data: bytes) -> None:
+    """Write a document of a key."""
+    connection.execute(
+        "INSERT OR REPLACE INTO documents (id, name, etag, data) VALUES (?, ?, ?, ?)",
+        (id, name, etag_of(data), bytes(data)),
+    )
+
+
+def insert_piece(
+    connection: Connection, id: int, start: int, data: bytes, *, pack: bool = False
+) -> None:
+    """Write one piece of a log at its place."""
+    if start + len(data) > _PLACES:
+        # One byte more would stand where another key's bytes are.
+        raise StoreFull("a log in SQLite has at most 64 GiB", remedy="Begin another session.")
+    if pack or not _ROW_BYTES < len(data) <= _CUT_BYTES_MAX:
+        kept = packed(data) if pack else bytes(data)
+        connection.execute(_INSERT, (_number(id, start), len(data), kept, pack))
+        return
+    rows = -(-len(data) // _ROW_BYTES)
+    step = -(-len(data) // rows)
+    connection.executemany(
+        _INSERT,
+        [
+            (_number(id, start + at), len(part), part, False)
+            for at in range(0, len(data), step)
+            for part in [bytes(data[at : at + step])]
+        ],
+    )
+
+
+def insert_frames(connection: Connection, id: int, data: bytes, *, archived: bool) -> None:
+    """Write bytes as pieces of one frame each."""
+    for start in range(0, len(data), _FRAME_BYTES):
+        insert_piece(connection, id, start, data[start : start + _FRAME_BYTES], pack=archived)
+
+
+def repack(connection: Connection, id: int, size: int, *, archived: bool) -> None:
+    """Write a log anew, compressed or not."""
+    whole = b"".join(pieces_of(connection, id, 0, size))
+    forget_pieces(connection, id)
+    insert_frames(connection, id, whole, archived=archived)
+    connection.execute(
+        "UPDATE keys SET archived = ?, version = ? WHERE id = ?",
+        (archived, next_version(connection), id),
+    )
+
+
+def pieces_of(connection: Connection, id: int, start: int, stop: int) -> Iterator[bytes]:
+    """The bytes of a log inside a transaction."""
+    first = _number(id, 0)
+    rows = connection.execute(
+        "SELECT data, size, packed FROM pieces"
+        " WHERE number >= ? AND number < ? AND number + size > ? ORDER BY number",
+        (first, first + stop, first + start),
+    )
+    for data, size, is_packed in rows.fetchall():
+        yield unpacked(data, size) if is_packed else data
+
+
+def reading(
+    id: int, generation: int, at: int, count: int
+) -> tuple[str, tuple[int, int, int, int, int]]:
+    """The question for some pieces of a generation of a log, from a place on, and its values.
+
+    Their columns: place, size, data, whether they are packed.
+    """
+    return _READ, (_number(id, 0), _number(id, at), id, generation, count)
+
+
+def _number(id: int, place: int) -> int:
+    return (id << _PLACE_BITS) + place
+
+
+def next_version(connection: Connection) -> int:
+    """The number of this change; every change of the store has one of its own."""
+    rows = connection.execute("UPDATE store SET version = version + 1 RETURNING version").fetchall()
+    number: int = rows[0][0]
+    if not is_number(number):
+        raise damaged_row()
+    return number
+
+
+def entry_of(row: tuple[str, int, int, int, int]) -> Entry:
+    """An entry; one whose figures are none has its name at least, and says more when it is read."""
+    key, size, modified, generation, version = row
+    if not (is_size(size) and type(modified) is int):
+        size = modified = 0
+    return Entry(key, size, modified, f"{generation}-{version}")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a whole number, with one more after it."""
+    return type(value) is int and value < _NUMBER_MAX
+
+
+def is_size(value: object) -> bool:
+    """Whether a log can have so many bytes."""
+    return type(value) is int and 0 <= value <= _PLACES
+
+
+def damaged_row() -> Damaged:
+    """That a row was not written by us, or not left so."""
+    return Damaged("a row of the database holds something else than it should")
+
+
+def now_ms() -> int:
+    """Return the time of this machine in milliseconds."""
+    return time.time_ns() // 1_000_000

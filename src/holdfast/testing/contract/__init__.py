@@ -1,0 +1,1 @@
+"""The store contract, as tests that any store can run."""

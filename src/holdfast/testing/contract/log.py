@@ -1,0 +1,324 @@
+"""The store contract: logs and leases."""
+
+from __future__ import annotations
+
+import threading
+
+from holdfast.errors import Locked
+from holdfast.testing.contract.base import ContractBase, read_all, refused, run_together
+
+__all__ = ["LeaseContract", "LogContract"]
+
+ONE, TWO, THREE = b'{"a":1}\n', b'{"b":22}\n', b'{"c":333}\n'
+_BIG = 3 * (1 << 20) + 7
+
+
+class LogContract(ContractBase):
+    """Contracts 1 to 21."""
+
+    def test_c01_append_is_read_back(self) -> None:
+        """What was appended is read at once, byte for byte."""
+        store = self.fresh()
+        log = store.log(self.KEY)
+        odd = bytes(range(256)) + b"\n"
+        log.append(odd, 0, 1, store.lease(self.KEY).acquire("me", 60_000))
+        assert read_all(log) == odd
+
+    def test_c02_appends_keep_their_order(self) -> None:
+        """Appends are read in the order in which they were made."""
+        store = self.fresh()
+        lines = [b"%d\n" % number for number in range(200)]
+        log = self.write(store, self.KEY, *lines)
+        assert read_all(log) == self.kept(store, b"".join(lines), b"")
+
+    def test_c03_batch(self) -> None:
+        """Several lines can be one append."""
+        store = self.fresh()
+        log = store.log(self.KEY)
+        log.append(ONE + TWO + THREE, 0, 3, store.lease(self.KEY).acquire("me", 60_000))
+        assert read_all(log) == ONE + TWO + THREE
+
+    def test_c04_read_from_offset(self) -> None:
+        """Reading can begin at any byte, and at or after the end gives nothing."""
+        store = self.fresh()
+        log = self.write(store, self.KEY, ONE, TWO)
+        whole = self.kept(store, ONE + TWO, b"")
+        for start in (0, 1, len(ONE), len(ONE) + 3, len(ONE + TWO), 10_000):
+            assert read_all(log, start) == whole[start:]
+
+    def test_c05_big_log(self) -> None:
+        """A log of several chunks is read whole."""
+        store = self.fresh()
+        big = b"x" * _BIG + b"\n"
+        log = self.write(store, self.KEY, ONE, big)
+        assert read_all(log) == self.kept(store, ONE + big, b"")
+
+    def test_c06_read_tail(self) -> None:
+        """The tail comes with the offset at which it begins."""
+        store = self.fresh()
+        log = self.write(store, self.KEY, ONE, TWO)
+        whole = self.kept(store, ONE + TWO, b"")
+        for size in (0, 1, len(TWO), 10_000):
+            start = max(0, len(whole) - size)
+            assert log.read_tail(size) == (start, whole[start:])
+            assert log.read_part(start, start + 7) == whole[start : start + 7]
+
+    def test_c07_size(self) -> None:
+        """The size is that of all appends, and 0 without one."""
+        store = self.fresh()
+        assert store.log(self.KEY).size() == 0
+        log = self.write(store, self.KEY, ONE, TWO)
+        assert log.size() == self.kept(store, len(ONE + TWO), 0)
+
+    def test_c08_missing_log(self) -> None:
+        """A log that is not there reads as nothing, and looking does not make it."""
+        store = self.fresh()
+        log = store.log(self.KEY)
+        assert read_all(log) == b""
+        assert log.read_tail(10) == (0, b"")
+        assert log.read_part(0, 10) == b""
+        assert log.generation() == ""
+        assert log.unsaved() == b""
+        assert not store.exists(self.KEY)
+        assert list(store.entries()) == []
+
+    def test_c09_sync_makes_nothing(self) -> None:
+        """Syncing and closing a log that is not there is harmless and does not make it."""
+        store = self.fresh()
+        log = store.log(self.KEY)
+        log.sync()
+        log.close()
+        assert not store.exists(self.KEY)
+
+    def test_c10_reopen(self) -> None:
+        """What was synced is there after the store was opened again, and appends go on."""
+        store = self.fresh()
+        self.write(store, self.KEY, ONE)
+        store = self.again(store)
+        assert read_all(store.log(self.KEY)) == self.kept(store, ONE, b"")
+        self.write(store, self.KEY, TWO)
+        store = self.again(store)
+        assert read_all(store.log(self.KEY)) == self.kept(store, ONE + TWO, b"")
+
+    def test_c11_two_objects(self) -> None:
+        """Every object for a key gives the same log."""
+        store = self.fresh()
+        reader = store.log(self.KEY)
+        self.write(store, self.KEY, ONE)
+        assert read_all(reader) == self.kept(store, ONE, b"")
+        self.write(store, self.KEY, TWO)
+        assert read_all(reader) == self.kept(store, ONE + TWO, b"")
+
+    def test_c12_keys_are_apart(self) -> None:
+        """The logs of two keys have nothing in common, in spaces neither."""
+        store = self.fresh()
+        keys = ("sessions/a", "sessions/b", "agents/a", "spaces/one/sessions/a", "shared/a")
+        for key in keys:
+            self.write(store, key, key.encode() + b"\n")
+        for key in keys:
+            assert read_all(store.log(key)) == self.kept(store, key.encode() + b"\n", b"")
+
+    def test_c13_cut(self) -> None:
+        """A cut removes the bytes from an offset on, and keeps them in quarantine."""
+        store = self.fresh()
+        self.write(store, self.KEY, ONE, TWO, THREE[:4])
+        log = store.log(self.KEY)
+        log.cut(len(ONE + TWO), store.lease(self.KEY).acquire("me", 60_000))
+        log.close()
+        store = self.again(store)
+        assert read_all(store.log(self.KEY)) == self.kept(store, ONE + TWO, b"")
+        documents = store.documents(self.KEY)
+        kept = [documents.get(name) for name in documents.names("quarantine/")]
+        assert [found and found[0] for found in kept] == self.kept(store, [THREE[:4]], [])
+
+    def test_c14_cut_nothing(self) -> None:
+        """A cut at the end changes nothing and keeps nothing."""
+        store = self.fresh()
+        self.write(store, self.KEY, ONE)
+        log = store.log(self.KEY)
+        log.cut(log.size(), store.lease(self.KEY).acquire("me", 60_000))
+        assert read_all(log) == self.kept(store, ONE, b"")
+        assert store.documents(self.KEY).names() == []
+
+    def test_c15_append_after_cut(self) -> None:
+        """After a cut the log goes on where it was cut, with the same object."""
+        store = self.fresh()
+        self.write(store, self.KEY, ONE, TWO[:3])
+        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log = store.log(self.KEY)
+        log.cut(len(ONE), epoch)
+        log.append(THREE, 1, 1, epoch)
+        log.sync()
+        whole = self.kept(store, ONE, b"") + THREE
+        assert read_all(log) == whole
+        assert log.size() == len(whole)
+
+    def test_c16_replace(self) -> None:
+        """A replaced log has the new bytes only; the old ones are in quarantine."""
+        store = self.fresh()
+        self.write(store, self.KEY, ONE, TWO)
+        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log = store.log(self.KEY)
+        log.replace(iter([THREE, ONE]), epoch)
+        log.append(TWO, 2, 1, epoch)
+        log.sync()
+        log.close()
+        store = self.again(store)
+        assert read_all(store.log(self.KEY)) == THREE + ONE + TWO
+        documents = store.documents(self.KEY)
+        kept = [documents.get(name) for name in documents.names("quarantine/")]
+        assert [found and found[0] for found in kept] == self.kept(store, [ONE + TWO], [])
+
+    def test_c17_replace_reads_the_old(self) -> None:
+        """The new bytes may be made from the old ones while they are read."""
+        store = self.fresh()
+        self.write(store, self.KEY, ONE, TWO)
+        log = store.log(self.KEY)
+        chunks = (chunk.upper() for chunk in log.read())
+        log.replace(chunks, store.lease(self.KEY).acquire("me", 60_000))
+        assert read_all(log) == self.kept(store, (ONE + TWO).upper(), b"")
+
+    def test_c18_generation(self) -> None:
+        """The generation changes with a replace, and with nothing else."""
+        store = self.fresh()
+        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log = store.log(self.KEY)
+        log.append(ONE + TWO, 0, 2, epoch)
+        log.sync()
+        first = log.generation()
+        log.append(THREE, 2, 1, epoch)
+        log.cut(len(ONE + TWO), epoch)
+        assert log.generation() == first
+        log.replace([ONE], epoch)
+        assert log.generation() != first
+        assert store.log(self.KEY).generation() == log.generation()
+
+    def test_c19_unsaved(self) -> None:
+        """After a sync nothing is unsaved; before it, what waits for one is."""
+        store = self.fresh()
+        log = store.log(self.KEY)
+        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log.append(ONE, 0, 1, epoch)
+        log.sync()
+        assert log.unsaved() == b""
+        log.append(TWO, 1, 1, epoch)
+        log.append(THREE, 2, 1, epoch)
+        if store.capabilities.defers:  # some of it may have gone by itself already
+            assert (TWO + THREE).endswith(log.unsaved())
+        else:
+            assert log.unsaved() == (TWO + THREE if store.capabilities.syncs else b"")
+        log.sync()
+        assert log.unsaved() == b""
+
+    def test_c20_close(self) -> None:
+        """Closing a log is harmless twice, and it can be read and appended to again."""
+        store = self.fresh()
+        log = store.log(self.KEY)
+        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        log.append(ONE, 0, 1, epoch)
+        log.close()
+        log.close()
+        assert read_all(log) == ONE
+        log.append(TWO, 1, 1, epoch)
+        log.sync()
+        assert read_all(log) == ONE + TWO
+
+    def test_c21_reading_while_appending(self) -> None:
+        """A reader beside a writer sees a prefix of what was appended, never anything else."""
+        store = self.fresh()
+        log = store.log(self.KEY)
+        epoch = store.lease(self.KEY).acquire("me", 60_000)
+        lines = [b"%06d %s\n" % (number, b"x" * (number % 91)) for number in range(400)]
+        done = threading.Event()
+
+        def work(number: int) -> None:
+            if number:
+                reader = store.log(self.KEY)
+                while not done.is_set():
+                    assert b"".join(lines).startswith(read_all(reader))
+                return
+            try:
+                for seq, line in enumerate(lines):
+                    log.append(line, seq, 1, epoch)
+                log.sync()
+            finally:
+                done.set()
+
+        run_together(3, work)
+        assert read_all(store.log(self.KEY)) == b"".join(lines)
+
+
+class LeaseContract(ContractBase):
+    """Contracts 22 to 28."""
+
+    def test_c22_epoch_grows(self) -> None:
+        """Each taking of the lease has a higher epoch than the one before it."""
+        store = self.fresh()
+        epochs = []
+        for _ in range(3):
+            lease = store.lease(self.KEY)
+            epochs.append(lease.acquire("me", 60_000))
+            lease.release()
+        assert epochs[0] >= 1
+        assert (epochs[0] < epochs[1] < epochs[2]) == self.kept(store, True, False)
+
+    def test_c23_epoch_survives_reopening(self) -> None:
+        """The epoch grows also when the store was opened again in between."""
+        store = self.fresh()
+        self.write(store, self.KEY, ONE)
+        lease = store.lease(self.KEY)
+        first = lease.acquire("me", 60_000)
+        lease.release()
+        lease = self.again(store).lease(self.KEY)
+        assert (lease.acquire("me", 60_000) > first) == self.kept(store, True, False)
+
+    def test_c24_locked(self) -> None:
+        """While one has the lease another gets Locked, with what is known of the holder."""
+        store = self.fresh()
+        store.lease(self.KEY).acquire("me", 60_000)
+        other = store.lease(self.KEY)
+        with refused(Locked, session_id="alpha"):
+            other.acquire("you", 60_000)
+
+    def test_c25_release(self) -> None:
+        """What is given back can be taken; giving back twice or unheld is harmless."""
+        store = self.fresh()
+        first, second = store.lease(self.KEY), store.lease(self.KEY)
+        second.release()
+        first.acquire("me", 60_000)
+        second.release()  # not its own: the holder keeps it
+        with refused(Locked):
+            second.acquire("you", 60_000)
+        first.release()
+        first.release()
+        assert second.acquire("you", 60_000) >= 1
+
+    def test_c26_acquire_again(self) -> None:
+        """The holder may ask again: it keeps its epoch, and can renew."""
+        store = self.fresh()
+        lease = store.lease(self.KEY)
+        epoch = lease.acquire("me", 60_000)
+        assert lease.acquire("me", 60_000) == epoch
+        lease.renew(60_000)
+        assert lease.acquire("me", 60_000) == epoch
+
+    def test_c27_leases_are_apart(self) -> None:
+        """The leases of different keys do not touch each other."""
+        store = self.fresh()
+        keys = ("sessions/a", "sessions/b", "agents/a", "spaces/one/sessions/a")
+        for key in keys:
+            assert store.lease(key).acquire("me", 60_000) > 0
+
+    def test_c28_one_of_many(self) -> None:
+        """Of several who ask at once, one gets the lease."""
+        store = self.fresh()
+        got: list[int] = []
+
+        def work(number: int) -> None:
+            try:
+                got.append(store.lease(self.KEY).acquire(f"thread {number}", 60_000))
+            except Locked:
+                return
+
+        run_together(8, work)
+        assert len(got) == 1

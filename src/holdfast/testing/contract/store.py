@@ -1,0 +1,261 @@
+"""The store contract: the store as a whole."""
+
+from __future__ import annotations
+
+from holdfast.errors import Conflict, InvalidId, Locked, NotFound
+from holdfast.storage import Store
+from holdfast.testing.contract.base import read_all, refused, run_together
+from holdfast.testing.contract.documents import DocumentContract
+from holdfast.testing.contract.forms import FormContract
+from holdfast.testing.contract.log import LeaseContract, LogContract
+
+__all__ = ["BAD_KEYS", "StoreContract"]
+
+BAD_KEYS = (
+    *("", "sessions", "sessions/", "/sessions/a", "sessions/a/b", "other/a", "Sessions/a", "a"),
+    *("sessions/..", "sessions/.", "sessions/../x", "sessions/a..b", "sessions/a.", "sessions/-a"),
+    *(
+        "sessions/CON",
+        "sessions/nul.txt",
+        "sessions/a b",
+        "sessions/ä",
+        "sessions/a\0",
+        "sessions/a\n",
+    ),
+    *("sessions/" + "x" * 129, "spaces/a", "spaces/../sessions/a", "spaces//sessions/a"),
+    *("spaces/a/b/c", "sessions/.hidden", "sessions/\ud800", "spaces/a/spaces/b/sessions/c"),
+)
+
+
+class StoreContract(LogContract, LeaseContract, DocumentContract, FormContract):
+    """Everything that a store must do. Subclass it, say how to make a store, and run pytest.
+
+    ``make_store`` gives a new and empty store; ``reopen`` gives the same place opened again (the
+    default returns the same object, which is right for what lives in memory only). Contracts
+    43 to 57 are here, the others in the parents.
+    """
+
+    def test_c43_exists(self) -> None:
+        """A key exists when it has a log; a lease or a document alone does not make it."""
+        store = self.fresh()
+        store.lease("sessions/leased").acquire("me", 60_000)
+        store.documents("sessions/noted").put("a", b"1")
+        self.write(store, self.KEY, b"line\n")
+        assert store.exists(self.KEY) == self.kept(store, True, False)
+        assert not store.exists("sessions/leased")
+        assert not store.exists("sessions/noted")
+        assert not store.exists("spaces/one/sessions/alpha")
+
+    def test_c44_clash(self) -> None:
+        """A key that differs from a key with a log only by case clashes with it."""
+        store = self.fresh()
+        self.write(store, "sessions/Alpha", b"line\n")
+        store.lease("sessions/Beta").acquire("me", 60_000)
+        store.documents("sessions/Gamma").put("a", b"1")
+        assert store.clash("sessions/aLPHA") == self.kept(store, "sessions/Alpha", None)
+        assert store.clash("sessions/Alpha") is None
+        assert store.clash("sessions/beta") is None
+        assert store.clash("sessions/gamma") is None
+        assert store.clash("agents/alpha") is None
+        self.write(store, "sessions/delta", b"line\n")
+        assert store.clash("sessions/Delta") == self.kept(store, "sessions/delta", None)
+
+    def test_c45_entries(self) -> None:
+        """The keys with a log are listed with their size, each folder by itself."""
+        store = self.fresh()
+        self.write(store, "sessions/a", b"1\n")
+        self.write(store, "sessions/b", b"22\n", b"3\n")
+        self.write(store, "trash/c", b"4\n")
+        self.write(store, "spaces/one/sessions/d", b"5\n")
+        store.documents("sessions/noted").put("a", b"1")
+        store.lease("sessions/leased").acquire("me", 60_000)
+        sizes = {entry.key: entry.size for entry in store.entries()}
+        assert sizes == self.kept(store, {"sessions/a": 2, "sessions/b": 5}, {})
+        assert [entry.key for entry in store.entries("trash/")] == self.kept(store, ["trash/c"], [])
+        inside = [entry.key for entry in store.entries("spaces/one/sessions/")]
+        assert inside == self.kept(store, ["spaces/one/sessions/d"], [])
+        assert list(store.entries("agents/")) == []
+
+    def test_c46_entry_changes(self) -> None:
+        """An append and a replace give an entry another etag; the time is when it last changed."""
+        store = self.fresh()
+        self.write(store, self.KEY, b"1\n")
+        etags = [entry.etag for entry in store.entries()]
+        log = self.write(store, self.KEY, b"2\n")
+        etags += [entry.etag for entry in store.entries()]
+        log.replace([b"3\n4\n"], store.lease(self.KEY).acquire("me", 60_000))
+        etags += [entry.etag for entry in store.entries()]
+        assert len(set(etags)) == self.kept(store, 3, 1)
+        assert all(entry.modified > 1_500_000_000_000 for entry in store.entries())
+
+    def test_c47_bad_prefixes(self) -> None:
+        """Only a folder of keys can be listed."""
+        store = self.fresh()
+        for prefix in ("", "sessions", "/", "../", "other/", "sessions/a", "spaces/../sessions/"):
+            with refused(InvalidId):
+                list(store.entries(prefix))
+
+    def test_c48_move(self) -> None:
+        """A moved key has its log and documents under the new name, and nothing under the old."""
+        store = self.fresh()
+        self.write(store, self.KEY, b"1\n")
+        if not store.capabilities.stores:
+            with refused(NotFound):
+                store.move(self.KEY, "trash/alpha")
+            return
+        store.documents(self.KEY).put("blobs/a", b"a")
+        store.move(self.KEY, "trash/alpha")
+        store = self.again(store)
+        assert not store.exists(self.KEY)
+        assert store.documents(self.KEY).names() == []
+        assert read_all(store.log("trash/alpha")) == b"1\n"
+        assert (store.documents("trash/alpha").get("blobs/a") or [None])[0] == b"a"
+        store.move("trash/alpha", self.KEY)
+        self.write(store, self.KEY, b"2\n")
+        assert read_all(store.log(self.KEY)) == b"1\n2\n"
+
+    def test_c49_move_refused(self) -> None:
+        """A move is refused when there is nothing to move, no place to go, or a writer."""
+        store = self.fresh()
+        with refused(NotFound):
+            store.move(self.KEY, "trash/alpha")
+        if not store.capabilities.stores:
+            return
+        self.write(store, self.KEY, b"1\n")
+        self.write(store, "trash/log", b"2\n")
+        store.documents("agents/noted").put("a", b"1")
+        for taken in ("trash/log", "agents/noted"):
+            with refused(Conflict):
+                store.move(self.KEY, taken)
+        for busy, key, to in (
+            (self.KEY, self.KEY, "trash/alpha"),
+            ("trash/alpha", self.KEY, "trash/alpha"),
+        ):
+            lease = store.lease(busy)
+            lease.acquire("me", 60_000)
+            with refused(Locked):
+                store.move(key, to)
+            lease.release()
+        assert read_all(store.log(self.KEY)) == b"1\n"
+        # Neither a lease that was given back nor the documents of a session without a log are in
+        # the way; nor do they mix with what comes.
+        store.documents("trash/alpha").put("blobs/old", b"1")
+        store.move(self.KEY, "trash/alpha")
+        assert read_all(store.log("trash/alpha")) == b"1\n"
+        assert store.documents("trash/alpha").names() == []
+
+    def test_c50_drop(self) -> None:
+        """A dropped key is gone with all it had, and can begin anew."""
+        store = self.fresh()
+        self.write(store, self.KEY, b"1\n")
+        store.documents(self.KEY).put("deep/down/a", b"a")
+        store.drop(self.KEY)
+        store = self.again(store)
+        assert not store.exists(self.KEY)
+        assert store.documents(self.KEY).names() == []
+        assert list(store.entries()) == []
+        with refused(NotFound):
+            store.drop(self.KEY)
+        log = self.write(store, self.KEY, b"new\n")
+        assert read_all(log) == self.kept(store, b"new\n", b"")
+        assert store.documents(self.KEY).names() == []
+
+    def test_c51_drop_refused(self) -> None:
+        """A key is not dropped while a writer has it, nor when it has nothing but a lease."""
+        store = self.fresh()
+        lease = store.lease(self.KEY)
+        lease.acquire("me", 60_000)
+        lease.release()
+        with refused(NotFound):
+            store.drop(self.KEY)
+        if not store.capabilities.stores:
+            return
+        self.write(store, self.KEY, b"1\n")
+        lease.acquire("me", 60_000)
+        with refused(Locked):
+            store.drop(self.KEY)
+        lease.release()
+        assert read_all(store.log(self.KEY)) == b"1\n"
+        store.drop(self.KEY)
+        assert not store.exists(self.KEY)
+
+    def test_c52_location(self) -> None:
+        """The location of a key is a text that differs from key to key, also of one not there."""
+        store = self.fresh()
+        places = {store.location(key) for key in ("sessions/a", "sessions/b", "agents/a")}
+        assert len(places) == self.kept(store, 3, 1)
+        assert all(isinstance(place, str) and place for place in places)
+
+    def test_c53_bad_keys(self) -> None:
+        """A key that is not well-formed is refused by every call, and nothing is written."""
+        store = self.fresh()
+        for key in BAD_KEYS:
+            calls = (store.log, store.documents, store.lease, store.exists, store.clash)
+            for call in (*calls, store.drop, store.location):
+                with refused(InvalidId):
+                    call(key)
+            with refused(InvalidId):
+                store.move(key, "trash/x")
+            with refused(InvalidId):
+                store.move(self.KEY, key)
+        assert list(store.entries()) == []
+        assert list(store.entries("trash/")) == []
+
+    def test_c54_sync_of_many(self) -> None:
+        """One call syncs several logs; the future is done when all are."""
+        store = self.fresh()
+        logs = {f"sessions/s{number}": store.log(f"sessions/s{number}") for number in range(5)}
+        for key, log in logs.items():
+            log.append(b"line\n", 0, 1, store.lease(key).acquire("me", 60_000))
+        futures = [store.sync(logs), store.sync({}), store.sync(dict(list(logs.items())[:2]))]
+        for future in futures:
+            assert future.result(timeout=30) is None
+        assert [log.unsaved() for log in logs.values()] == [b""] * 5
+
+    def test_c55_threads(self) -> None:
+        """Any thread may use the store: eight at once, each with its own keys."""
+        store = self.fresh()
+
+        def work(number: int) -> None:
+            key = f"sessions/thread-{number}"
+            log, documents = store.log(key), store.documents(key)
+            epoch = store.lease(key).acquire("me", 60_000)
+            for seq in range(25):
+                log.append(b"%d\n" % seq, seq, 1, epoch)
+                documents.put(f"blobs/{seq}", b"%d" % seq, sync=False)
+                if seq % 10 == 0:
+                    store.sync({key: log}).result(timeout=30)
+            log.sync()
+
+        run_together(8, work)
+        whole = b"".join(b"%d\n" % seq for seq in range(25))
+        for number in range(8):
+            key = f"sessions/thread-{number}"
+            assert read_all(store.log(key)) == whole
+            assert len(store.documents(key).names("blobs/")) == 25
+        assert len(list(store.entries())) == 8
+
+    def test_c56_close(self) -> None:
+        """A store can be closed twice, and opened again with what it had."""
+        store = self.fresh()
+        self.write(store, self.KEY, b"1\n")
+        store.check()
+        store.close()
+        store.close()
+        store = self.again(store)
+        store.check()
+        assert store.exists(self.KEY) == self.kept(store, True, False)
+        assert store.url
+
+    def test_c57_capabilities(self) -> None:
+        """What a store says of itself does not contradict itself, and it can be used."""
+        store: Store = self.fresh()
+        can = store.capabilities
+        promises = (can.survives_kill, can.syncs, can.shared, can.can_steal)
+        assert can.stores or not any(promises)
+        assert not (can.defers and can.survives_kill)
+        self.write(store, self.KEY, b"1\n")
+        assert store.exists(self.KEY) == can.stores
+        if can.shared:
+            other = self.again(store)
+            assert read_all(other.log(self.KEY)) == b"1\n"
