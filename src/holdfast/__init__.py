@@ -16,9 +16,7 @@ TYPE_CHECKING = False  # loading `typing` takes longer than what the command's q
 if TYPE_CHECKING:
     from typing import Any
 
-    from holdfast.agent._agent import Agent
-    from holdfast.agent._event_logger import EventLogger
-    from holdfast.agent._runtime import Runtime
+    from holdfast.agent import Agent, EventLogger, Runtime
     from holdfast.errors import HoldfastError
     from holdfast.library import Holdfast, open  # noqa: A004 - the name that users call
     from holdfast.model import Event, Limits, Notice, SessionMetadata
@@ -29,15 +27,15 @@ if TYPE_CHECKING:
 
 # Loaded when first asked for, so that `import holdfast` stays quick, and the command with it.
 _LAZY = {
-    "Agent": "holdfast.agent._agent",
+    "Agent": "holdfast.agent",
     "Event": "holdfast.model",
-    "EventLogger": "holdfast.agent._event_logger",
+    "EventLogger": "holdfast.agent",
     "Holdfast": "holdfast.library",
     "HoldfastError": "holdfast.errors",
     "Limits": "holdfast.model",
     "Notice": "holdfast.model",
     "Recovery": "holdfast.replay",
-    "Runtime": "holdfast.agent._runtime",
+    "Runtime": "holdfast.agent",
     "Sanitized": "holdfast.replay",
     "Session": "holdfast.session",
     "SessionMetadata": "holdfast.model",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from holdfast._lazy import lazy
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from typing import Any
-
     from holdfast._config._keys import KEYS, variable
     from holdfast._config._places import (
         ENVIRONMENT,
@@ -28,23 +26,18 @@ if TYPE_CHECKING:
     )
 
 # Loaded when first asked for: the command's quick start asks for a place alone.
-_LAZY = {
-    "Configuration": "_settings",
-    "ENVIRONMENT": "_places",
-    "Given": "_settings",
-    "KEYS": "_keys",
-    "PROJECT_FOLDER": "_places",
-    "Settings": "_settings",
-    "configuration": "_settings",
-    "default_location": "_settings",
-    "load_prices": "_prices",
-    "places": "_settings",
-    "prices_file": "_places",
-    "settle": "_settings",
-    "store_without_settings": "_places",
-    "strange_variables": "_settings",
-    "variable": "_keys",
-}
+__getattr__ = lazy(
+    __name__,
+    {
+        "_keys": "KEYS variable",
+        "_places": "ENVIRONMENT PROJECT_FOLDER prices_file store_without_settings",
+        "_prices": "load_prices",
+        "_settings": (
+            "Configuration Given Settings configuration default_location places settle "
+            "strange_variables"
+        ),
+    },
+)
 
 __all__ = [
     "ENVIRONMENT",
@@ -63,10 +56,3 @@ __all__ = [
     "strange_variables",
     "variable",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    return value

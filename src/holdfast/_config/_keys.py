@@ -186,7 +186,7 @@ def _price_table(name: str, value: Any, origin: str) -> dict[str, Any]:
             raise _wrong(origin, f"{name} must be a table as JSON: {error}") from error
     if not isinstance(value, Mapping):
         raise _wrong(origin, f"{name} must be a table of prices by model, not {value!r}")
-    from holdfast.catalog._prices import read_prices
+    from holdfast.catalog import read_prices
 
     try:
         read_prices(value)
@@ -204,7 +204,7 @@ def _tables(name: str, value: Any, origin: str) -> list[Any]:
             raise _wrong(origin, f"{name} must be a list of tables as JSON: {error}") from error
     if not isinstance(value, list) or not all(isinstance(table, Mapping) for table in value):
         raise _wrong(origin, f"{name} must be a list of tables, not {value!r}")
-    from holdfast.catalog._retention import read_policies
+    from holdfast.catalog import read_policies
     from holdfast.security import read_user_rules
 
     try:

@@ -10,12 +10,12 @@ from holdfast._config._settings import Configuration, read_table
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from holdfast.catalog._prices import Prices
+    from holdfast.catalog import Prices
 
 
 def load_prices(found: Configuration) -> Prices:
     """The table of prices. Raises UsageError for one that is wrong, with its place."""
-    from holdfast.catalog._prices import Prices, read_prices
+    from holdfast.catalog import Prices, read_prices
 
     own = read_prices(found.get("prices") or {})
     place = prices_file()

@@ -174,7 +174,7 @@ def _document(path: str) -> dict[str, Any]:
 
 
 def _bytes_of(path: str) -> bytes:
-    from holdfast.storage.outside import read_file
+    from holdfast.storage import read_file
 
     # The path is the user's own choice: symlinks count here, and are not followed any further.
     real = os.path.realpath(path)

@@ -5,59 +5,69 @@ Names load on first use, because the model engine behind them is slow to import.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from holdfast._lazy import lazy
 
 if TYPE_CHECKING:
     from holdfast.agent._agent import Agent
     from holdfast.agent._attempts import Attempt, attempts
     from holdfast.agent._builtin import builtin_tools, file_tools, memory_tools, todo_tool
     from holdfast.agent._context import Suspend, ToolContext
-    from holdfast.agent._engine import register_model, resolve_model
+    from holdfast.agent._engine import Engine, register_model, resolve_model
     from holdfast.agent._event_logger import EventLogger
-    from holdfast.agent._home import RepairedWarning
+    from holdfast.agent._home import AgentHome, RepairedWarning
+    from holdfast.agent._kit import AGENT_TYPE, Kit
+    from holdfast.agent._models import ModelChoice, choose_model
     from holdfast.agent._options import Features, PersistentSession
     from holdfast.agent._permissions import Decision, PermissionRequest
     from holdfast.agent._plugins import Plugin, PluginWarning
-    from holdfast.agent._reply import Usage
+    from holdfast.agent._reply import Ask, Usage
     from holdfast.agent._result import RunResult, RunStream
+    from holdfast.agent._run_log import is_child
+    from holdfast.agent._runtime import EXIT_WORDS, Runtime
     from holdfast.agent._suspension import Suspension
+    from holdfast.agent._tool_results import plain_result, plain_text
     from holdfast.agent._tools import Tool, tool
 
-_PLACES = {
-    "Agent": "_agent",
-    "Attempt": "_attempts",
-    "Decision": "_permissions",
-    "EventLogger": "_event_logger",
-    "Features": "_options",
-    "PermissionRequest": "_permissions",
-    "PersistentSession": "_options",
-    "Plugin": "_plugins",
-    "PluginWarning": "_plugins",
-    "RepairedWarning": "_home",
-    "RunResult": "_result",
-    "RunStream": "_result",
-    "Suspend": "_context",
-    "Suspension": "_suspension",
-    "Tool": "_tools",
-    "ToolContext": "_context",
-    "Usage": "_reply",
-    "attempts": "_attempts",
-    "builtin_tools": "_builtin",
-    "file_tools": "_builtin",
-    "memory_tools": "_builtin",
-    "register_model": "_engine",
-    "resolve_model": "_engine",
-    "todo_tool": "_builtin",
-    "tool": "_tools",
-}
+__getattr__ = lazy(
+    __name__,
+    {
+        "_agent": "Agent",
+        "_attempts": "Attempt attempts",
+        "_builtin": "builtin_tools file_tools memory_tools todo_tool",
+        "_context": "Suspend ToolContext",
+        "_engine": "Engine register_model resolve_model",
+        "_event_logger": "EventLogger",
+        "_home": "AgentHome RepairedWarning",
+        "_kit": "AGENT_TYPE Kit",
+        "_models": "ModelChoice choose_model",
+        "_options": "Features PersistentSession",
+        "_permissions": "Decision PermissionRequest",
+        "_plugins": "Plugin PluginWarning",
+        "_reply": "Ask Usage",
+        "_result": "RunResult RunStream",
+        "_run_log": "is_child",
+        "_runtime": "EXIT_WORDS Runtime",
+        "_suspension": "Suspension",
+        "_tool_results": "plain_result plain_text",
+        "_tools": "Tool tool",
+    },
+)
 
 __all__ = [
+    "AGENT_TYPE",
+    "EXIT_WORDS",
     "Agent",
+    "AgentHome",
+    "Ask",
     "Attempt",
     "Decision",
+    "Engine",
     "EventLogger",
     "Features",
+    "Kit",
+    "ModelChoice",
     "PermissionRequest",
     "PersistentSession",
     "Plugin",
@@ -65,6 +75,7 @@ __all__ = [
     "RepairedWarning",
     "RunResult",
     "RunStream",
+    "Runtime",
     "Suspend",
     "Suspension",
     "Tool",
@@ -72,17 +83,14 @@ __all__ = [
     "Usage",
     "attempts",
     "builtin_tools",
+    "choose_model",
     "file_tools",
+    "is_child",
     "memory_tools",
+    "plain_result",
+    "plain_text",
     "register_model",
     "resolve_model",
     "todo_tool",
     "tool",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{place}"), name)

@@ -9,7 +9,7 @@ from holdfast.agent._tools import Tool
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
 from holdfast.replay import recover_todos
-from holdfast.storage.outside import Folder
+from holdfast.storage import Folder
 
 ENTRY_BYTES_MAX = 64 * 1024
 MEMORY_BYTES_MAX = 1024 * 1024

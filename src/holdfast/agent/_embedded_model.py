@@ -143,7 +143,7 @@ def _start(engine: Any, path: str, key: str, threads: int, context_tokens: int) 
 
 def _physical_cores() -> int:
     """Cores without their twins: two threads on one core only get in each other's way."""
-    from holdfast.storage.outside import read_file
+    from holdfast.storage import read_file
 
     try:
         mine = os.sched_getaffinity(0)

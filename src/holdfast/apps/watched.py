@@ -39,7 +39,7 @@ def _write_logs(hf: Holdfast, settings: Configuration, file: str | None, default
 
 def _trace(hf: Holdfast) -> None:
     try:
-        from holdfast.observe._otel import observe
+        from holdfast.observe import observe
     except ModuleNotFoundError as error:
         raise UsageError(
             f"`otel` is set, and needs the package {error.name}",

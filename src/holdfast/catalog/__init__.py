@@ -18,19 +18,20 @@ and hands them to each part in the same transaction (``_look.py``, ``sqlite/writ
 
 from __future__ import annotations
 
-from importlib import import_module
+from holdfast._lazy import lazy
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from typing import Any
-
+    from holdfast.catalog._calendar import Calendar
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
     from holdfast.catalog._catch_up import Progress
     from holdfast.catalog._feeder import Feeder
     from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
     from holdfast.catalog._index import Row, make_page, shown
     from holdfast.catalog._look import look
+    from holdfast.catalog._newest import FIELDS, Listed, Newest, Number, newest
     from holdfast.catalog._orders import NEWEST, Order, arranged, read_order, words_in
+    from holdfast.catalog._prices import Prices, cost_of, read_prices
     from holdfast.catalog._retention import (
         Decision,
         Plan,
@@ -44,81 +45,101 @@ if TYPE_CHECKING:
     from holdfast.catalog._search import Asked, Hit, scan_logs, search_index
     from holdfast.catalog._search_texts import ROLES
     from holdfast.catalog._snippets import Snippet
+    from holdfast.catalog._stats import Wanted
+    from holdfast.catalog._stats_rows import count_index
+    from holdfast.catalog._stats_shapes import (
+        Period,
+        SessionFigures,
+        Share,
+        Stats,
+        ToolFigures,
+        TopicCount,
+    )
+    from holdfast.catalog._tally import Tally
+    from holdfast.catalog._timeline import Timeline, TurnFigures, timeline_of
+    from holdfast.catalog._topics import Topic, topics
 
 # Loaded when first asked for: a program that only records needs none of it.
-_LAZY = {
-    "EVERYTHING": "_filter",
-    "Asked": "_search",
-    "Hit": "_search",
-    "ROLES": "_search_texts",
-    "Snippet": "_snippets",
-    "scan_logs": "_search",
-    "search_index": "_search",
-    "Catalog": "_catalog",
-    "Decision": "_retention",
-    "Feeder": "_feeder",
-    "Filter": "_filter",
-    "Health": "_catalog",
-    "Page": "_filter",
-    "Plan": "_retention",
-    "Policy": "_retention",
-    "Progress": "_catch_up",
-    "Reindexed": "_catalog",
-    "Spared": "_retention",
-    "live_limit": "_retention",
-    "look": "_look",
-    "NEWEST": "_orders",
-    "Order": "_orders",
-    "arranged": "_orders",
-    "make_page": "_index",
-    "plan": "_retention",
-    "protection": "_retention",
-    "read_cursor": "_filter",
-    "read_order": "_orders",
-    "read_policies": "_retention",
-    "Row": "_index",
-    "shown": "_index",
-    "words_in": "_orders",
-}
+__getattr__ = lazy(
+    __name__,
+    {
+        "_calendar": "Calendar",
+        "_catalog": "Catalog Health Reindexed",
+        "_catch_up": "Progress",
+        "_feeder": "Feeder",
+        "_filter": "EVERYTHING Filter Page read_cursor",
+        "_index": "Row make_page shown",
+        "_look": "look",
+        "_newest": "FIELDS Listed Newest Number newest",
+        "_orders": "NEWEST Order arranged read_order words_in",
+        "_prices": "Prices cost_of read_prices",
+        "_retention": "Decision Plan Policy Spared live_limit plan protection read_policies",
+        "_search": "Asked Hit scan_logs search_index",
+        "_search_texts": "ROLES",
+        "_snippets": "Snippet",
+        "_stats": "Wanted",
+        "_stats_rows": "count_index",
+        "_stats_shapes": "Period SessionFigures Share Stats ToolFigures TopicCount",
+        "_tally": "Tally",
+        "_timeline": "Timeline TurnFigures timeline_of",
+        "_topics": "Topic topics",
+    },
+)
 
 __all__ = [
     "EVERYTHING",
+    "FIELDS",
     "NEWEST",
     "ROLES",
     "Asked",
+    "Calendar",
     "Catalog",
     "Decision",
     "Feeder",
     "Filter",
     "Health",
     "Hit",
+    "Listed",
+    "Newest",
+    "Number",
     "Order",
     "Page",
+    "Period",
     "Plan",
     "Policy",
+    "Prices",
     "Progress",
     "Reindexed",
     "Row",
+    "SessionFigures",
+    "Share",
     "Snippet",
     "Spared",
+    "Stats",
+    "Tally",
+    "Timeline",
+    "ToolFigures",
+    "Topic",
+    "TopicCount",
+    "TurnFigures",
+    "Wanted",
     "arranged",
+    "cost_of",
+    "count_index",
     "live_limit",
     "look",
     "make_page",
+    "newest",
     "plan",
     "protection",
     "read_cursor",
     "read_order",
     "read_policies",
+    "read_prices",
     "scan_logs",
     "search_index",
     "shown",
+    "timeline_of",
+    "topics",
     "words_in",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    return value

@@ -20,12 +20,12 @@ from holdfast.catalog.sqlite.schema import mark_of_store
 from holdfast.errors import HoldfastError, NotFound, Unavailable
 from holdfast.model import Gap, SessionMetadata
 from holdfast.storage import Store, forks
-from holdfast.storage.sqlite.connection import connect, discard, file_mark, is_busy, sqlite_errors
+from holdfast.storage.sqlite import connect, discard, file_mark, is_busy, sqlite_errors
 
 if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
-    from holdfast.storage.postgres.link import Link
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.postgres import Link
+    from holdfast.storage.sqlite import Connection
 
 
 T = TypeVar("T")

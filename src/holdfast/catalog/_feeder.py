@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from holdfast.storage import Store
-from holdfast.storage._worker import Worker
+from holdfast.storage import Store, Worker
 
 if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog

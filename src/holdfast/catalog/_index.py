@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._prices import Prices
     from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 NEVER_READ = ""
 

@@ -16,17 +16,16 @@ from holdfast.catalog._price_list import price_mark
 from holdfast.catalog.sqlite.places import check_place
 from holdfast.catalog.sqlite.schema import has_schema, mark_of_store, read_fact
 from holdfast.errors import HoldfastError
-from holdfast.storage.disk import Disk
-from holdfast.storage.files.journal import Touched
-from holdfast.storage.files.tree import Tree, real_path
-from holdfast.storage.sqlite.connection import connect, sqlite_errors
+from holdfast.storage import Disk
+from holdfast.storage.files import Touched, Tree, real_path
+from holdfast.storage.sqlite import connect, sqlite_errors
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 _NEWEST = (
     "SELECT s.updated, s.id, s.data, s.crc, s.settled FROM sessions s"

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from holdfast.errors import UsageError
 from holdfast.model import SessionMetadata
-from holdfast.storage.disk import is_at_work
+from holdfast.storage import is_at_work
 
 Place = tuple[int | str, str]
 """Where a session stands in a list: what it is sorted by, and its id."""

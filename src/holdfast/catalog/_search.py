@@ -23,7 +23,7 @@ from holdfast.session import read_range, resolve_blobs
 
 if TYPE_CHECKING:
     from holdfast.storage import Store
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 
 EXAMINED_MAX = 20_000

@@ -9,8 +9,15 @@ from typing import Any
 
 from holdfast.compat.backend import AgentStorage, as_bytes, as_text, call
 from holdfast.errors import TooNew
-from holdfast.storage import Capabilities, Documents, Log, MemoryDocuments, MemoryLog, MemoryStore
-from holdfast.storage.base import check_key
+from holdfast.storage import (
+    Capabilities,
+    Documents,
+    Log,
+    MemoryDocuments,
+    MemoryLog,
+    MemoryStore,
+    check_key,
+)
 
 VERSION = 1
 

@@ -8,8 +8,15 @@ from typing import Any
 import msgspec
 
 from holdfast.compat.backend import EventStorage, as_bytes, as_text, call
-from holdfast.storage import Capabilities, Documents, Log, MemoryDocuments, MemoryLog, MemoryStore
-from holdfast.storage.base import check_key
+from holdfast.storage import (
+    Capabilities,
+    Documents,
+    Log,
+    MemoryDocuments,
+    MemoryLog,
+    MemoryStore,
+    check_key,
+)
 
 JOURNAL = "~store"
 """Under this id the backend keeps what is no event: documents, and where each key's log is."""

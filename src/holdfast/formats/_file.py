@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from holdfast.errors import InvalidData, TooLarge
 from holdfast.formats._bounds import Bounds
-from holdfast.storage._zstd import zstd_module
+from holdfast.storage import zstd_module
 
 CHUNK_BYTES = 1024 * 1024
 

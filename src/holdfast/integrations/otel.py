@@ -10,6 +10,6 @@ Needs ``opentelemetry-api`` only; the SDK and its exporters are the program's ow
 
 from __future__ import annotations
 
-from holdfast.observe._otel import OtelObserver, observe, trace_session
+from holdfast.observe import OtelObserver, observe, trace_session
 
 __all__ = ["OtelObserver", "observe", "trace_session"]

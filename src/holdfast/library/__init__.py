@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from holdfast._lazy import lazy
 from holdfast.library._branches import Forebear, Lineage
 from holdfast.library._holdfast import Holdfast, open  # noqa: A004 - the name that users call
 from holdfast.library._imports import ImportedSession, ImportReport, Place
 from holdfast.library._redaction import RedactionReport
 from holdfast.library._retention import Pruned
 from holdfast.library._seals import KeyInfo, Resealed
+from holdfast.library._stats import By
 from holdfast.library._trash import Erased, Trashed
 from holdfast.library._views import SnapshotInfo
 
+if TYPE_CHECKING:
+    from holdfast.library._keychain import make_key
+    from holdfast.library._signed_files import SignedFile, read_signed, signing_seed
+
+__getattr__ = lazy(
+    __name__,
+    {"_keychain": "make_key", "_signed_files": "SignedFile read_signed signing_seed"},
+)
+
 __all__ = [
+    "By",
     "Erased",
     "Forebear",
     "Holdfast",
@@ -23,7 +37,11 @@ __all__ = [
     "Pruned",
     "RedactionReport",
     "Resealed",
+    "SignedFile",
     "SnapshotInfo",
     "Trashed",
+    "make_key",
     "open",
+    "read_signed",
+    "signing_seed",
 ]

@@ -243,7 +243,6 @@ class Branching(Finding):
 
     def _cost(self, events: builtins.list[Event]) -> float | None:
         from holdfast._config import load_prices
-        from holdfast.catalog._prices import cost_of
-        from holdfast.catalog._tally import Tally
+        from holdfast.catalog import Tally, cost_of
 
         return cost_of(Tally().feed(events), load_prices(self._settings.configuration))

@@ -12,8 +12,7 @@ import msgspec
 
 from holdfast.errors import Conflict, Damaged, HoldfastError, UsageError
 from holdfast.library._base import LEASE_MS, Ground
-from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, open_store
-from holdfast.storage._names import etag_of
+from holdfast.storage import MUST_NOT_EXIST, Documents, Log, Store, etag_of, open_store
 
 _PIECE_BYTES = 1 << 20
 # Beside an agent's documents: what of them came by a copy, so that the next one may replace it.

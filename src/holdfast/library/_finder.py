@@ -25,10 +25,10 @@ if TYPE_CHECKING:
         Health,
         Hit,
         Page,
+        Prices,
         Progress,
         Reindexed,
     )
-    from holdfast.catalog._prices import Prices
     from holdfast.library._sealed_index import SealedBooks
     from holdfast.model import Gap
 
@@ -163,7 +163,7 @@ class Finding(Reading):
 def _prices_of_lists(configuration: Configuration) -> Prices:
     """The user's prices; a table with a mistake is for ``stats`` to tell, and no list fails."""
     from holdfast._config import load_prices
-    from holdfast.catalog._prices import Prices
+    from holdfast.catalog import Prices
 
     try:
         return load_prices(configuration)

@@ -186,7 +186,7 @@ def _read_kdf(data: bytes) -> Kdf | None:
 
 def read_key_file(path: str) -> bytes:
     """A key file of the user's. Raises KeyMissing, and Forbidden if others may read it."""
-    from holdfast.storage.outside import read_file
+    from holdfast.storage import read_file
 
     real = os.path.realpath(path)
     try:

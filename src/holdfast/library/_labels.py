@@ -10,7 +10,7 @@ from holdfast.library._arguments import whole
 from holdfast.library._finder import Finding
 
 if TYPE_CHECKING:
-    from holdfast.catalog._topics import Topic
+    from holdfast.catalog import Topic
     from holdfast.session import Session
 
 _REASON_CHARS_MAX = 2_000
@@ -81,8 +81,7 @@ class Labels(Finding):
 
     def topics(self, id: str, n: int = 3) -> builtins.list[Topic]:
         """The automatic tags of a session with the reason for each, the strongest first."""
-        from holdfast.catalog._tally import Tally
-        from holdfast.catalog._topics import topics
+        from holdfast.catalog import Tally, topics
 
         return topics(Tally().feed(self.events(id)), whole("n", n))
 

@@ -36,8 +36,7 @@ from holdfast.session import load, now_ms, read_range, resolve_blobs
 from holdfast.storage import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
-    from holdfast.security import Finding, Redactor, Sealer
-    from holdfast.security._redact_scan import Span
+    from holdfast.security import Finding, Redactor, Sealer, Span
     from holdfast.storage import Documents, Log
 
 

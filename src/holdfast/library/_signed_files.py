@@ -49,7 +49,7 @@ class SignedFile(io.BytesIO):
 def read_signed(path: str | os.PathLike[str], key: str) -> SignedFile:
     """A file, read once. Raises Tampered unless it is what was signed, KeyMissing without that."""
     from holdfast.security import SIGNATURE_SUFFIX, verify_signature
-    from holdfast.storage.outside import read_file
+    from holdfast.storage import read_file
 
     text = os.fspath(path)
     if os.path.isfile(key):

@@ -14,10 +14,7 @@ from holdfast.library._finder import Finding, filter_of
 if TYPE_CHECKING:
     import datetime as dt
 
-    from holdfast.catalog import Progress, Reindexed
-    from holdfast.catalog._prices import Prices
-    from holdfast.catalog._stats_shapes import Stats
-    from holdfast.catalog._timeline import Timeline
+    from holdfast.catalog import Prices, Progress, Reindexed, Stats, Timeline
 
 By = Literal["day", "week", "month"]
 
@@ -43,9 +40,7 @@ class Counting(Finding):
         by default of this machine. What has no price is counted in ``unpriced_tokens``. Raises
         UsageError for a time zone or period that is none.
         """
-        from holdfast.catalog._calendar import Calendar
-        from holdfast.catalog._stats import Wanted
-        from holdfast.catalog._stats_rows import count_index
+        from holdfast.catalog import Calendar, Wanted, count_index
 
         if by not in get_args(By):
             raise UsageError(f"{str(by)[:40]!a} is no period", remedy="day, week or month.")
@@ -77,7 +72,7 @@ class Counting(Finding):
 
     def timeline(self, id: str) -> Timeline:
         """The course of a session: its turns, how long each took, what it used, the pauses."""
-        from holdfast.catalog._timeline import timeline_of
+        from holdfast.catalog import timeline_of
 
         return timeline_of(id, self.events(id), self._prices)
 

@@ -5,9 +5,9 @@ Nothing here touches a file, a clock or a source of randomness.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from holdfast._lazy import lazy
 from holdfast.model._blobs import (
     BLOB_KEY,
     blob_name,
@@ -58,24 +58,17 @@ if TYPE_CHECKING:
     from holdfast.model._values import Record, decode_value, encode_value
 
 # Loaded when first asked for: most programs never need them.
-_LAZY = {
-    "BODIES": "_bodies",
-    "Block": "_event",
-    "CONVERSATION_TYPES": "_bodies",
-    "Content": "_event",
-    "Gap": "_salvage",
-    "LineMaker": "_maker",
-    "Message": "_event",
-    "Record": "_values",
-    "Role": "_event",
-    "Salvage": "_salvage",
-    "decode_strict": "_data",
-    "decode_value": "_values",
-    "encode_value": "_values",
-    "line_maker": "_maker",
-    "make_line": "_maker",
-    "salvage": "_salvage",
-}
+__getattr__ = lazy(
+    __name__,
+    {
+        "_bodies": "BODIES CONVERSATION_TYPES",
+        "_data": "decode_strict",
+        "_event": "Block Content Message Role",
+        "_maker": "LineMaker line_maker make_line",
+        "_salvage": "Gap Salvage salvage",
+        "_values": "Record decode_value encode_value",
+    },
+)
 
 __all__ = [
     "BEFORE_ALL",
@@ -138,10 +131,3 @@ __all__ = [
     "salvage",
     "type_bytes",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    return value

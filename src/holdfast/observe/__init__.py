@@ -5,10 +5,19 @@ Nothing of it is loaded unless it is used. OpenTelemetry is in ``holdfast.integr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from holdfast._lazy import lazy
 from holdfast.observe._events import LEVELS, JsonFormatter, LogObserver, TextFormatter, log_to
 from holdfast.observe._figures import CONTENT_TYPE, METRICS, Figures, Metric, Sink
 from holdfast.observe._observer import Metrics, Watching, code_of
 from holdfast.observe._store_figures import add_health, dashboard, store_figures
+
+if TYPE_CHECKING:
+    from holdfast.observe._otel import OtelObserver, observe, trace_session
+
+# Needs OpenTelemetry, which most programs have not installed.
+__getattr__ = lazy(__name__, {"_otel": "OtelObserver observe trace_session"})
 
 __all__ = [
     "CONTENT_TYPE",
@@ -19,6 +28,7 @@ __all__ = [
     "LogObserver",
     "Metric",
     "Metrics",
+    "OtelObserver",
     "Sink",
     "TextFormatter",
     "Watching",
@@ -26,5 +36,7 @@ __all__ = [
     "code_of",
     "dashboard",
     "log_to",
+    "observe",
     "store_figures",
+    "trace_session",
 ]

@@ -13,7 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import Event, Notice
 from holdfast.observe._observer import code_of
 from holdfast.session import Done, Observer
-from holdfast.storage.outside import add_to_file
+from holdfast.storage import add_to_file
 
 # Told louder than the rest, for those who read only what is wrong.
 _BAD = frozenset({"snapshot_failed", "flush_failed", "lease_lost", "subscriber_failed"})

@@ -5,9 +5,9 @@ Nothing here touches a file, a clock or a source of randomness: same events in, 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from holdfast._lazy import lazy
 from holdfast.replay._fold import Fold, fold
 from holdfast.replay._progress import needs_interruption
 from holdfast.replay._state import (
@@ -80,63 +80,31 @@ if TYPE_CHECKING:
     )
 
 # Conversations are loaded when first asked for: a program that only records needs none.
-_LAZY = {
-    "Ancestor": "_compare",
-    "Calls": "_calls",
-    "Change": "_compare",
-    "Clash": "_merge",
-    "Comparison": "_compare",
-    "Conversation": "_conversation",
-    "Entry": "transcript",
-    "FileUse": "_compare",
-    "Issue": "_issues",
-    "LeftOut": "_window",
-    "Media": "content",
-    "MergeBlobs": "_merge",
-    "MergeReport": "_merge",
-    "MergeWishes": "_merge",
-    "PROVIDERS": "_dialects",
-    "Recovery": "_recover",
-    "RunConversation": "_conversation",
-    "Sanitized": "_sanitize",
-    "Side": "_compare",
-    "Streams": "transcript",
-    "TokenCount": "_window",
-    "Transcript": "transcript",
-    "Told": "_compare",
-    "ToolUse": "_compare",
-    "TurnPair": "_compare",
-    "TurnView": "_turns",
-    "Validation": "_rules",
-    "as_json": "content",
-    "as_pieces": "content",
-    "as_text": "content",
-    "blocks_of": "_calls",
-    "compare": "_compare",
-    "describe": "_state",
-    "format_issues": "_issues",
-    "from_dialect": "_messages",
-    "grouped": "transcript",
-    "has_incomplete_tool_call": "_messages",
-    "is_complete": "_messages",
-    "kinds_said": "content",
-    "last_tool_call": "_messages",
-    "plan_merge": "_merge",
-    "mark_of": "_calls",
-    "read_history": "_history",
-    "read_transcript": "transcript",
-    "unreadable": "transcript",
-    "recognise": "_messages",
-    "recover": "_recover",
-    "recover_todos": "_messages",
-    "recovery_line": "_issues",
-    "runs": "_conversation",
-    "sanitize": "_sanitize",
-    "tell": "_record",
-    "to_dialect": "_messages",
-    "tool_result_message": "_messages",
-    "validate": "_rules",
-}
+__getattr__ = lazy(
+    __name__,
+    {
+        "_calls": "Calls blocks_of mark_of",
+        "_compare": "Ancestor Change Comparison FileUse Side Told ToolUse TurnPair compare",
+        "_conversation": "Conversation RunConversation runs",
+        "_dialects": "PROVIDERS",
+        "_history": "read_history",
+        "_issues": "Issue format_issues recovery_line",
+        "_merge": "Clash MergeBlobs MergeReport MergeWishes plan_merge",
+        "_messages": (
+            "from_dialect has_incomplete_tool_call is_complete last_tool_call recognise "
+            "recover_todos to_dialect tool_result_message"
+        ),
+        "_record": "tell",
+        "_recover": "Recovery recover",
+        "_rules": "Validation validate",
+        "_sanitize": "Sanitized sanitize",
+        "_state": "describe",
+        "_turns": "TurnView",
+        "_window": "LeftOut TokenCount",
+        "content": "Media as_json as_pieces as_text kinds_said",
+        "transcript": "Entry Streams Transcript grouped read_transcript unreadable",
+    },
+)
 
 __all__ = [
     "BYTES_PER_TOKEN",
@@ -227,10 +195,3 @@ __all__ = [
     "upcast_event",
     "validate",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    return value

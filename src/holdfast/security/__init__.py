@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from holdfast._lazy import lazy
 from holdfast.security._text import escape_json, neutralise, neutralise_line
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from typing import Any
-
     from holdfast.security._keys import (
         KEY_DOCUMENT,
         PASSPHRASE_VARIABLE,
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
         secret_values,
     )
     from holdfast.security._redact_rules import read_user_rules
-    from holdfast.security._redact_scan import Scanner, has_mark
+    from holdfast.security._redact_scan import Scanner, Span, has_mark
     from holdfast.security._seal import (
         DataKey,
         Opener,
@@ -64,51 +61,27 @@ if TYPE_CHECKING:
     )
 
 # Loaded when first asked for: most programs seal nothing.
-_LAZY = {
-    "SIGNATURE_SUFFIX": "_signatures",
-    "Signing": "_signatures",
-    "public_key_text": "_signatures",
-    "verify_signature": "_signatures",
-    "PASSPHRASE_VARIABLE": "_keys",
-    "find_passphrase": "_keys",
-    "find_secret": "_keys",
-    "split_source": "_keys",
-    "store_in_keyring": "_keys",
-    "DataKey": "_seal",
-    "Opener": "_seal",
-    "Sealer": "_seal",
-    "document_key": "_seal",
-    "is_sealed_document": "_seal",
-    "new_data_key": "_seal",
-    "open_document": "_seal",
-    "seal_document": "_seal",
-    "KEY_DOCUMENT": "_keys",
-    "Kdf": "_keys",
-    "KeyDocument": "_keys",
-    "Ring": "_keys",
-    "WrappingKey": "_keys",
-    "fingerprint": "_keys",
-    "inherited": "_keys",
-    "is_strong": "_keys",
-    "new_kdf": "_keys",
-    "read_key_document": "_keys",
-    "read_key_text": "_keys",
-    "stretch": "_keys",
-    "NOTHING_STREAMED": "_redact",
-    "Finding": "_redact",
-    "Redactor": "_redact",
-    "Scanner": "_redact_scan",
-    "Streamed": "_redact",
-    "ends_stream": "_redact",
-    "feed": "_redact",
-    "finish": "_redact",
-    "has_mark": "_redact_scan",
-    "is_sealed_file": "_passphrase",
-    "open_with_passphrase": "_passphrase",
-    "read_user_rules": "_redact_rules",
-    "seal_with_passphrase": "_passphrase",
-    "secret_values": "_redact",
-}
+__getattr__ = lazy(
+    __name__,
+    {
+        "_keys": (
+            "KEY_DOCUMENT Kdf KeyDocument PASSPHRASE_VARIABLE Ring WrappingKey "
+            "find_passphrase find_secret fingerprint inherited is_strong new_kdf "
+            "read_key_document read_key_text split_source store_in_keyring stretch"
+        ),
+        "_passphrase": "is_sealed_file open_with_passphrase seal_with_passphrase",
+        "_redact": (
+            "Finding NOTHING_STREAMED Redactor Streamed ends_stream feed finish secret_values"
+        ),
+        "_redact_rules": "read_user_rules",
+        "_redact_scan": "Scanner Span has_mark",
+        "_seal": (
+            "DataKey Opener Sealer document_key is_sealed_document new_data_key open_document "
+            "seal_document"
+        ),
+        "_signatures": "SIGNATURE_SUFFIX Signing public_key_text verify_signature",
+    },
+)
 
 __all__ = [
     "KEY_DOCUMENT",
@@ -125,6 +98,7 @@ __all__ = [
     "Scanner",
     "Sealer",
     "Signing",
+    "Span",
     "Streamed",
     "WrappingKey",
     "document_key",
@@ -158,10 +132,3 @@ __all__ = [
     "stretch",
     "verify_signature",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    return value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from holdfast._lazy import lazy
 from holdfast.session._agent_documents import check_unsealed
 from holdfast.session._cancellation import in_thread, uncancelled
 from holdfast.session._clock import Clock, new_session_id, now_ms
@@ -55,41 +55,24 @@ if TYPE_CHECKING:
     from holdfast.session._verification import Finding, Report, verify_log
 
 # Loaded when first asked for: branching, following and mending are rare.
-_LAZY = {
-    "AGENT": "_agent_documents",
-    "AgentDocument": "_agent_documents",
-    "ApprovalsDocument": "_agent_documents",
-    "PERMISSIONS": "_agent_documents",
-    "PLUGINS": "_agent_documents",
-    "PluginDocument": "_agent_documents",
-    "damaged_documents": "_agent_documents",
-    "read_or_begin": "_agent_documents",
-    "set_aside": "_agent_documents",
-    "Branches": "_branches",
-    "Follower": "_follower",
-    "Place": "_offsets",
-    "Done": "_observed",
-    "Finding": "_verification",
-    "ObservedSession": "_observed",
-    "Observer": "_observed",
-    "Observers": "_observed",
-    "Report": "_verification",
-    "SealedDocuments": "_sealed_store",
-    "SealingStore": "_sealed_store",
-    "check_new_id": "_branches",
-    "detach_children": "_branches",
-    "point_agent": "_agent_documents",
-    "read_agent": "_agent_documents",
-    "decrypt_key": "_reseal",
-    "encrypt_key": "_reseal",
-    "opener_of": "_sealed_store",
-    "rekey_key": "_reseal",
-    "repair_log": "_repair",
-    "rewriter_for": "_seal",
-    "sealing": "_sealed_store",
-    "verify_log": "_verification",
-    "within": "_sealed_store",
-}
+__getattr__ = lazy(
+    __name__,
+    {
+        "_agent_documents": (
+            "AGENT AgentDocument ApprovalsDocument PERMISSIONS PLUGINS PluginDocument "
+            "damaged_documents point_agent read_agent read_or_begin set_aside"
+        ),
+        "_branches": "Branches check_new_id detach_children",
+        "_follower": "Follower",
+        "_observed": "Done ObservedSession Observer Observers",
+        "_offsets": "Place",
+        "_repair": "repair_log",
+        "_reseal": "decrypt_key encrypt_key rekey_key",
+        "_seal": "rewriter_for",
+        "_sealed_store": "SealedDocuments SealingStore opener_of sealing within",
+        "_verification": "Finding Report verify_log",
+    },
+)
 
 __all__ = [
     "AGENT",
@@ -159,10 +142,3 @@ __all__ = [
     "verify_log",
     "within",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    return value

@@ -9,8 +9,7 @@ from typing import Any
 
 from holdfast.errors import UsageError
 from holdfast.replay import State
-from holdfast.storage import Store
-from holdfast.storage.disk import is_at_work
+from holdfast.storage import Store, is_at_work
 
 # Asking a store on this machine costs microseconds, one on another a round trip or more; but a
 # server that tells of the release ends the pause at once.

@@ -16,8 +16,7 @@ import msgspec
 from holdfast.errors import Damaged, StoreError, Tampered
 from holdfast.model import Limits, Position
 from holdfast.replay import State
-from holdfast.storage import Documents
-from holdfast.storage._zstd import zstd_module
+from holdfast.storage import Documents, zstd_module
 
 if TYPE_CHECKING:
     from holdfast.storage import Log

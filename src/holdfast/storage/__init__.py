@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from holdfast._lazy import lazy
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from typing import Any
-
+    from holdfast.storage._names import etag_of, is_path
+    from holdfast.storage._worker import Worker
+    from holdfast.storage._zstd import zstd_module
     from holdfast.storage.base import (
         MUST_NOT_EXIST,
         Capabilities,
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
         Pieces,
         Stamp,
         Store,
+        check_key,
     )
-    from holdfast.storage.disk import Disk, forks
+    from holdfast.storage.disk import Disk, Node, forks, is_at_work, widen_pipe
     from holdfast.storage.files.store import FileStore
     from holdfast.storage.memory import MemoryDocuments, MemoryLog, MemoryStore
     from holdfast.storage.none import NoStore
     from holdfast.storage.outside import (
+        Folder,
         Outside,
+        add_to_file,
         documents_beside,
         find_log,
         look_outside,
@@ -38,38 +42,29 @@ if TYPE_CHECKING:
     from holdfast.storage.urls import open_store, shown_url
 
 # Loaded when first asked for: most programs keep their sessions in files.
-_LAZY = {
-    "Capabilities": "base",
-    "Changes": "base",
-    "Disk": "disk",
-    "Documents": "base",
-    "Entry": "base",
-    "FileStore": "files.store",
-    "ForeignDatabase": "sqlite.foreign",
-    "Lease": "base",
-    "Log": "base",
-    "MUST_NOT_EXIST": "base",
-    "MemoryDocuments": "memory",
-    "MemoryLog": "memory",
-    "MemoryStore": "memory",
-    "NoStore": "none",
-    "Outside": "outside",
-    "Pieces": "base",
-    "PrivateSocket": "sockets",
-    "SpaceStore": "space",
-    "Stamp": "base",
-    "Store": "base",
-    "check_space": "space",
-    "copy_database": "sqlite.foreign",
-    "documents_beside": "outside",
-    "find_log": "outside",
-    "forks": "disk",
-    "look_outside": "outside",
-    "open_store": "urls",
-    "place_file": "outside",
-    "read_file": "outside",
-    "shown_url": "urls",
-}
+__getattr__ = lazy(
+    __name__,
+    {
+        "_names": "etag_of is_path",
+        "_worker": "Worker",
+        "_zstd": "zstd_module",
+        "base": (
+            "Capabilities Changes Documents Entry Lease Log MUST_NOT_EXIST Pieces Stamp Store "
+            "check_key"
+        ),
+        "disk": "Disk Node forks is_at_work widen_pipe",
+        "files.store": "FileStore",
+        "memory": "MemoryDocuments MemoryLog MemoryStore",
+        "none": "NoStore",
+        "outside": (
+            "Folder Outside add_to_file documents_beside find_log look_outside place_file read_file"
+        ),
+        "sockets": "PrivateSocket",
+        "space": "SpaceStore check_space",
+        "sqlite.foreign": "ForeignDatabase copy_database",
+        "urls": "open_store shown_url",
+    },
+)
 
 __all__ = [
     "MUST_NOT_EXIST",
@@ -79,6 +74,7 @@ __all__ = [
     "Documents",
     "Entry",
     "FileStore",
+    "Folder",
     "ForeignDatabase",
     "Lease",
     "Log",
@@ -86,27 +82,29 @@ __all__ = [
     "MemoryLog",
     "MemoryStore",
     "NoStore",
+    "Node",
     "Outside",
     "Pieces",
     "PrivateSocket",
     "SpaceStore",
     "Stamp",
     "Store",
+    "Worker",
+    "add_to_file",
+    "check_key",
     "check_space",
     "copy_database",
     "documents_beside",
+    "etag_of",
     "find_log",
     "forks",
+    "is_at_work",
+    "is_path",
     "look_outside",
     "open_store",
     "place_file",
     "read_file",
     "shown_url",
+    "widen_pipe",
+    "zstd_module",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    return value

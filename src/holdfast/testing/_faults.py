@@ -8,9 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreError, Unavailable
-from holdfast.storage.base import Capabilities, Log
-from holdfast.storage.disk import Disk
-from holdfast.storage.memory import MemoryLog, MemoryStore
+from holdfast.storage import Capabilities, Disk, Log, MemoryLog, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from holdfast.storage.disk import Disk, Node
+from holdfast.storage import Disk, Node
 from holdfast.testing._crash_states import (
     ROOT,
     CrashState,

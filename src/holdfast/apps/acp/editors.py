@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast.errors import InvalidData, UsageError
-from holdfast.storage import place_file
-from holdfast.storage.outside import read_file
-from holdfast.storage.urls import is_path
+from holdfast.storage import is_path, place_file, read_file
 
 __all__ = ["EDITORS", "Plan", "command_line", "default_name", "plan", "write"]
 

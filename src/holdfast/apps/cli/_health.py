@@ -81,7 +81,7 @@ def _check_strangers(library: Holdfast) -> Iterator[Check]:
 
 def check_model() -> Check:
     """Which model a talk would be with; nothing is loaded or asked."""
-    from holdfast.agent._models import choose_model
+    from holdfast.agent import choose_model
 
     try:
         choice = choose_model(None, configuration())

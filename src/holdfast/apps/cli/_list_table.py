@@ -8,7 +8,7 @@ from holdfast.apps.render.words import ago, counted, price, short
 TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
 if TYPE_CHECKING:
     from holdfast.apps.render.page import Piece
-    from holdfast.catalog._newest import Listed
+    from holdfast.catalog import Listed
     from holdfast.model import SessionMetadata
 
 COLUMNS = (

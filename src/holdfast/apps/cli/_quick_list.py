@@ -14,8 +14,8 @@ from time import time_ns
 
 from holdfast._config import store_without_settings
 from holdfast.apps.cli._screen import standard_error, standard_output
-from holdfast.catalog._newest import FIELDS, Number
-from holdfast.storage._names import is_path
+from holdfast.catalog import FIELDS, Number
+from holdfast.storage import is_path
 
 TYPE_CHECKING = False  # loading `typing` would take longer than this module
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, TextIO
 
-    from holdfast.catalog._newest import Newest
+    from holdfast.catalog import Newest
 
 
 LIMIT = 50
@@ -127,7 +127,7 @@ def _found(words: _Words) -> Newest | None:
         place = words.store
     if place is None or not is_path(place):
         return None
-    from holdfast.catalog._newest import newest
+    from holdfast.catalog import newest
 
     return newest(os.path.expanduser(place), words.limit)
 

@@ -6,9 +6,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from holdfast._config import configuration
-from holdfast.agent._engine import Engine
-from holdfast.agent._models import choose_model
-from holdfast.agent._reply import Ask
+from holdfast.agent import Ask, Engine, choose_model
 from holdfast.apps.cli._app import App
 from holdfast.apps.render.page import Span
 from holdfast.errors import ModelFailed

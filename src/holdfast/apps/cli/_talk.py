@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent._models import ModelChoice
+from holdfast.agent import ModelChoice
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._talk_options import Wishes

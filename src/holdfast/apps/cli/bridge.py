@@ -51,7 +51,7 @@ def command(
     such as {"jsonrpc": "2.0", "id": 1, "method": "session.list"}; it is answered in kind. Every
     connection has a current session of its own. The model: as for `holdfast chat`.
     """
-    from holdfast.agent._kit import Kit
+    from holdfast.agent import Kit
     from holdfast.apps.ipc.bridge import default_address, schema, serve_socket, serve_stdio
 
     if shows_schema:

@@ -24,7 +24,7 @@ from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
 from holdfast.model import FORMAT_VERSION, VERSION
-from holdfast.storage.sqlite.connection import sqlite_version
+from holdfast.storage.sqlite import sqlite_version
 
 __all__ = ["command"]
 

@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError, InvalidData, KeyMissing, TooLarge, Us
 from holdfast.library import ImportReport, Place
 
 if TYPE_CHECKING:
-    from holdfast.library._signed_files import SignedFile
+    from holdfast.library import SignedFile
 
 __all__ = ["command"]
 
@@ -119,7 +119,7 @@ def _read_signed(paths: tuple[str, ...], key: str | None, *, alone: bool) -> dic
     """The files by their paths, verified, all of them before the first one is brought in."""
     if key is None:
         return {}
-    from holdfast.library._signed_files import read_signed
+    from holdfast.library import read_signed
 
     if not alone:
         raise UsageError("--verify-key is for files that are named, not for --scan and --watch")

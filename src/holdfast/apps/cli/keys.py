@@ -122,7 +122,7 @@ def _check(app: App, *, as_json: bool) -> int:
 
 
 def _show_public(app: App, source: str, *, as_json: bool) -> int:
-    from holdfast.library._signed_files import signing_seed
+    from holdfast.library import signing_seed
     from holdfast.security import public_key_text
 
     text = public_key_text(signing_seed(source))
@@ -134,7 +134,7 @@ def _show_public(app: App, source: str, *, as_json: bool) -> int:
 
 
 def _make(app: App, source: str, *, as_json: bool) -> int:
-    from holdfast.library._keychain import make_key
+    from holdfast.library import make_key
 
     made = NewKey(make_key(source), source)
     if as_json:

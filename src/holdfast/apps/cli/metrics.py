@@ -54,7 +54,7 @@ def command(app: App, /, *, textfile: str | None, dashboard: bool, as_json: bool
     if as_json:
         app.out.json(_document(figures))
     elif textfile is not None:
-        from holdfast.storage.outside import place_file
+        from holdfast.storage import place_file
 
         text = figures.text(("gauge",)).encode()
         place_file(textfile, [text], overwrite=True, for_all=True)

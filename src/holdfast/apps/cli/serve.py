@@ -103,7 +103,7 @@ def command(
             f"this needs the package {error.name}, which is not installed",
             remedy="Install it with: pip install 'holdfast[web]'",
         ) from error
-    from holdfast.agent._kit import Kit
+    from holdfast.agent import Kit
 
     def ready(address: str) -> None:
         app.err.line(Span("Serving at ", "good"), address)

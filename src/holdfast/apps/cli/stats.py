@@ -23,15 +23,8 @@ from holdfast.apps.cli._options import (
     store_option,
 )
 from holdfast.apps.render.failures import strangers_hint
-from holdfast.catalog._stats_shapes import (
-    Period,
-    SessionFigures,
-    Share,
-    Stats,
-    ToolFigures,
-    TopicCount,
-)
-from holdfast.library._stats import By
+from holdfast.catalog import Period, SessionFigures, Share, Stats, ToolFigures, TopicCount
+from holdfast.library import By
 
 __all__ = ["command"]
 
@@ -135,7 +128,7 @@ def _one(app: App, id: str, table: str | None, *, as_json: bool) -> None:
     if as_json:
         app.out.json(timeline)
     elif table is not None:
-        from holdfast.catalog._timeline import TurnFigures
+        from holdfast.catalog import TurnFigures
 
         print_rows(app, TurnFigures, timeline.turns)
     else:

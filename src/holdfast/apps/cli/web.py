@@ -55,7 +55,7 @@ def command(
             f"{host[:60]!a} is not this machine for itself",
             remedy="Use 127.0.0.1, and a tunnel such as `ssh -L` from elsewhere.",
         )
-    from holdfast.agent._kit import Kit
+    from holdfast.agent import Kit
     from holdfast.apps.cli._health import check_settings, check_store
 
     def ready(url: str) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 from holdfast.apps.http._threads import Threads
 from holdfast.errors import Fenced, HoldfastError, Locked
 from holdfast.library import Holdfast
-from holdfast.session import Session
-from holdfast.session._cancellation import uncancelled
+from holdfast.session import Session, uncancelled
 
 LEASE_MS = 10_000
 """After so long others may take over what a machine that died had open."""

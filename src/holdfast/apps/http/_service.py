@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from starlette.requests import HTTPConnection
 
-from holdfast.agent._kit import Kit
+from holdfast.agent import Kit
 from holdfast.apps.gate.limits import Buckets, address_of
 from holdfast.apps.http import _audit
 from holdfast.apps.http._desk import Desk, Spaces

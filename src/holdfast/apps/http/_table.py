@@ -14,7 +14,7 @@ from holdfast.apps.http._problems import Refused
 from holdfast.apps.http._stream import follow
 from holdfast.apps.http._turns import approve, begin_turn, cancel
 from holdfast.apps.http.tokens import METRICS_SCOPE
-from holdfast.catalog._stats_shapes import Stats
+from holdfast.catalog import Stats
 from holdfast.errors import HoldfastError
 from holdfast.model import VERSION, SessionMetadata
 from holdfast.observe import CONTENT_TYPE

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.agent._home import AgentHome
-from holdfast.agent._kit import AGENT_TYPE, Kit
+from holdfast.agent import AGENT_TYPE, AgentHome, Kit
 from holdfast.apps.http._call import Call, as_json
 from holdfast.apps.http._desk import LEASE_MS, Desk, Spaces
 from holdfast.apps.http._endpoints import EVENT_STREAM, JSON
@@ -25,8 +24,7 @@ from holdfast.apps.http._threads import Threads
 from holdfast.apps.talk.questions import Questions, Scope
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
-from holdfast.session import Session
-from holdfast.session._cancellation import uncancelled
+from holdfast.session import Session, uncancelled
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, RunStream

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from holdfast.agent._kit import Kit
+from holdfast.agent import Kit
 from holdfast.apps.gate.callers import LOOPBACK
 from holdfast.apps.gate.guards import guarded
 from holdfast.apps.gate.server import run

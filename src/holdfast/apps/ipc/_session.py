@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent._kit import Kit
+from holdfast.agent import Kit
 from holdfast.apps.ipc._messages import (
     LIMIT_MAX,
     Cancel,
@@ -30,8 +30,7 @@ from holdfast.apps.talk.questions import Questions
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, check_id
-from holdfast.session import Session
-from holdfast.session._cancellation import uncancelled
+from holdfast.session import Session, uncancelled
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, Decision, PermissionRequest

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from importlib.resources import files
 
-from holdfast.agent._kit import Kit
+from holdfast.agent import Kit
 from holdfast.apps.ipc._connection import LINE_BYTES_MAX, Connection
 from holdfast.apps.ipc._session import Current
 from holdfast.apps.watched import watch

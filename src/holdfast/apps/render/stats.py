@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 from holdfast.apps.render.page import Column, Page, Piece, Span
 from holdfast.apps.render.words import counted, day_time, short
-from holdfast.catalog._stats_shapes import Period, SessionFigures, Share, Stats, ToolFigures
-from holdfast.catalog._timeline import Timeline, TurnFigures
+from holdfast.catalog import (
+    Period,
+    SessionFigures,
+    Share,
+    Stats,
+    Timeline,
+    ToolFigures,
+    TurnFigures,
+)
 
 __all__ = ["print_stats", "print_timeline"]
 

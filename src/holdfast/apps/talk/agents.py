@@ -8,11 +8,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast._config import configuration
-from holdfast.agent import Agent, PersistentSession, RepairedWarning
-from holdfast.agent._builtin import builtin_tools
-from holdfast.agent._home import AgentHome
-from holdfast.agent._kit import AGENT_TYPE, Kit
-from holdfast.agent._models import ModelChoice, choose_model
+from holdfast.agent import (
+    AGENT_TYPE,
+    Agent,
+    AgentHome,
+    Kit,
+    ModelChoice,
+    PersistentSession,
+    RepairedWarning,
+    builtin_tools,
+    choose_model,
+)
 from holdfast.model import fit_id
 
 if TYPE_CHECKING:

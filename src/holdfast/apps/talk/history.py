@@ -6,8 +6,7 @@ import os
 
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.security import Scanner
-from holdfast.storage import MUST_NOT_EXIST, Documents
-from holdfast.storage.outside import documents_beside
+from holdfast.storage import MUST_NOT_EXIST, Documents, documents_beside
 
 __all__ = ["History"]
 

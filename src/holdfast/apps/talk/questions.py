@@ -31,8 +31,7 @@ class Questions:
         wait_s: float | None = None,
     ) -> Decision:
         """What was decided, once ``tell`` has told it; no when ``wait_s`` is over."""
-        from holdfast.agent import Decision
-        from holdfast.agent._tool_results import plain_result
+        from holdfast.agent import Decision, plain_result
 
         waiting: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._waiting[request.call_id] = waiting

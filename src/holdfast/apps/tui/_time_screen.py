@@ -21,8 +21,7 @@ from holdfast.replay import as_text, read_transcript
 if TYPE_CHECKING:
     from textual.strip import Strip
 
-    from holdfast.library import Holdfast
-    from holdfast.library._views import SnapshotInfo
+    from holdfast.library import Holdfast, SnapshotInfo
     from holdfast.replay import State
 
 _VALUE_CHARS = 400

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from holdfast.apps.web._page import Site, page, site_of
 
 if TYPE_CHECKING:
-    from holdfast.catalog._stats_shapes import Stats
+    from holdfast.catalog import Stats
 
 _DAY_S = 86_400
 _WEEKS = 53

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, PermissionRequest
-    from holdfast.agent._kit import Kit
+    from holdfast.agent import Agent, Kit, PermissionRequest
     from holdfast.library import Holdfast
     from holdfast.session import Session
 

@@ -49,7 +49,7 @@ from holdfast.session import now_ms
 from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
-    from holdfast.agent._kit import Kit
+    from holdfast.agent import Kit
     from holdfast.session import Follower
 
 

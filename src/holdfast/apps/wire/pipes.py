@@ -14,7 +14,7 @@ from typing import IO
 
 from holdfast.apps.wire.lines import Splitter, TooLong
 from holdfast.errors import AgentError
-from holdfast.storage.disk import widen_pipe
+from holdfast.storage import widen_pipe
 
 __all__ = ["AgentProcess", "Pipe", "Writer", "connect", "own_pipes"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
-    from holdfast.storage.postgres.link import Link
+    from holdfast.storage.postgres import Link
 
 __all__ = ["PostgresIndex"]
 

@@ -16,7 +16,7 @@ from holdfast.catalog.sqlite.writer import COLUMNS, column_values, key_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 __all__ = ["Checks"]
 

@@ -14,7 +14,7 @@ from zlib import crc32
 from holdfast.catalog._faults import IndexDamaged
 
 if TYPE_CHECKING:
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 __all__ = ["FIGURES_TABLE", "block_rows", "forget_figures", "keep_figures", "kept_figures"]
 

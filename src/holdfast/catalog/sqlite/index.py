@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._recall import Memory
     from holdfast.catalog._search import Asked, Expander, Hit
     from holdfast.storage import Store
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 __all__ = ["SqliteIndex"]
 

@@ -10,7 +10,7 @@ from holdfast.catalog._faults import IndexDamaged
 TYPE_CHECKING = False  # the command's quick start loads this, and loading `typing` takes longer
 
 if TYPE_CHECKING:
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 
 __all__ = ["create_schema", "drop_schema", "has_schema"]

@@ -22,7 +22,7 @@ from holdfast.catalog.sqlite.sums import SAID, SUMS_TABLE, add_to_sums, said_sum
 
 if TYPE_CHECKING:
     from holdfast.model import Event
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 __all__ = ["ROLE_NUMBERS", "add", "create_tables", "forget", "is_worn", "tool_number"]
 

@@ -21,7 +21,7 @@ from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog.sqlite.places import MASK, PLACES
 
 if TYPE_CHECKING:
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 __all__ = [
     "SUMS_TABLE",

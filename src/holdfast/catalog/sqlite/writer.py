@@ -19,7 +19,7 @@ from holdfast.model import SessionMetadata, fold_id
 if TYPE_CHECKING:
     from holdfast.catalog._index import Update
     from holdfast.catalog._prices import Prices
-    from holdfast.storage.sqlite.connection import Connection
+    from holdfast.storage.sqlite import Connection
 
 __all__ = [
     "COLUMNS",

@@ -1,1 +1,18 @@
 """The PostgreSQL store: sessions of many machines, fenced by the database itself."""
+
+from __future__ import annotations
+
+from holdfast._lazy import lazy
+
+TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
+if TYPE_CHECKING:
+    from holdfast.storage.postgres.link import Link
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "link": "Link",
+    },
+)
+
+__all__ = ["Link"]

@@ -1,1 +1,34 @@
 """The SQLite store, and the one door to SQLite."""
+
+from __future__ import annotations
+
+from holdfast._lazy import lazy
+
+TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
+if TYPE_CHECKING:
+    from holdfast.storage.sqlite.connection import (
+        Connection,
+        connect,
+        discard,
+        file_mark,
+        is_busy,
+        sqlite_errors,
+        sqlite_version,
+    )
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "connection": "Connection connect discard file_mark is_busy sqlite_errors sqlite_version",
+    },
+)
+
+__all__ = [
+    "Connection",
+    "connect",
+    "discard",
+    "file_mark",
+    "is_busy",
+    "sqlite_errors",
+    "sqlite_version",
+]

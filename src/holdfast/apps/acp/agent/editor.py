@@ -7,12 +7,12 @@ import contextlib
 import os
 from typing import Any
 
-from holdfast.agent._tool_results import plain_text
+from holdfast.agent import plain_text
 from holdfast.apps.acp.agent.params import ClientCapabilities
 from holdfast.apps.wire.frames import RpcError
 from holdfast.apps.wire.peer import Peer
 from holdfast.errors import Forbidden, HoldfastError, TooLarge, UsageError
-from holdfast.storage.outside import Folder
+from holdfast.storage import Folder
 
 __all__ = ["Desk", "Finished"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.agent._tool_results import plain_text
+from holdfast.agent import plain_text
 from holdfast.errors import AgentError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from holdfast.agent import _kit
+from holdfast.agent import Kit as AgentKit
 
 __all__ = ["ASK", "AUTO", "MODES", "OPTIONS", "READ_ONLY", "mode_state"]
 
@@ -47,7 +47,7 @@ _WINDOWS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kit(_kit.Kit):
+class Kit(AgentKit):
     """The model and how the agents of an editor work on it."""
 
     WORDS: ClassVar[str] = (

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.agent._tool_results import plain_text
+from holdfast.agent import plain_text
 from holdfast.apps.acp.recording.values import clean, prompt_content
 from holdfast.apps.wire.frames import INVALID_PARAMS, RpcError
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from holdfast.agent._run_log import is_child
+from holdfast.agent import is_child
 from holdfast.apps.acp.agent.editor import Desk
 from holdfast.apps.acp.agent.modes import Kit, window_of
 from holdfast.apps.acp.recording.values import clean

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent._tool_results import plain_result
+from holdfast.agent import plain_result
 from holdfast.apps.acp.agent.editor import Desk
 from holdfast.apps.acp.agent.mcp_servers import McpServer, Servers
 from holdfast.apps.acp.agent.modes import AUTO, MODES, OPTIONS, READ_ONLY, Kit

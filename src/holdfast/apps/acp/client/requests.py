@@ -79,7 +79,7 @@ class Files:
     """
 
     def __init__(self, root: str, *, writes: bool = False) -> None:
-        from holdfast.storage.outside import Folder
+        from holdfast.storage import Folder
 
         self._folder = Folder(root)
         self.writes = writes
