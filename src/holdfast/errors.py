@@ -31,9 +31,10 @@
             ├── ResumeTokenExpired  it came too late
             └── ResumeTokenUsed     it was used before, or the session went on without it
 
-Each class has a stable ``code``, a ``remedy`` in one sentence, and fields as attributes. The first
-line of a class's docstring is its message when none is given. Where a builtin says the same thing,
-the class is one of those too, so ``except KeyError`` keeps working.
+Each class has a stable ``code``, a ``remedy`` in one sentence, and fields as attributes; ``status``
+is what HTTP answers with, ``exit`` the exit code of the command. A class without them has those of
+its parent. The first line of a class's docstring is its message when none is given. Where a builtin
+says the same thing, the class is one of those too, so ``except KeyError`` keeps working.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class HoldfastError(Exception):
     """Something went wrong in Holdfast."""
 
     code: ClassVar[str] = "holdfast_error"
+    status: ClassVar[int] = 500
+    exit: ClassVar[int] = 1
     remedy: str = "Read the message; it names what to change."
 
     def __init__(
@@ -126,6 +129,8 @@ class UsageError(HoldfastError, ValueError):
     """The call is wrong as written."""
 
     code = "usage"
+    status = 400
+    exit = 2
     remedy = "Change the call as the message says."
 
 
@@ -133,6 +138,7 @@ class StoreError(HoldfastError, OSError):
     """The store could not do what was asked."""
 
     code = "store"
+    status = 503
     remedy = "Check the store with `holdfast doctor`."
 
 
@@ -140,6 +146,8 @@ class Fenced(StoreError):
     """Another writer has taken this session over; this one can no longer write."""
 
     code = "fenced"
+    status = 409
+    exit = 4
     remedy = "Open the session again; whether the last unacknowledged append arrived is unknown."
 
 
@@ -147,6 +155,8 @@ class Locked(StoreError, BlockingIOError):
     """Another process has this session open for writing."""
 
     code = "locked"
+    status = 409
+    exit = 4
     remedy = "Wait for it with wait_ms=…, close it there, or open it here with read_only=True."
 
 
@@ -154,6 +164,7 @@ class Conflict(StoreError):
     """The document was changed by someone else since it was read."""
 
     code = "conflict"
+    status = 409
     remedy = "Read it again, merge, and put it with the new etag."
 
 
@@ -161,6 +172,7 @@ class StoreFull(StoreError):
     """The store has no space left; nothing that was recorded is lost."""
 
     code = "store_full"
+    status = 507
     remedy = "Free some space, then append again: the session goes on where it was."
 
 
@@ -182,6 +194,7 @@ class DataError(HoldfastError):
     """The data is not as it should be."""
 
     code = "data"
+    status = 409
     remedy = "Check the data with `holdfast verify`."
 
 
@@ -189,6 +202,8 @@ class NotFound(DataError, KeyError):
     """There is no such session."""
 
     code = "not_found"
+    status = 404
+    exit = 3
     remedy = "List what there is with `holdfast list`."
 
 
@@ -196,6 +211,7 @@ class Damaged(DataError, ValueError):
     """Recorded bytes are not what was written."""
 
     code = "damaged"
+    exit = 4
     remedy = "See what is whole with `holdfast verify`, then run `holdfast repair`."
 
 
@@ -203,6 +219,7 @@ class TooNew(DataError, ValueError):
     """The session was written by a newer major version of Holdfast; it was left untouched."""
 
     code = "too_new"
+    exit = 4
     remedy = "Install a newer Holdfast to open it."
 
 
@@ -210,6 +227,7 @@ class TooLarge(DataError, ValueError):
     """The data is over a limit; nothing was written."""
 
     code = "too_large"
+    status = 413
     remedy = "Make it smaller, or raise the limit in the configuration."
 
 
@@ -217,6 +235,8 @@ class InvalidId(DataError, ValueError):
     """The id is not allowed."""
 
     code = "invalid_id"
+    status = 400
+    exit = 2
     remedy = (
         "Use 1 to 128 letters, digits, dots, dashes and underscores, beginning with a letter or"
         " digit."
@@ -227,6 +247,7 @@ class InvalidData(DataError, ValueError):
     """The value cannot be recorded faithfully; nothing was written."""
 
     code = "invalid_data"
+    status = 422
     remedy = "Convert the value to plain JSON data first."
 
 
@@ -234,6 +255,8 @@ class SecurityError(HoldfastError):
     """A security rule stopped this."""
 
     code = "security"
+    status = 403
+    exit = 4
     remedy = "See the message for the rule."
 
 
@@ -269,6 +292,7 @@ class AgentError(HoldfastError, RuntimeError):
     """The agent or its model failed."""
 
     code = "agent"
+    status = 502
     remedy = "The session is intact; run the agent again to go on."
 
 
@@ -283,6 +307,7 @@ class AgentTypeMismatch(AgentError):
     """What is stored belongs to an agent of another type; it was left untouched."""
 
     code = "agent_type_mismatch"
+    status = 409
     remedy = "Use the agent type that is stored, or another agent id."
 
 
@@ -304,6 +329,7 @@ class ResumeTokenError(AgentError):
     """The suspended session was not resumed."""
 
     code = "resume_token"
+    status = 409
     remedy = "Use the token that the suspension gave, once, before it expires."
 
 
@@ -318,6 +344,7 @@ class ResumeTokenExpired(ResumeTokenError):
     """The token has expired."""
 
     code = "resume_token_expired"
+    status = 410
     remedy = "Go on with a new message: the session is intact."
 
 

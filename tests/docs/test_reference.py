@@ -27,9 +27,11 @@ def rows_of(page):
 
 @pytest.mark.parametrize("name", errors.__all__)
 def test_every_error_is_listed(name):
-    """The page has each error with its code, its bases and its remedy."""
+    """The page has each error with its code, status, exit code, bases and remedy."""
     kind = getattr(errors, name)
-    _, code, bases, meaning, remedy = (cell.strip() for cell in rows_of("errors.md")[name])
+    row = [cell.strip() for cell in rows_of("errors.md")[name]]
+    _, code, status, exit, bases, meaning, remedy = row
+    assert (status, exit) == (str(kind.status), str(kind.exit))
     assert code == f"`{kind.code}`"
     assert re.findall(r"`(\w+)`", bases) == [
         base.__name__ for base in kind.__bases__ if base is not Exception

@@ -11,7 +11,7 @@ import pytest
 from holdfast import errors
 from holdfast.apps.http._call import as_json
 from holdfast.apps.http._desk import Desk, Spaces
-from holdfast.apps.http._problems import Refused, problem, status_of
+from holdfast.apps.http._problems import Refused, problem
 from holdfast.apps.http._threads import Threads
 from holdfast.apps.http._turns import Running
 from holdfast.errors import Fenced, Locked, NotFound
@@ -168,7 +168,7 @@ async def test_too_much_to_do_is_refused():
 def test_every_error_has_a_status(name):
     """No error of ours is an internal one, except the root of them."""
     kind = getattr(errors, name)
-    status = status_of(kind())
+    status = kind.status
     assert status in {400, 403, 404, 409, 410, 413, 422, 502, 503, 507} or name == "HoldfastError"
     answer = problem(kind(session_id="one", path="/secret/place"))
     told = msgspec.json.decode(answer.body)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import pickle  # noqa: TID251 - errors cross processes
 import re
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,7 @@ from holdfast.errors import (
     UsageError,
 )
 
+SOURCES = Path(errors.__file__).parent
 ALL = [getattr(errors, name) for name in errors.__all__]
 BUILTINS = {
     UsageError: ValueError,
@@ -156,3 +159,57 @@ def test_builtin_handlers_keep_working():
     with pytest.raises(PermissionError):
         raise Forbidden
     assert str(NotFound("there is none")) == "there is none"
+
+
+@each
+def test_every_error_has_a_status_and_an_exit_code(kind):
+    """The status is one of HTTP's for failures, the exit code one that the command documents."""
+    assert 400 <= kind.status < 600
+    assert kind.exit in {1, 2, 3, 4}
+
+
+def test_a_status_is_what_http_means_by_it():
+    """A wrong request is 400, what the state of a session forbids 409, a full store 507."""
+    statuses = {kind.code: kind.status for kind in (InvalidId, Damaged, TooNew, errors.StoreFull)}
+    assert statuses == {"invalid_id": 400, "damaged": 409, "too_new": 409, "store_full": 507}
+
+
+def numbers_of_errors(source):
+    """The lines of a module in which classes of errors are mapped to numbers."""
+    names = set(errors.__all__)
+
+    def is_number(node):
+        if isinstance(node, ast.Name):  # by convention, a constant
+            return node.id.isupper()
+        return isinstance(node, ast.Constant) and type(node.value) is int
+
+    def is_error(node):
+        parts = node.elts if isinstance(node, ast.Tuple) else [node]
+        found = {part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "")
+                 for part in parts}  # fmt: skip
+        return bool(found) and found <= names
+
+    for node in ast.walk(ast.parse(source)):
+        pairs = []
+        if isinstance(node, ast.Tuple | ast.List):
+            pairs = list(zip(node.elts, node.elts[1:], strict=False))
+        elif isinstance(node, ast.Dict):
+            pairs = list(zip(node.keys, node.values, strict=True))
+        elif isinstance(node, ast.match_case) and isinstance(node.body[0], ast.Return):
+            classes = [one.cls for one in ast.walk(node.pattern) if isinstance(one, ast.MatchClass)]
+            pairs = [(one, node.body[0].value) for one in classes]
+        if any(is_error(one) and is_number(other) for one, other in pairs):
+            yield getattr(node, "lineno", 0)
+
+
+def test_no_module_repeats_statuses_or_exit_codes():
+    """Only errors.py says which number stands for which error."""
+    table = "T = ((NotFound, 404), ((UsageError, InvalidId), EXIT_USAGE))\nD = {Locked: 409}"
+    choice = "match e:\n    case errors.NotFound() | InvalidId():\n        return 404"
+    assert len([*numbers_of_errors(table), *numbers_of_errors(choice)]) == 4
+    found = {
+        f"{path.relative_to(SOURCES)}:{line}"
+        for path in SOURCES.rglob("*.py")
+        for line in numbers_of_errors(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()

@@ -88,7 +88,7 @@ def test_delete_and_bring_back(hf, trip, visitor):
     assert done(visitor.submit("/trash/undelete", id=trip)) == f"/s/{trip}"
     assert hf.exists(trip)
     assert visitor.submit("/trash/undelete", id="never-was").status_code == 404
-    assert visitor.submit("/trash/undelete", id="no id").status_code == 404
+    assert visitor.submit("/trash/undelete", id="no id").status_code == 400
 
 
 def test_fork_and_restore(hf, trip, visitor):
@@ -143,7 +143,7 @@ def test_a_session_of_a_newer_version(hf, trip, visitor, monkeypatch):
     shown = visitor.get(f"/s/{trip}/health").text
     assert "It cannot be read here" in shown
     assert "This session was written by a newer version. Install" in shown
-    assert visitor.get(f"/s/{trip}/state").status_code == 422
+    assert visitor.get(f"/s/{trip}/state").status_code == 409
     assert visitor.get("/s/missing/health").status_code == 404
 
 
@@ -306,8 +306,8 @@ def test_a_failure_of_ours(site, trip, monkeypatch, stranger):
     "failure",
     [
         (errors.KeyMissing("no key for this session"), 403),
-        (errors.Damaged("bytes are not as written"), 422),
-        (errors.StoreFull("no space is left"), 503),
+        (errors.Damaged("bytes are not as written"), 409),
+        (errors.StoreFull("no space is left"), 507),
         (errors.ModelFailed("the model is silent"), 502),
         (errors.HoldfastError("odd"), 500),
     ],

@@ -12,31 +12,13 @@ import click
 from holdfast.apps.cli._screen import Screen
 from holdfast.apps.render.failures import told
 from holdfast.apps.render.page import Span
-from holdfast.errors import (
-    Damaged,
-    Fenced,
-    HoldfastError,
-    InvalidId,
-    Locked,
-    NotFound,
-    SecurityError,
-    TooNew,
-    UsageError,
-)
+from holdfast.errors import Damaged, HoldfastError, UsageError
 
 EXIT_FINE = 0
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_NOT_FOUND = 3
-EXIT_DAMAGED = 4
+EXIT_FAILED = HoldfastError.exit
+EXIT_USAGE = UsageError.exit
+EXIT_DAMAGED = Damaged.exit
 EXIT_INTERRUPTED = 130  # what shells give for Ctrl-C
-
-_CODES: tuple[tuple[tuple[type[HoldfastError], ...], int], ...] = (
-    ((UsageError, InvalidId), EXIT_USAGE),
-    ((NotFound,), EXIT_NOT_FOUND),
-    ((Damaged, TooNew, SecurityError, Locked, Fenced), EXIT_DAMAGED),
-    ((HoldfastError,), EXIT_FAILED),
-)
 
 
 class Failure(NamedTuple):
@@ -50,7 +32,7 @@ class Failure(NamedTuple):
 def explain(error: BaseException, *, waits: bool = False) -> Failure:
     """What to tell the user of a verb, which may take ``--wait``, about an exception."""
     if isinstance(error, HoldfastError):
-        return Failure(*told(error, waits=waits), _code(error))
+        return Failure(*told(error, waits=waits), error.exit)
     if isinstance(error, click.exceptions.Exit):
         return Failure("", "", error.exit_code)
     if isinstance(error, click.ClickException):
@@ -68,10 +50,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that is not known: what it may have meant."""
     close = difflib.get_close_matches(name[:128], list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-def _code(error: HoldfastError) -> int:
-    return next(code for kinds, code in _CODES if isinstance(error, kinds))
 
 
 def _explain_click(error: click.ClickException) -> Failure:

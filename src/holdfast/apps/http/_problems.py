@@ -1,4 +1,4 @@
-"""Errors as answers: a problem with our code, what to do about it, and the status that fits."""
+"""Errors as answers: a problem with our code, what to do about it, and its status."""
 
 from __future__ import annotations
 
@@ -8,45 +8,8 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.apps.gate.responses import PROBLEM, problem_body
-from holdfast.errors import (
-    AgentError,
-    AgentTypeMismatch,
-    Conflict,
-    DataError,
-    Fenced,
-    HoldfastError,
-    InvalidData,
-    InvalidId,
-    Locked,
-    NotFound,
-    ResumeTokenError,
-    ResumeTokenExpired,
-    SecurityError,
-    StoreError,
-    StoreFull,
-    TooLarge,
-    UsageError,
-)
+from holdfast.errors import Conflict, Fenced, HoldfastError, Locked, StoreError
 
-# The first that fits counts.
-_STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
-    (UsageError, 400),
-    (Locked, 409),
-    (Fenced, 409),
-    (Conflict, 409),
-    (StoreFull, 507),
-    (StoreError, 503),
-    (NotFound, 404),
-    (TooLarge, 413),
-    (InvalidId, 400),
-    (InvalidData, 422),
-    (DataError, 409),
-    (SecurityError, 403),
-    (AgentTypeMismatch, 409),
-    (ResumeTokenExpired, 410),
-    (ResumeTokenError, 409),
-    (AgentError, 502),
-)
 # After so many seconds it is worth another try.
 _RETRY_S = {"locked": 1, "unavailable": 2, "busy": 1, "stopping": 1, "too_many": 1}
 # What an error may carry out: never a path, an address or what was said.
@@ -76,20 +39,14 @@ class Refused(Exception):
         self.remedy = remedy or _REMEDIES.get(code, "See /openapi.json for what is taken.")
 
 
-def status_of(error: HoldfastError) -> int:
-    """The status of the answer to a request that ended with this."""
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-
-
 def problem_fields(error: HoldfastError | Refused) -> tuple[int, str, str, str, dict[str, Any]]:
     """Status, code, sentence, remedy and fields. Where a store is, is not for clients to know."""
     if isinstance(error, Refused):
         return error.status, error.code, error.detail, error.remedy, {}
-    status = status_of(error)
     more = {name: error.fields[name] for name in _SHOWN if name in error.fields}
     if isinstance(error, StoreError) and not isinstance(error, Locked | Conflict | Fenced):
-        return status, error.code, "the store cannot do this now", "Try again later.", more
-    return status, error.code, error.message, error.remedy, more
+        return error.status, error.code, "the store cannot do this now", "Try again later.", more
+    return error.status, error.code, error.message, error.remedy, more
 
 
 def problem(error: HoldfastError | Refused) -> Response:

@@ -10,15 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.apps.talk.questions import Scope
-from holdfast.apps.wire.frames import (
-    INTERNAL,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    NOT_FOUND,
-    RpcError,
-    utc,
-)
-from holdfast.errors import HoldfastError, InvalidId, NotFound, UsageError
+from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_code, utc
+from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata
 
 LIMIT_MAX = 2**53 - 1
@@ -131,18 +124,8 @@ def as_refusal(error: Exception) -> RpcError:
             return error
         return refusal(error.code, "protocol", error.message)
     if isinstance(error, HoldfastError):
-        return refusal(_rpc_code(error), error.code, error.message, error.remedy)
+        return refusal(rpc_code(error), error.code, error.message, error.remedy)
     return refusal(INTERNAL, "internal", f"{type(error).__name__}: {error}")
-
-
-def _rpc_code(error: HoldfastError) -> int:
-    match error:
-        case NotFound():
-            return NOT_FOUND
-        case InvalidId() | UsageError():
-            return INVALID_PARAMS
-        case _:
-            return INTERNAL
 
 
 def failure(error: Exception) -> dict[str, Any]:

@@ -30,18 +30,7 @@ from holdfast.apps.web._list import list_page, trash_page
 from holdfast.apps.web._page import Site, page, site_of
 from holdfast.apps.web._stats import figures_page, store_page
 from holdfast.apps.web._talks import Talks
-from holdfast.errors import (
-    AgentError,
-    DataError,
-    HoldfastError,
-    InvalidId,
-    Locked,
-    NotFound,
-    SecurityError,
-    StoreError,
-    TooLarge,
-    UsageError,
-)
+from holdfast.errors import HoldfastError
 from holdfast.library import Holdfast
 from holdfast.model import is_id
 from holdfast.security import neutralise
@@ -60,17 +49,6 @@ POLICY = (
 )
 """What our pages may load: their own scripts, styles and pictures, and nothing else."""
 _BODY_BYTES_MAX = 1 << 20
-_STATUS: tuple[tuple[type[HoldfastError], int], ...] = (
-    (NotFound, 404),
-    (InvalidId, 404),
-    (Locked, 409),
-    (TooLarge, 413),
-    (UsageError, 400),
-    (DataError, 422),
-    (SecurityError, 403),
-    (StoreError, 503),
-    (AgentError, 502),
-)
 
 
 def make_app(site: Site, *, hosts: tuple[str, ...] = LOOPBACK) -> WebApp:
@@ -223,8 +201,7 @@ def _new_page(request: Request) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HoldfastError)
-    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-    return await _told(request, status, error.message, error.remedy)
+    return await _told(request, error.status, error.message, error.remedy)
 
 
 async def _missing(request: Request, error: Exception) -> Response:

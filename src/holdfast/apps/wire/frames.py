@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.errors import HoldfastError
+
 __all__ = [
     "AUTH_REQUIRED",
     "CANCELLED",
@@ -26,6 +28,7 @@ __all__ = [
     "parse_object",
     "request",
     "response",
+    "rpc_code",
 ]
 
 Frame = dict[str, Any]
@@ -38,6 +41,9 @@ INTERNAL = -32603
 CANCELLED = -32800
 AUTH_REQUIRED = -32000
 NOT_FOUND = -32002
+
+# By the status of an error: what is not the caller's mistake is an internal error to JSON-RPC.
+_BY_STATUS = {400: INVALID_PARAMS, 404: NOT_FOUND}
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -54,6 +60,11 @@ class RpcError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (RpcError, (self.code, self.message, self.data))
+
+
+def rpc_code(error: HoldfastError) -> int:
+    """Return the code that JSON-RPC has for an error."""
+    return _BY_STATUS.get(error.status, INTERNAL)
 
 
 def parse_object(line: bytes) -> Frame:

@@ -33,7 +33,7 @@ from holdfast.apps.acp.agent.params import (
 from holdfast.apps.acp.agent.session import Live
 from holdfast.apps.acp.replay.past import tell_past
 from holdfast.apps.acp.session_list import list_sessions
-from holdfast.apps.wire.frames import INTERNAL, INVALID_PARAMS, NOT_FOUND, RpcError
+from holdfast.apps.wire.frames import NOT_FOUND, RpcError, rpc_code
 from holdfast.apps.wire.peer import Peer
 from holdfast.apps.wire.pipes import Pipe
 from holdfast.errors import HoldfastError, InvalidId, NotFound
@@ -276,13 +276,11 @@ def _explained(
     async def explained(params: Params) -> Any:
         try:
             return await method(params)
-        except NotFound as error:
-            raise RpcError(NOT_FOUND, error.message, {"code": error.code}) from error
-        except InvalidId as error:
-            raise RpcError(INVALID_PARAMS, error.message, {"code": error.code}) from error
         except HoldfastError as error:
-            told = f"{error.message.rstrip('.')}. {error.remedy}"
-            raise RpcError(INTERNAL, told.strip(), {"code": error.code}) from error
+            told = error.message
+            if not isinstance(error, NotFound | InvalidId):  # an editor shows nothing but this
+                told = f"{told.rstrip('.')}. {error.remedy}".strip()
+            raise RpcError(rpc_code(error), told, {"code": error.code}) from error
 
     return explained
 
