@@ -6,6 +6,9 @@ Rules (ARCHITECTURE.md says why):
   sqlite   only storage/sqlite/connection.py imports sqlite3
   foreign  a third-party library is imported only in the rooms it belongs to
   testing  nothing imports holdfast.testing but itself
+  door     a room is imported as a whole, or one of its packages; never a module inside of it
+  all      what a room offers is said in its __init__: no private module has an __all__
+  noun     no file is named by a gerund
 """
 
 from __future__ import annotations
@@ -96,6 +99,12 @@ HOMES = {
 }
 
 
+# One module for each tool, found by its name: these are the ways in.
+OPEN_FOLDERS = ("holdfast.formats.readers", "holdfast.formats.writers")
+# Nouns all the same.
+NOT_GERUNDS = frozenset({"_opening.py"})
+
+
 class Use(NamedTuple):
     """One place where a module names something from elsewhere."""
 
@@ -173,13 +182,53 @@ def misplaced(where: str, top: str) -> Iterator[str]:
         yield f"foreign: {top} may be imported in {', '.join(HOMES.get(top, ('no room',)))} only"
 
 
+def room_of(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """The room that a module is in; each app is one."""
+    return parts[:2] if parts[:1] == ("apps",) else parts[:1]
+
+
+def closed_doors(package: Path, path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Imports that go past the door of another room."""
+    own = room_of(path.relative_to(package).with_suffix("").parts)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("holdfast."):
+            continue
+        parts = tuple((node.module or "").split(".")[1:])
+        named = [f"{node.module}.{alias.name}" for alias in node.names if alias.name[0] == "_"]
+        is_inside = (package.joinpath(*parts)).with_suffix(".py").exists() and len(parts) > 1
+        is_private = any(part[0] == "_" for part in parts[1:])
+        is_app = parts[0] == "apps"  # the layers of the apps are import-linter's business
+        if (
+            room_of(parts) != own
+            and not (node.module or "").startswith(OPEN_FOLDERS)
+            and (is_private or (is_inside and not is_app) or (named and not is_app))
+        ):
+            yield node.lineno, f"door: {named[0] if named else node.module} is inside of a room"
+
+
+def misnamed(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What a file's name and its list of names say, and should not."""
+    if path.stem.endswith("ing") and path.name not in NOT_GERUNDS and path.stem != "testing":
+        yield 1, f"noun: {path.name} is named after what is done, not after what it is"
+    if path.name[0] == "_" and path.name != "__init__.py":
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                yield node.lineno, "all: a private module needs no __all__"
+
+
 def check(package: Path) -> list[str]:
     """One line of text for each broken rule in the package."""
     found = []
-    for path in sorted(package.rglob("*.py")):
+    trees = {
+        path: ast.parse(path.read_text(encoding="utf-8"), str(path))
+        for path in sorted(package.rglob("*.py"))
+    }
+    for path, tree in trees.items():
         where = path.relative_to(package).as_posix()
-        uses = set(uses_of(ast.parse(path.read_text(encoding="utf-8"), str(path))))
-        broken = {(use.line, rule) for use in uses for rule in broken_rules(where, use)}
+        broken = {
+            (use.line, rule) for use in set(uses_of(tree)) for rule in broken_rules(where, use)
+        }
+        broken.update(closed_doors(package, path, tree), misnamed(path, tree))
         found += [f"{path}:{line}: {rule}" for line, rule in sorted(broken)]
     return found
 

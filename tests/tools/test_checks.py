@@ -50,6 +50,11 @@ def rules_broken(tmp_path, where, source):
         ("agent/x.py", "from textual.app import App", "foreign"),
         ("storage/x.py", "import requests", "foreign"),
         ("apps/x.py", "from holdfast.testing import StoreContract", "testing"),
+        ("agent/x.py", "from holdfast.session._writer import Writer", "door"),
+        ("agent/x.py", "def f():\n    from holdfast.session import _writer", "door"),
+        ("apps/cli/x.py", "from holdfast.apps.tui._app import App", "door"),
+        ("session/_x.py", "__all__ = ['f']", "all"),
+        ("session/reading.py", "", "noun"),
     ],
 )
 @pytest.mark.req("S0-9")
