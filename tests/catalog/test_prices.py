@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast._config import configuration, load_prices, prices_file
+from holdfast.catalog._data import read_data
 from holdfast.catalog._hours import Spent
-from holdfast.catalog._price_list import AS_OF, PRICE_LIST
-from holdfast.catalog._prices import Price, Prices, cost_of, read_prices
+from holdfast.catalog._prices import Price, Prices, cost_of, price_list, read_prices
 from holdfast.catalog._tally import Tally
 from holdfast.errors import UsageError
 from holdfast.model import Event
@@ -84,7 +86,7 @@ def test_what_the_log_says_counts():
 )
 def test_names_of_models(name, same):
     """Who serves a model and its date do not change its price."""
-    assert Prices().of(name) == Price(*PRICE_LIST[same])
+    assert Prices().of(name) == price_list()[same]
 
 
 @pytest.mark.parametrize("name", ["gpt-5.9", "gpt-4o-audio", "claude-sonnet-9", "", "o3-deep"])
@@ -191,8 +193,8 @@ def test_prices_and_switches_in_the_environment(monkeypatch):
 
 def test_built_in_prices_are_sane():
     """Every price is dated, positive, and reading from a cache is cheaper than input."""
-    assert len(AS_OF) == len("2025-10")
-    for figures in PRICE_LIST.values():
-        price = Price(*figures)
+    assert re.search(rb"^# .* as of 20\d\d-\d\d", read_data("prices.txt"), re.MULTILINE)
+    assert price_list()
+    for price in price_list().values():
         assert 0 < price.input <= price.output
         assert price.cache_read is None or price.cache_read < price.input

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
+from holdfast.catalog._data import price_mark
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog._price_list import price_mark
 from holdfast.catalog.sqlite.places import check_place
 from holdfast.catalog.sqlite.schema import has_schema, mark_of_store, read_fact
 from holdfast.errors import HoldfastError

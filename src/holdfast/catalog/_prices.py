@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.catalog._data import data_lines, price_mark
 from holdfast.catalog._hours import Hour, Spent
-from holdfast.catalog._price_list import PRICE_LIST, by_length, price_mark
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class Prices:
     @cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], Price]]:
         return [
-            *((_own_pattern(name), price) for name, price in by_length(self._own)),
-            *((_listed_pattern(name), Price(*found)) for name, found in by_length(PRICE_LIST)),
+            *((_own_pattern(name), price) for name, price in _by_length(self._own)),
+            *((_listed_pattern(name), price) for name, price in _by_length(price_list())),
         ]
 
     def of(self, model: str) -> Price | None:
@@ -105,6 +105,13 @@ class Prices:
             if pattern.fullmatch(name):
                 return price
         return None
+
+
+@cache
+def price_list() -> dict[str, Price]:
+    """Return the prices that come with this version, by model."""
+    rows = (line.split() for line in data_lines("prices.txt"))
+    return {name: Price(*map(float, figures)) for name, *figures in rows}
 
 
 def bill_of(hour: Hour, prices: Prices, model: str | None = None) -> Bill:
@@ -167,6 +174,11 @@ def _read_price(name: str, table: Any) -> Price:
                 f"the price of {name!r}: {member} must be dollars per million tokens, not {value!r}"
             )
     return Price(**{member: float(value) for member, value in table.items()})
+
+
+def _by_length(named: Mapping[str, Price]) -> list[tuple[str, Price]]:
+    """The longest name first: it is the most exact."""
+    return sorted(named.items(), key=lambda item: (-len(item[0]), item[0]))
 
 
 def _own_pattern(name: str) -> re.Pattern[str]:

@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import filterfalse
 
-from holdfast.catalog._stopwords import STOPWORDS
-from holdfast.catalog._topic_words import TOPIC_WORDS
-from holdfast.catalog._topic_words_cjk import CJK_WORDS
+from holdfast.catalog._data import data_lines, read_topics
 
 # Words that tell what a session is about: each known word with the topics that it speaks for.
 
@@ -43,24 +41,25 @@ def _forms(entry: str) -> Iterator[tuple[str, float]]:
 
 def _known() -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for words in (TOPIC_WORDS, CJK_WORDS):
+    for words in (_TOPIC_WORDS, _CJK_WORDS):
         for topic, entries in words.items():
-            for entry in entries.split():
+            for entry in entries:
                 for form, weight in _forms(entry):
                     topics = found.setdefault(form, {})
                     topics[topic] = max(weight, topics.get(topic, 0.0))
     return found
 
 
+_TOPIC_WORDS, _CJK_WORDS = read_topics("topics.txt"), read_topics("topics-cjk.txt")
 KNOWN: dict[str, dict[str, float]] = _known()
 """By word: the topics that it speaks for, and how strongly."""
 
 CJK: frozenset[str] = frozenset(
-    entry.rstrip("!") for entries in CJK_WORDS.values() for entry in entries.split()
+    entry.rstrip("!") for entries in _CJK_WORDS.values() for entry in entries
 )
 """The words that are looked for inside a text."""
 
-TOPICS: frozenset[str] = frozenset(TOPIC_WORDS)
+TOPICS: frozenset[str] = frozenset(_TOPIC_WORDS)
 """Every topic that a session can get."""
 
 
@@ -76,7 +75,8 @@ _FOLD = {
 _KEPT = {"+": "+", "#": "#"}  # c++, c#
 _TABLE = {**_FOLD, **{ord(sign): kept for sign, kept in _KEPT.items()}}
 _is_known = KNOWN.__contains__
-_is_skipped = (STOPWORDS | KNOWN.keys()).__contains__
+_STOPWORDS = frozenset(" ".join(data_lines("stopwords.txt")).split())
+_is_skipped = (_STOPWORDS | KNOWN.keys()).__contains__
 _CHARS_TOGETHER = 1 << 16
 _WORD = re.compile(r"[^\W_]+")
 _find_cjk = re.compile("|".join(sorted(map(re.escape, CJK), key=len, reverse=True))).findall

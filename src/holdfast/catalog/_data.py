@@ -1,0 +1,49 @@
+"""Lists of words and of prices in ``data/``, which people can read and change without Python.
+
+The command's quick list loads this for the mark of the prices, so it loads nothing itself.
+"""
+
+from __future__ import annotations
+
+import os
+from zlib import crc32
+
+TYPE_CHECKING = False  # loading `typing` takes longer than this module
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+def read_data(name: str) -> bytes:
+    """Return the bytes of a data file."""
+    # By the loader of this module, which also reads out of a zip file: importlib.resources takes
+    # longer to load than the quick list takes as a whole.
+    loader: Any = __spec__.loader
+    found: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "data", name))
+    return found
+
+
+def data_lines(name: str) -> list[str]:
+    """Return the lines of a data file that are neither empty nor a comment."""
+    lines = map(str.strip, read_data(name).decode().splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def read_topics(name: str) -> dict[str, list[str]]:
+    """Return the entries of a vocabulary by topic: each stands below its ``[topic]``."""
+    found: dict[str, list[str]] = {}
+    topic = ""
+    for line in data_lines(name):
+        if line.startswith("["):
+            topic = line[1:-1]
+        else:
+            found.setdefault(topic, []).extend(line.split())
+    return found
+
+
+def price_mark(own: Mapping[str, Any] | None = None) -> str:
+    """Return what tells these prices, after those of the user's own, from others."""
+    # Over the bytes of the list: the quick list then need not take it apart.
+    return (
+        f"{crc32(read_data('prices.txt'), crc32(repr(sorted((own or {}).items())).encode())):08x}"
+    )
