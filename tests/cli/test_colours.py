@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.apps.cli._flags import Asked, asked, wants_colour
+from holdfast.apps.cli._flags import Asked, asked
+from holdfast.apps.cli._screen import wants_colour
 
 COLOURED = "\x1b[36mtrip-planner"
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import holdfast
+from holdfast import catalog
 from holdfast.apps.cli import _quick_list, cli, main
 from holdfast.apps.cli import _quick_list as _list_json
 from holdfast.apps.cli._list_table import session_cells
@@ -381,13 +382,13 @@ def test_ctrl_c(capsys, monkeypatch, varied):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_newest, "newest", interrupted)
+    monkeypatch.setattr(catalog, "newest", interrupted)
     assert quick(capsys, "list") == (130, "", "error: stopped\n")
 
 
 def test_a_defect_is_no_failure(capsys, monkeypatch, varied):
     """If the quick way itself is broken, the whole command still lists."""
-    monkeypatch.setattr(_newest, "newest", lambda *_: 1 / 0)
+    monkeypatch.setattr(catalog, "newest", lambda *_: 1 / 0)
     assert quick(capsys, "list") == (None, "", "")
 
 

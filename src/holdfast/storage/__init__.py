@@ -6,7 +6,7 @@ from holdfast._lazy import lazy
 
 TYPE_CHECKING = False  # loading `typing` takes longer than what the command's quick start needs
 if TYPE_CHECKING:
-    from holdfast.storage._names import etag_of, is_path
+    from holdfast.storage._names import etag_of
     from holdfast.storage._worker import Worker
     from holdfast.storage._zstd import zstd_module
     from holdfast.storage.base import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from holdfast.storage.disk import Disk, Node, forks, is_at_work, widen_pipe
     from holdfast.storage.files.store import FileStore
+    from holdfast.storage.files.tree import is_path
     from holdfast.storage.memory import MemoryDocuments, MemoryLog, MemoryStore
     from holdfast.storage.none import NoStore
     from holdfast.storage.outside import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy(
     __name__,
     {
-        "_names": "etag_of is_path",
+        "_names": "etag_of",
         "_worker": "Worker",
         "_zstd": "zstd_module",
         "base": (
@@ -54,6 +55,7 @@ __getattr__ = lazy(
         ),
         "disk": "Disk Node forks is_at_work widen_pipe",
         "files.store": "FileStore",
+        "files.tree": "is_path",
         "memory": "MemoryDocuments MemoryLog MemoryStore",
         "none": "NoStore",
         "outside": (

@@ -68,15 +68,3 @@ def etag_of(data: bytes) -> str:
     import hashlib
 
     return hashlib.sha256(data).hexdigest()[:32]
-
-
-# What tells a path from the address of a store.
-
-
-_SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
-
-
-def is_path(where: str) -> bool:
-    """Whether this is the path of a directory, and not a URL."""
-    scheme, colon, _ = where.partition(":")
-    return not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme

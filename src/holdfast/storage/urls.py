@@ -7,11 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.storage._names import is_path
 from holdfast.storage.base import Store
 from holdfast.storage.disk import Disk
 from holdfast.storage.files.store import FileStore
-from holdfast.storage.files.tree import Tree, real_path, translation
+from holdfast.storage.files.tree import Tree, is_path, real_path, translation
 
 if TYPE_CHECKING:
     from holdfast.storage.memory import MemoryStore

@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 
 from holdfast.apps.cli._app import App
-from holdfast.apps.cli._flags import CHOICES
+from holdfast.apps.cli._screen import COLOURS
 from holdfast.apps.render.page import Span
 
 _HEADING = re.compile(r" {0,2}[A-Z][a-z ]+:$")
@@ -29,7 +29,7 @@ def shared_options() -> list[click.Parameter]:
     return [
         click.Option(
             ["--color"],
-            type=click.Choice(CHOICES),
+            type=click.Choice(COLOURS),
             metavar="WHEN",
             expose_value=False,
             help="Colours: auto (the default), always, never.",

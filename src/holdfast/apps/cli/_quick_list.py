@@ -13,7 +13,7 @@ from io import StringIO
 from time import time_ns
 
 from holdfast._config import store_without_settings
-from holdfast.apps.cli._screen import standard_error, standard_output
+from holdfast.apps.cli._screen import COLOURS, standard_error, standard_output
 from holdfast.catalog import FIELDS, Number
 from holdfast.storage import is_path
 
@@ -31,7 +31,6 @@ LIMIT = 50
 
 _LIMIT_MAX = 1000
 _NS_PER_MS = 1_000_000
-_COLOURS = ("auto", "always", "never")
 
 
 class _Words:
@@ -83,7 +82,7 @@ def _understood(arguments: list[str]) -> _Words | None:
             is_list = True
         elif name == "--store" and value:
             words.store = value
-        elif name == "--color" and value in _COLOURS:
+        elif name == "--color" and value in COLOURS:
             words.colour = value
         elif name == "--limit" and is_list and _is_limit(value):
             words.limit = int(value or 0)

@@ -11,14 +11,13 @@ import os
 import sys
 from contextlib import contextmanager
 
-from holdfast.apps.cli._flags import wants_colour
 from holdfast.apps.render.page import Page
 from holdfast.security import escape_json, neutralise
 
 # Neither `typing` nor `msgspec`: they take longer to load than a short list to show.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from typing import Any, ClassVar, TextIO
 
@@ -28,6 +27,25 @@ if TYPE_CHECKING:
     from holdfast.apps.render.ink import Ink
 
 _PAGE_COLUMNS = 120
+COLOURS = ("auto", "always", "never")
+_FORCING = ("FORCE_COLOR", "CLICOLOR_FORCE")
+
+
+def wants_colour(
+    choice: str | None, *, is_terminal: bool, environment: Mapping[str, str] = os.environ
+) -> bool:
+    """Whether to colour: by ``--color``, else as NO_COLOR, FORCE_COLOR and CLICOLOR ask for.
+
+    A variable that is empty says nothing, and `0` takes back what FORCE_COLOR asks for. Without
+    any of them only a terminal has colours.
+    """
+    if choice in ("always", "never"):
+        return choice == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    if any(environment.get(name, "0") not in ("", "0") for name in _FORCING):
+        return True
+    return is_terminal and environment.get("CLICOLOR") != "0"
 
 
 class Screen(Page):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 __all__ = ["ago", "clock", "counted", "day_time", "price", "short", "size"]
@@ -85,8 +84,8 @@ def _local(time_ms: int) -> datetime:
 # Times as people write them: a date, a date with a time, or how long ago.
 
 
-_AGO = re.compile(r"(\d{1,6}) ?(min|m|h|d|w)\Z", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
+_AGO = r"(\d{1,6}) ?(min|m|h|d|w)\Z"
+_DATE = r"\d{4}-\d\d-\d\d\Z"
 _SECONDS = {"m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -96,7 +95,9 @@ def moment_of(text: str, *, end: bool = False) -> datetime:
     A day without a time means its beginning, or its end with ``end``. Raises ValueError,
     OverflowError or OSError for what is no time.
     """
-    found = _AGO.match(text)
+    import re  # late: the quick list of the command shows times, and reads none
+
+    found = re.match(_AGO, text, re.ASCII)
     now = datetime.now().astimezone()
     if found:
         return now - timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
@@ -104,6 +105,6 @@ def moment_of(text: str, *, end: bool = False) -> datetime:
         day = now - timedelta(days=1 if text == "yesterday" else 0)
         text = day.strftime("%Y-%m-%d")
     moment = datetime.fromisoformat(text)
-    if end and _DATE.match(text):
+    if end and re.match(_DATE, text, re.ASCII):
         moment += timedelta(days=1, milliseconds=-1)
     return moment if moment.tzinfo else moment.astimezone()

@@ -15,12 +15,19 @@ TYPE_CHECKING = False  # loading `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Tree", "let_go", "real_path", "remove_tree", "translated", "translation"]
+__all__ = ["Tree", "is_path", "let_go", "real_path", "remove_tree", "translated", "translation"]
 
 _WRITABLE_BY_OTHERS = 0o022
 _TRIES = 20
 # Not ours to read, or on a file system that does not sync directories.
 _CANNOT_SYNC = (errno.EACCES, errno.EINVAL, errno.EROFS, errno.EBADF)
+_SCHEME_CHARS_MIN = 2  # one letter before a colon is a drive of Windows
+
+
+def is_path(where: str) -> bool:
+    """Whether this is the path of a directory, and not a URL."""
+    scheme, colon, _ = where.partition(":")
+    return not colon or len(scheme) < _SCHEME_CHARS_MIN or "/" in scheme or "\\" in scheme
 
 
 def real_path(path: str) -> str:
