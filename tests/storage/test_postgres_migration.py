@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
+from importlib.resources import files
 
 import pytest
 
 from holdfast.errors import HoldfastError, TooNew
-from holdfast.storage.postgres import schema as _postgres_schema
+from holdfast.storage.postgres.schema import CHANGES_TOGETHER_BITS, MIGRATIONS
 from holdfast.storage.postgres.store import PostgresStore
 
 _WAIT_S = 120
-_BEFORE = _postgres_schema.MIGRATIONS[:3]
+_BEFORE = MIGRATIONS.steps[:3]
 _A = "sessions/a"
 _HEADS_BEFORE = """
 DROP INDEX heads_by_change;
 ALTER TABLE heads DROP COLUMN changed;
 CREATE INDEX heads_by_version ON heads (version);
 """
-_NO_ROOM = "".join(
-    f"ALTER TABLE heads_{number} RESET (fillfactor);"
-    for number in range(_postgres_schema.PARTITIONS)
-)
+_NO_ROOM = "".join(f"ALTER TABLE heads_{number} RESET (fillfactor);" for number in range(16))
 _FORM = """
 SELECT c.relname, a.attname, a.attgenerated::text AS made, c.reloptions::text AS options,
     pg_get_expr(d.adbin, d.adrelid) AS expression, i.indexdef
@@ -39,7 +37,7 @@ ORDER BY c.relname, a.attname
 def earlier(postgres_url, monkeypatch):
     """What was in a store of the third version: the keys, the writer of one, and a mark of then."""
     with monkeypatch.context() as patched:
-        patched.setattr(_postgres_schema, "MIGRATIONS", _BEFORE)
+        patched.setattr(MIGRATIONS, "steps", _BEFORE)
         store = PostgresStore(postgres_url)
         store.check()
         store.link.run(lambda connection: connection.execute(_HEADS_BEFORE + _NO_ROOM))
@@ -144,7 +142,7 @@ def test_an_earlier_program_says_that_the_tables_are_newer(postgres_url, monkeyp
     store = PostgresStore(postgres_url)
     store.check()
     store.close()
-    monkeypatch.setattr(_postgres_schema, "MIGRATIONS", _BEFORE)
+    monkeypatch.setattr(MIGRATIONS, "steps", _BEFORE)
     older = PostgresStore(postgres_url)
     try:
         with pytest.raises(TooNew, match="made by a newer version"):
@@ -191,3 +189,21 @@ def test_marks_that_nobody_gave(postgres_url, seen):
         assert store.changes(f"{identity}:{seen}").keys in (None, frozenset())
     finally:
         store.close()
+
+
+@pytest.mark.parametrize("package", ["holdfast.storage.postgres", "holdfast.catalog.postgres"])
+def test_steps_are_numbered_without_a_gap(package):
+    """The number in the name of a step is the version that it brings the tables to."""
+    names = sorted(step.name for step in (files(package) / "migrations").iterdir())
+    numbers = [int(name.partition("_")[0]) for name in names if name.endswith(".sql")]
+    assert numbers == list(range(1, len(names) + 1))
+
+
+def test_the_change_of_a_head_is_as_coarse_as_questions_take_it_for(postgres_url):
+    """What the first step writes into the tables is what the store asks for."""
+    store = PostgresStore(postgres_url)
+    try:
+        [row] = [row for row in store._fetch(_FORM) if row[:2] == ("heads", "changed")]
+    finally:
+        store.close()
+    assert f">> {CHANGES_TOGETHER_BITS})" in row["expression"]

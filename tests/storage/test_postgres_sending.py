@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from holdfast.errors import Fenced, Unavailable
-from holdfast.storage.postgres import schema, sender
+from holdfast.storage.postgres import sender
+from holdfast.storage.postgres.schema import MIGRATIONS
 from holdfast.storage.postgres.store import PostgresStore
 
 KEY = "sessions/a"
@@ -106,7 +107,7 @@ def _compressions(store):
 def _kept_before(postgres_url, monkeypatch):
     """A store whose tables are of the second version, with a long line and a document in it."""
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        patched.setattr(MIGRATIONS, "steps", MIGRATIONS.steps[:2])
         old = PostgresStore(postgres_url)
         log, epoch = _log(old)
         log.append(b"old " * 20_000 + b"\n", 1, 1, epoch)
@@ -136,12 +137,12 @@ def test_tables_of_an_older_version_keep_what_is_in_them(store, postgres_url, mo
 def test_a_server_without_the_better_compression_is_good_enough(store, postgres_url, monkeypatch):
     """The tables come up to date all the same."""
     epoch = _kept_before(postgres_url, monkeypatch)
-    lacking = schema.MIGRATIONS[2].replace(
+    lacking = MIGRATIONS.steps[2].replace(
         "EXECUTE format(", "RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = ("
     )
-    assert lacking != schema.MIGRATIONS[2]
-    changed = (*schema.MIGRATIONS[:2], lacking, *schema.MIGRATIONS[3:])
-    monkeypatch.setattr(schema, "MIGRATIONS", changed)
+    assert lacking != MIGRATIONS.steps[2]
+    changed = (*MIGRATIONS.steps[:2], lacking, *MIGRATIONS.steps[3:])
+    monkeypatch.setattr(MIGRATIONS, "steps", changed)
     log = store.log(KEY)
     log.append(b"new\n", 2, 1, epoch)
     log.sync()

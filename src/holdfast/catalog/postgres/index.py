@@ -18,9 +18,10 @@ from holdfast.catalog._filter import Filter, Page
 from holdfast.catalog._index import Index, Kept, Row, Trace, Update, make_page, shown
 from holdfast.catalog._orders import NEWEST, Order, Place
 from holdfast.catalog.postgres.rows import Change, fold_crc, make_ready, put, remove, version_of
-from holdfast.catalog.postgres.schema import TooNewTables, drop_tables, empty_tables, prepare
+from holdfast.catalog.postgres.schema import drop_tables, empty_tables, prepare
 from holdfast.catalog.postgres.search import Statement, search_tables, select_sessions
 from holdfast.catalog.sqlite.rows import read_row
+from holdfast.errors import InvalidData, TooNew
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
@@ -248,7 +249,6 @@ class PostgresIndex(Index):
         """The same with the cost by the prices here: those of another machine may differ."""
         from holdfast.catalog._prices import Prices, cost_of
         from holdfast.catalog._tally import Tally
-        from holdfast.errors import InvalidData
 
         if not tally:
             return meta
@@ -294,7 +294,7 @@ class PostgresIndex(Index):
         async def careful(connection: Connection) -> T | _Failed:
             try:
                 return await work(connection)
-            except (IndexDamaged, IndexMoved, TooNewTables) as error:
+            except (IndexDamaged, IndexMoved, TooNew) as error:
                 return _Failed(error)
             except Exception as error:
                 state = str(getattr(error, "sqlstate", None) or "")
@@ -348,7 +348,7 @@ async def _really_gone(connection: Connection, ids: Collection[str]) -> list[str
 def _trouble(error: Exception) -> Exception:
     if isinstance(error, (IndexDamaged, IndexMoved)):
         return error
-    if isinstance(error, TooNewTables):
+    if isinstance(error, TooNew):
         return IndexRefused("the catalogue in the database was made by a newer version")
     state = str(getattr(error, "sqlstate", None) or "")
     if state.startswith("42501"):

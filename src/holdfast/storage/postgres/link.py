@@ -24,7 +24,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.storage.disk import forks
-from holdfast.storage.postgres.schema import migrate
+from holdfast.storage.postgres.schema import MIGRATIONS
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -245,7 +245,7 @@ class Link:
         connection = await self._connect()
         if not self._migrated:
             try:
-                await migrate(connection, self._options.schema)
+                await MIGRATIONS.run(connection, self._options.schema)
             except BaseException:
                 await connection.close(timeout=1)
                 raise
