@@ -137,6 +137,7 @@ def test_by_open_telemetry_if_it_is_set(hf, monkeypatch):
     monkeypatch.setenv("HOLDFAST_OTEL", "true")
     watch(hf, has_screen=True)
     assert [type(one).__name__ for one in hf._observers.all] == ["OtelObserver"]
+    monkeypatch.delattr("holdfast.observe.observe")  # as in a program that has not asked for it
     monkeypatch.setitem(sys.modules, "holdfast.observe._otel", None)
     with pytest.raises(UsageError, match="needs the package") as refused:
         watch(hf)
@@ -166,7 +167,7 @@ def openings(path):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("serve"):
             calls = {ast.unparse(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
             if "Holdfast" in calls:
-                yield f"{path.parent.name}.{node.name}", "watch" in calls
+                yield f"{path.relative_to(APPS).parts[0]}.{path.stem}.{node.name}", "watch" in calls
 
 
 def test_whatever_serves_is_watched():

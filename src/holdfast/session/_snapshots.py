@@ -5,7 +5,6 @@ They are disposable. One that is damaged or not of this log is passed over for a
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -199,7 +198,9 @@ BLOCK_BYTES = 1 << 20
 
 
 def _linked(link: bytes, data: bytes) -> bytes:
-    return hashlib.sha256(link + data).digest()
+    from hashlib import sha256  # a program that only records takes no digest
+
+    return sha256(link + data).digest()
 
 
 class PrefixChain:
