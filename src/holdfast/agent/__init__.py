@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from holdfast.agent._reply import Ask, Usage
     from holdfast.agent._result import RunResult, RunStream
     from holdfast.agent._run_log import is_child
-    from holdfast.agent._runtime import EXIT_WORDS, Runtime
     from holdfast.agent._suspension import Suspension
     from holdfast.agent._tool_results import plain_result, plain_text
     from holdfast.agent._tools import Tool, tool
+    from holdfast.agent.host import Host, HostedTurn, Message, Question, Scope
+    from holdfast.agent.runtime import EXIT_WORDS, Runtime
 
 __getattr__ = lazy(
     __name__,
@@ -48,10 +49,11 @@ __getattr__ = lazy(
         "_reply": "Ask Usage",
         "_result": "RunResult RunStream",
         "_run_log": "is_child",
-        "_runtime": "EXIT_WORDS Runtime",
         "_suspension": "Suspension",
         "_tool_results": "plain_result plain_text",
         "_tools": "Tool tool",
+        "host": "Host HostedTurn Message Question Scope",
+        "runtime": "EXIT_WORDS Runtime",
     },
 )
 
@@ -66,16 +68,21 @@ __all__ = [
     "Engine",
     "EventLogger",
     "Features",
+    "Host",
+    "HostedTurn",
     "Kit",
+    "Message",
     "ModelChoice",
     "PermissionRequest",
     "PersistentSession",
     "Plugin",
     "PluginWarning",
+    "Question",
     "RepairedWarning",
     "RunResult",
     "RunStream",
     "Runtime",
+    "Scope",
     "Suspend",
     "Suspension",
     "Tool",

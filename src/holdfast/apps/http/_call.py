@@ -111,11 +111,11 @@ async def _work(
     async with contextlib.AsyncExitStack() as stack:
         hf = service.hf
         if token is not None and token.space:
-            hf = await stack.enter_async_context(service.spaces.use(token.space, service.threads))
+            hf = await stack.enter_async_context(service.spaces.use(token.space))
         call = Call(service, hf, token, request, query, body)
         if endpoint.writes:
             call.session = await stack.enter_async_context(
-                service.desk.session(call.space, call.id)
+                service.spaces.session(call.space, call.id)
             )
         if endpoint.stream is not None:
             return await endpoint.stream(call)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 
 from holdfast.apps.http._call import Call
-from holdfast.apps.http._desk import LEASE_MS
 from holdfast.apps.http._problems import Refused
 from holdfast.apps.http._queries import verify
 from holdfast.apps.http._shapes import (
@@ -18,6 +17,7 @@ from holdfast.apps.http._shapes import (
     SnapshotsHere,
     Verified,
 )
+from holdfast.apps.http._spaces import LEASE_MS
 from holdfast.errors import Conflict, NotFound
 from holdfast.model import Event, is_reference, make_id
 from holdfast.session import Session

@@ -13,9 +13,9 @@ from starlette.requests import HTTPConnection
 from holdfast.agent import Kit
 from holdfast.apps.gate.limits import Buckets, address_of
 from holdfast.apps.http import _audit
-from holdfast.apps.http._desk import Desk, Spaces
 from holdfast.apps.http._endpoints import EVENT_STREAM, Endpoint
 from holdfast.apps.http._problems import Refused
+from holdfast.apps.http._spaces import Spaces
 from holdfast.apps.http._threads import Threads
 from holdfast.apps.http._turns import Turns
 from holdfast.apps.http.tokens import Token, TokenBook
@@ -45,9 +45,8 @@ class Service:
         self.hf = hf
         self.tokens = TokenBook(hf.store)
         self.threads = Threads(threads)
-        self.spaces = Spaces(hf)
-        self.desk = Desk(self.spaces, self.threads, idle_s=idle_s)
-        self.turns = Turns(kit, self.desk, self.spaces, self.threads, root=root)
+        self.spaces = Spaces(hf, self.threads, idle_s=idle_s)
+        self.turns = Turns(kit, self.spaces, self.threads, root=root)
         self.stopping = asyncio.Event()
         self._buckets = Buckets(rate, max(int(rate * 4), 1))
         self._failures = Buckets(1, 30)
@@ -137,7 +136,7 @@ class Service:
             self._stop = asyncio.ensure_future(self._put_off())
 
     async def _put_off(self) -> None:
-        await self.turns.stop()
+        await self.spaces.host.put_off()
         self.stopping.set()
 
     async def close(self) -> None:
@@ -145,7 +144,7 @@ class Service:
         self.begin_stop()
         assert self._stop is not None
         await asyncio.wait([self._stop])
-        await self.desk.close()
+        await self.spaces.host.aclose()
         self._end_metrics()
         await self.threads.run(self.spaces.close)
         self.threads.close()

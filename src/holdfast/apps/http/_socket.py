@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from holdfast.agent import Message, Scope
 from holdfast.apps.http import _audit
 from holdfast.apps.http._call import as_json
 from holdfast.apps.http._problems import Refused, problem, problem_fields
 from holdfast.apps.http._shapes import Append, Turn
 from holdfast.apps.http._stream import Following
-from holdfast.apps.http._turns import Message, Running
+from holdfast.apps.http._turns import heard
 from holdfast.apps.http.tokens import Token
-from holdfast.apps.talk.questions import Scope
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.library import Holdfast
 from holdfast.model import check_id
@@ -106,7 +106,7 @@ async def _session_id(service: Service, socket: WebSocket, token: Token) -> str:
     if wanted is None:
         return new_session_id()
     check_id(wanted)
-    async with service.spaces.use(token.space, service.threads) as hf:
+    async with service.spaces.use(token.space) as hf:
         # An id that we made and of which nothing is on record yet cannot be guessed.
         if not _MADE.match(wanted) and not await service.threads.run(hf.exists, wanted):
             raise NotFound(f"there is no session {wanted}", session_id=wanted)
@@ -160,9 +160,9 @@ class _Input:
     async def _read_all(self) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._send("session.connected", await self._greeting())
-            going_on = self._service.turns.running(self._token.space, self._id)
+            going_on = self._service.spaces.host.turn((self._token.space, self._id))
             if going_on is not None:
-                self._do(self._pass_on(going_on, going_on.listen()))
+                self._do(self._pass_on(heard(going_on)))
             while True:
                 message = await self._socket.receive()
                 if message["type"] == "websocket.disconnect":
@@ -173,7 +173,7 @@ class _Input:
                 await self._take(message)
 
     async def _greeting(self) -> dict[str, Any]:
-        async with self._service.spaces.use(self._token.space, self._service.threads) as hf:
+        async with self._service.spaces.use(self._token.space) as hf:
             known = await self._service.threads.run(_known, hf, self._id)
         return {"session_id": self._id, "subscribed_components": [], **known}
 
@@ -218,7 +218,7 @@ class _Input:
         self._components = wanted
         if not self._is_following and self._components:
             self._is_following = True
-            async with self._service.spaces.use(self._token.space, self._service.threads) as hf:
+            async with self._service.spaces.use(self._token.space) as hf:
                 known = await self._service.threads.run(_known, hf, self._id)
             self._do(self._follow(known["last_seq"] + 1))
         told = {"session_id": self._id, "subscribed_components": sorted(self._components)}
@@ -246,11 +246,11 @@ class _Input:
             wish = Append(type="user", data={"role": "user", "content": given})
             await self._record("input.received", wish)
             return
-        running = self._service.turns.begin(self._token.space, self._id, Turn(prompt=given))
-        self._do(self._pass_on(running, running.listen()))
+        turn = self._service.turns.begin(self._token.space, self._id, Turn(prompt=given))
+        self._do(self._pass_on(heard(turn)))
 
-    async def _pass_on(self, running: Running, heard: AsyncIterator[Message]) -> None:
-        async for name, data in heard:
+    async def _pass_on(self, told: AsyncIterator[Message]) -> None:
+        async for name, data in told:
             await self._send(_NAMES.get(name, name if name == "error" else f"agent.{name}"), data)
 
     async def _append(self, said: Said) -> None:
@@ -264,7 +264,7 @@ class _Input:
     async def _record(self, name: str, wish: Append) -> None:
         """Put an event on record, and say so when it is safe."""
         space = self._token.space
-        async with self._service.desk.session(space, self._id, _open) as session:
+        async with self._service.spaces.session(space, self._id, _open) as session:
             event = await self._service.threads.run(_append, session, wish)
             await session.aflush()
         await self._send(name, {"session_id": self._id, "seq": event, "key": wish.key})
@@ -313,7 +313,7 @@ def _known(hf: Holdfast, id: str) -> dict[str, Any]:
 
 
 def _open(hf: Holdfast, id: str) -> Session:
-    from holdfast.apps.http._desk import LEASE_MS
+    from holdfast.apps.http._spaces import LEASE_MS
 
     return hf.session(id, lease_ms=LEASE_MS)
 

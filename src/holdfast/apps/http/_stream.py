@@ -101,7 +101,7 @@ class Following:
         """Each event; None now and then while there is none."""
         service = self._service
         loop = asyncio.get_running_loop()
-        async with service.spaces.use(self._token.space, service.threads) as hf:
+        async with service.spaces.use(self._token.space) as hf:
             stop = hf.subscribe(partial(self._ring, loop))
             try:
                 heard = loop.time()

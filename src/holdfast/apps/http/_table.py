@@ -44,14 +44,14 @@ async def _metrics(call: Call) -> Response:
 
 async def _delete(call: Call) -> Response:
     """Into the trash, once nobody has it open."""
-    await call.service.desk.let_go(call.space, call.id)
+    await call.service.spaces.let_go(call.space, call.id)
     await call.service.threads.run(call.hf.delete, call.id)
     return Response(None, 204)
 
 
 async def _repair(call: Call) -> Response:
     """A whole log, once nobody has it open."""
-    await call.service.desk.let_go(call.space, call.id)
+    await call.service.spaces.let_go(call.space, call.id)
     found = await call.service.threads.run(_changes.repair, call)
     return Response(as_json(found), media_type=JSON)
 

@@ -17,7 +17,7 @@ class Threads:
     """Runs functions on threads; when too many wait, the next is refused at once."""
 
     def __init__(self, count: int = 16, waiting_max: int = _WAITING_MAX) -> None:
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix="holdfast-http")
+        self.pool = ThreadPoolExecutor(count, thread_name_prefix="holdfast-http")
         self._waiting_max = waiting_max
         self._waiting = 0
 
@@ -28,10 +28,10 @@ class Threads:
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, lambda: work(*arguments))
+            return await loop.run_in_executor(self.pool, lambda: work(*arguments))
         finally:
             self._waiting -= 1
 
     def close(self) -> None:
         """Wait for what runs, and end."""
-        self._pool.shutdown()
+        self.pool.shutdown()

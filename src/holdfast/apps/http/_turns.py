@@ -2,83 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.agent import AGENT_TYPE, AgentHome, Kit
+from holdfast.agent import AGENT_TYPE, AgentHome, HostedTurn, Kit, Message, Scope
 from holdfast.apps.http._call import Call, as_json
-from holdfast.apps.http._desk import LEASE_MS, Desk, Spaces
 from holdfast.apps.http._endpoints import EVENT_STREAM, JSON
 from holdfast.apps.http._problems import Refused, problem, problem_fields
 from holdfast.apps.http._shapes import Answered, Turn
+from holdfast.apps.http._spaces import LEASE_MS, Spaces
 from holdfast.apps.http._stream import sse
 from holdfast.apps.http._threads import Threads
-from holdfast.apps.talk.questions import Questions, Scope
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
-from holdfast.session import Session, uncancelled
+from holdfast.session import Session
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, Decision, PermissionRequest, RunResult, RunStream
+    from holdfast.agent import Agent, RunResult, RunStream
 
-
-Message = tuple[str, dict[str, Any]]
-"""What a turn tells: a name, and what belongs to it."""
 
 _LOGGER = logging.getLogger("holdfast.http")
 _APPROVAL_S = 300.0
 _TURNS_MAX = 64
 _TURNS_OF_SPACE_MAX = 32
-_STOPPING = "the server was stopped in mid-turn"
-
-
-class Running:
-    """One turn. Everyone who listens hears all that is told from then on."""
-
-    def __init__(self, space: str, id: str) -> None:
-        self.space = space
-        self.id = id
-        self.task: asyncio.Task[None] | None = None
-        self.is_put_off = False
-        self.answered: Answered | None = None
-        self.error: HoldfastError | Refused | None = None
-        self.questions = Questions()
-        self._queues: list[asyncio.Queue[Message | None]] = []
-        self._ended = False
-
-    def tell(self, name: str, data: dict[str, Any]) -> None:
-        """Tell everyone who listens."""
-        for queue in self._queues:
-            queue.put_nowait((name, data))
-
-    def end(self) -> None:
-        """Nothing more will be told."""
-        self._ended = True
-        for queue in self._queues:
-            queue.put_nowait(None)
-
-    def listen(self) -> AsyncIterator[Message]:
-        """What is told from now on, until the end."""
-        queue: asyncio.Queue[Message | None] = asyncio.Queue()
-        if self._ended:
-            queue.put_nowait(None)
-        self._queues.append(queue)
-        return self._heard(queue)
-
-    async def _heard(self, queue: asyncio.Queue[Message | None]) -> AsyncIterator[Message]:
-        try:
-            while (message := await queue.get()) is not None:
-                yield message
-        finally:
-            self._queues.remove(queue)
 
 
 class Turns:
@@ -87,7 +39,6 @@ class Turns:
     def __init__(
         self,
         kit: Kit | None,
-        desk: Desk,
         spaces: Spaces,
         threads: Threads,
         *,
@@ -97,145 +48,98 @@ class Turns:
         """``root`` has a folder for each space whose agents may read files, in it only."""
         self._kit = kit
         self._root = root
-        self._desk = desk
         self._spaces = spaces
         self._threads = threads
+        self._host = spaces.host
         self._turns_max = turns_max
-        self._running: dict[tuple[str, str], Running] = {}
-        self._stopped = False
 
     @property
     def can_answer(self) -> bool:
         """Whether there is a model."""
         return self._kit is not None
 
-    def running(self, space: str, id: str) -> Running | None:
-        """The turn of a session that goes on here."""
-        return self._running.get((space, id))
-
-    def begin(self, space: str, id: str, wish: Turn, *, key: str | None = None) -> Running:
+    def begin(self, space: str, id: str, wish: Turn, *, key: str | None = None) -> HostedTurn:
         """Begin a turn. Raises Refused while one goes on, or where none can be."""
-        if self._kit is None:
+        kit = self._kit
+        if kit is None:
             raise Refused(501, "no_model", "this server has no model", "Start it with --model.")
-        if (space, id) in self._running:
+        if self._host.turn((space, id)) is not None:
             raise Refused(
                 409, "busy", "a turn of this session is going on", "Follow it, or cancel it first."
             )
-        of_space = sum(other == space for other, _ in self._running)
-        is_full = len(self._running) >= self._turns_max or of_space >= _TURNS_OF_SPACE_MAX
-        if self._stopped or is_full:
+        turns = self._host.turns
+        of_space = sum(turn.key[0] == space for turn in turns)
+        is_full = len(turns) >= self._turns_max or of_space >= _TURNS_OF_SPACE_MAX
+        if is_full or not self._host.takes_turns:
             raise Refused(503, "busy", "the server takes no more turns now", "Try again later.")
-        running = Running(space, id)
-        self._running[space, id] = running
-        running.task = asyncio.ensure_future(self._turn(running, wish, key, self._kit))
-        return running
+        return self._host.begin((space, id), lambda turn: self._answer(turn, wish, key, kit))
 
     def approve(
         self, space: str, id: str, call: str, *, approved: bool, scope: Scope = "once"
     ) -> None:
         """Let a tool run, or not. Raises Refused if none waits under that id."""
-        running = self._running.get((space, id))
-        if running is None or not running.questions.answer(call, approved=approved, scope=scope):
+        turn = self._host.turn((space, id))
+        if turn is None or not turn.answer(call, approved=approved, scope=scope):
             raise Refused(404, "not_found", "no tool of that id waits here")
 
     async def cancel(self, space: str, id: str) -> bool:
         """Stop the turn of a session; whether there was one."""
-        running = self._running.get((space, id))
-        if running is None or running.task is None:
-            return False
-        running.task.cancel()
-        await asyncio.wait([running.task])
-        return True
-
-    async def stop(self) -> None:
-        """Put all turns off: what was said is kept, and each can be gone on with elsewhere."""
-        self._stopped = True
-        tasks = []
-        for running in list(self._running.values()):
-            running.is_put_off = True
-            if running.task is not None:
-                running.task.cancel()
-                tasks.append(running.task)
-        if tasks:
-            await asyncio.wait(tasks)
+        return await self._host.cancel((space, id))
 
     # -- one turn ------------------------------------------------------------------------------
 
-    async def _turn(self, running: Running, wish: Turn, key: str | None, kit: Kit) -> None:
+    async def _answer(self, turn: HostedTurn, wish: Turn, key: str | None, kit: Kit) -> Answered:
         try:
-            await self._answer(running, wish, key, kit)
-        except (HoldfastError, Refused) as error:
-            _fail(running, error)
-        except Exception:
-            _LOGGER.exception("a turn of session %s failed", running.id)
-            _fail(running, Refused(500, "internal", "the server made a mistake"))
-        except asyncio.CancelledError:
-            name = "interrupted" if running.is_put_off else "cancelled"
-            running.answered = Answered(
-                session_id=running.id, output="", status="interrupted", reason=name
-            )
-            running.tell(name, {"session_id": running.id, "reason": name})
-        finally:
-            del self._running[running.space, running.id]
-            running.end()
+            return await self._run(turn, wish, key, kit)
+        except (HoldfastError, Refused):
+            raise
+        except Exception as error:
+            _LOGGER.exception("a turn of session %s failed", turn.key[1])
+            raise Refused(500, "internal", "the server made a mistake") from error
 
-    async def _answer(self, running: Running, wish: Turn, key: str | None, kit: Kit) -> None:
-        opening = partial(_open, kit)
+    async def _run(self, turn: HostedTurn, wish: Turn, key: str | None, kit: Kit) -> Answered:
+        space, id = turn.key
         async with (
-            self._spaces.use(running.space, self._threads) as hf,
-            self._desk.session(running.space, running.id, opening) as session,
+            self._spaces.use(space) as hf,
+            self._spaces.session(space, id, partial(_open, kit)) as session,
         ):
             if key is not None:
                 wish, recorded = await self._threads.run(_take_key, session, wish, key)
                 if recorded is not None:
-                    self._done(running, recorded)
-                    return
-            agent = await self._threads.run(self._make_agent, kit, hf, session, running)
-            try:
-                await self._run(running, wish, agent, session)
-            except asyncio.CancelledError:
-                if running.is_put_off:
-                    await uncancelled(_put_off(session))
-                raise
-            finally:
-                await uncancelled(agent.aclose())
+                    return recorded
+            agent = await self._threads.run(self._make_agent, kit, hf, session, turn)
+            result = await turn.stream(_stream(agent, wish, session), session, durable=True)
+            return _answered(session, result)
 
-    async def _run(self, running: Running, wish: Turn, agent: Agent, session: Session) -> None:
-        defers = session.store.capabilities.defers
-        async with _stream(agent, wish, session) as stream:
-            async for piece in stream:
-                if defers:  # what a client has seen survives the death of this process
-                    await session.aflush()
-                running.tell("piece", {"session_id": session.id, "text": piece})
-        await session.aflush()
-        self._done(running, _answered(session, stream.result))
-
-    def _done(self, running: Running, answered: Answered) -> None:
-        running.answered = answered
-        running.tell("done", msgspec.to_builtins(answered))
-
-    def _make_agent(self, kit: Kit, hf: Holdfast, session: Session, running: Running) -> Agent:
+    def _make_agent(self, kit: Kit, hf: Holdfast, session: Session, turn: HostedTurn) -> Agent:
         from holdfast.agent import builtin_tools
 
-        folder = None if self._root is None else os.path.join(self._root, running.space)
+        folder = None if self._root is None else os.path.join(self._root, turn.key[0])
         root = folder if folder is not None and os.path.isdir(folder) else None
-        return kit.agent(hf, session, lambda: builtin_tools(root), self._asking(running))
-
-    def _asking(self, running: Running) -> Callable[[PermissionRequest], Awaitable[Decision]]:
-        return partial(self._permission, running)
-
-    async def _permission(self, running: Running, request: PermissionRequest) -> Decision:
-        async def tell(asked: dict[str, Any]) -> None:
-            running.tell("tool_request_approval", asked)
-
-        return await running.questions.ask(request, tell, wait_s=_APPROVAL_S)
+        ask = partial(turn.ask, wait_s=_APPROVAL_S)
+        return kit.agent(hf, session, lambda: builtin_tools(root), ask)
 
 
-def _fail(running: Running, error: HoldfastError | Refused) -> None:
-    running.error = error
-    status, code, detail, remedy, more = problem_fields(error)
-    told = {"status": status, "code": code, "detail": detail, "remedy": remedy, **more}
-    running.tell("error", told)
+def heard(turn: HostedTurn) -> AsyncIterator[Message]:
+    """What a turn tells from now on, as clients get it."""
+    return _shown(turn.key[1], turn.listen())
+
+
+async def _shown(id: str, told: AsyncIterator[Message]) -> AsyncIterator[Message]:
+    async for name, value in told:
+        match name:
+            case "piece":
+                yield name, {"session_id": id, "text": value}
+            case "question":
+                yield "tool_request_approval", value.shown()
+            case "failed":
+                status, code, detail, remedy, more = problem_fields(value)
+                told_of = {"status": status, "code": code, "detail": detail, "remedy": remedy}
+                yield "error", told_of | more
+            case "done":
+                yield name, msgspec.to_builtins(value)
+            case _:
+                yield name, {"session_id": id, "reason": name}
 
 
 def _open(kit: Kit, hf: Holdfast, id: str) -> Session:
@@ -251,13 +155,6 @@ def _stream(agent: Agent, wish: Turn, session: Session) -> RunStream:
             raise UsageError("a turn is resumed with a value, not with a prompt")
         return agent.resume_stream(wish.resume_token, wish.value, session=session)
     return agent.run_stream(wish.prompt, session=session)
-
-
-async def _put_off(session: Session) -> None:
-    """Say on record that the turn is to be gone on with, now that its end is."""
-    with contextlib.suppress(HoldfastError):  # else the next writer says it
-        session.append("interrupted", {"reason": _STOPPING})
-        await session.aflush()
 
 
 def _answered(session: Session, result: RunResult) -> Answered:
@@ -301,15 +198,16 @@ async def begin_turn(call: Call) -> Response:
     """
     id = call.id
     await call.service.threads.run(call.hf.info, id)  # there must be one
-    running = call.service.turns.begin(call.space, id, call.body, key=call.key)
-    heard = running.listen()
+    turn = call.service.turns.begin(call.space, id, call.body, key=call.key)
     if EVENT_STREAM in call.request.headers.get("accept", ""):
-        return StreamingResponse(_told(call, heard), 200, media_type=EVENT_STREAM)
-    async for _ in heard:
-        pass
-    if running.error is not None:
-        return problem(running.error)
-    return Response(as_json(running.answered), 200, media_type=JSON)
+        return StreamingResponse(_told(call, heard(turn)), 200, media_type=EVENT_STREAM)
+    await turn.wait()
+    if isinstance(turn.error, (HoldfastError, Refused)):
+        return problem(turn.error)
+    answered = turn.result
+    if answered is None:
+        answered = Answered(session_id=id, output="", status="interrupted", reason=turn.ended)
+    return Response(as_json(answered), 200, media_type=JSON)
 
 
 async def approve(call: Call) -> Response:
@@ -326,10 +224,10 @@ async def cancel(call: Call) -> Response:
     return Response(None, 204)
 
 
-async def _told(call: Call, heard: AsyncIterator[Message]) -> AsyncIterator[bytes]:
+async def _told(call: Call, told: AsyncIterator[Message]) -> AsyncIterator[bytes]:
     """Each message, for as long as the token counts; the turn itself goes on."""
     assert call.token is not None
-    async for name, data in heard:
+    async for name, data in told:
         if not await call.service.is_still_good(call.token):
             status, code, detail, _, _ = problem_fields(Refused(401, "token", "it counts no more"))
             yield sse("error", as_json({"status": status, "code": code, "detail": detail}))

@@ -10,10 +10,9 @@ import pytest
 
 from holdfast import errors
 from holdfast.apps.http._call import as_json
-from holdfast.apps.http._desk import Desk, Spaces
 from holdfast.apps.http._problems import Refused, problem
+from holdfast.apps.http._spaces import Spaces
 from holdfast.apps.http._threads import Threads
-from holdfast.apps.http._turns import Running
 from holdfast.errors import Fenced, Locked, NotFound
 from holdfast.library import Holdfast
 
@@ -26,19 +25,19 @@ def hf(store_root):
 
 
 @pytest.fixture
-async def desk_of(hf):
-    """Desks with times of one's own; all is closed with the test."""
-    threads, spaces = Threads(4), Spaces(hf)
+async def spaces_of(hf):
+    """Spaces with times of one's own; all is closed with the test."""
+    threads = Threads(4)
     made = []
 
     def make(**times):
-        made.append(Desk(spaces, threads, **times))
+        made.append(Spaces(hf, threads, **times))
         return made[-1]
 
     yield make
-    for desk in made:
-        await desk.close()
-    spaces.close()
+    for spaces in made:
+        await spaces.host.aclose()
+        spaces.close()
     threads.close()
 
 
@@ -48,13 +47,13 @@ def begin(hf, id="one"):
         session.user("hello")
 
 
-async def test_a_session_is_opened_once_and_given_back(hf, desk_of):
+async def test_a_session_is_opened_once_and_given_back(hf, spaces_of):
     """Two at once get the same object; after a moment without anyone it is free for others."""
     begin(hf)
-    desk = desk_of(idle_s=2)
-    async with desk.session("alice", "one") as one, desk.session("alice", "one") as other:
+    spaces = spaces_of(idle_s=2)
+    async with spaces.session("alice", "one") as one, spaces.session("alice", "one") as other:
         assert one is other
-    async with desk.session("alice", "one") as again:
+    async with spaces.session("alice", "one") as again:
         assert again is one  # it was still there
         again.user("more")
     for _ in range(6_000):
@@ -67,68 +66,76 @@ async def test_a_session_is_opened_once_and_given_back(hf, desk_of):
         assert [e.type for e in library.events("one")].count("user") == 2
 
 
-async def test_what_another_has_is_waited_for(hf, desk_of):
+async def test_what_another_has_is_waited_for(hf, spaces_of):
     """For a while; then it is Locked."""
     begin(hf)
     with Holdfast(hf.url, timers=False, space="alice") as elsewhere:
         held = elsewhere.store.lease("sessions/one")
         held.acquire("another", 60_000)
         with pytest.raises(Locked):
-            async with desk_of(lock_wait_s=0.1).session("alice", "one"):
+            async with spaces_of(lock_wait_s=0.1).session("alice", "one"):
                 pytest.fail("it was locked")
-        waiting = desk_of(lock_wait_s=120)
+        waiting = spaces_of(lock_wait_s=120)
         asyncio.get_running_loop().call_later(0.2, held.release)
         async with waiting.session("alice", "one") as session:
             session.user("my turn")
 
 
-async def test_a_session_that_was_taken_away_is_opened_anew(hf, desk_of):
+async def test_a_session_that_was_taken_away_is_opened_anew(hf, spaces_of):
     """Fenced is told once; the next one works."""
     begin(hf)
-    desk = desk_of()
+    spaces = spaces_of()
     met = []
 
     async def work():
-        async with desk.session("alice", "one") as session:
+        async with spaces.session("alice", "one") as session:
             met.append(session)
             raise Fenced
 
     with pytest.raises(Fenced):
         await work()
-    async with desk.session("alice", "one") as session:
+    async with spaces.session("alice", "one") as session:
         assert session is not met[0]
         session.user("again")
 
 
-async def test_what_is_not_there_leaves_nothing_behind(hf, desk_of):
+async def test_what_is_not_there_leaves_nothing_behind(hf, spaces_of):
     """NotFound, each time, and nothing is kept for it."""
-    desk = desk_of()
+    spaces = spaces_of()
     for _ in range(2):
         with pytest.raises(NotFound):
-            async with desk.session("alice", "none"):
+            async with spaces.session("alice", "none"):
                 pytest.fail("there is none")
-    assert desk._kept == {}
-    await desk.let_go("alice", "none")
+    assert spaces.host.held() == []
+    await spaces.let_go("alice", "none")
 
 
 async def test_only_so_many_spaces_stay_open(hf):
     """The longest unused are closed; one in use never is."""
-    threads, spaces = Threads(2), Spaces(hf, spaces_max=2)
-    async with spaces.use("a", threads) as first:
+    threads = Threads(2)
+    spaces = Spaces(hf, threads, spaces_max=2)
+    async with spaces.use("a") as first:
         for name in ("b", "c", "d"):
-            async with spaces.use(name, threads) as library:
+            async with spaces.use(name) as library:
                 library.list()
         assert first.list() == []
         assert len(spaces._open) <= 3
         assert "a" in spaces._open
     assert len(spaces._open) == 2
+    async with spaces.session("a", "one", lambda hf, key: hf.session(key)) as session:
+        session.user("kept")
+    for name in ("b", "c", "d"):
+        async with spaces.use(name):
+            assert not session.closed  # its library is not closed below it
+    await spaces.host.aclose()
     spaces.close()
     threads.close()
 
 
 async def test_a_space_that_many_want_at_once_is_opened_once(hf, monkeypatch):
     """On a thread, not on the event loop; all of them get the same."""
-    threads, spaces = Threads(8), Spaces(hf)
+    threads = Threads(8)
+    spaces = Spaces(hf, threads)
     opened, own = [], hf.space
 
     def slow(name):
@@ -138,7 +145,7 @@ async def test_a_space_that_many_want_at_once_is_opened_once(hf, monkeypatch):
     monkeypatch.setattr(hf, "space", slow)
 
     async def want():
-        async with spaces.use("a", threads) as library:
+        async with spaces.use("a") as library:
             await asyncio.sleep(0.01)
             return id(library)
 
@@ -188,13 +195,3 @@ def test_what_is_no_unicode_is_still_answered():
     """Half a character becomes a question mark, wherever it is."""
     found = as_json({"a\ud800": ["\udc00", 1, {"b": ("x\ud800",)}]})
     assert msgspec.json.decode(found) == {"a?": ["?", 1, {"b": ["x?"]}]}
-
-
-async def test_who_listens_too_late_hears_the_end():
-    """A turn that has ended tells nothing more, and keeps nobody waiting."""
-    running = Running("alice", "one")
-    early = running.listen()
-    running.tell("piece", {"text": "x"})
-    running.end()
-    assert [name async for name, _ in early] == ["piece"]
-    assert [name async for name, _ in running.listen()] == []

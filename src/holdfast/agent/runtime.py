@@ -5,48 +5,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from holdfast.agent._options import check_library, check_whole
-from holdfast.errors import HoldfastError, Locked, UsageError
+from holdfast.agent.host import IDLE_MS, Host
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
 from holdfast.library import open as open_library
 from holdfast.model import Event, Notice
-from holdfast.session import (
-    Clock,
-    Patience,
-    Session,
-    Timers,
-    check_wait,
-    in_event_loop,
-    in_thread,
-    now_ms,
-)
+from holdfast.session import Clock, Patience, Session, check_wait, in_event_loop, now_ms
 
 CLI_SESSION = "cli_session"
 EXIT_WORDS = frozenset(["exit", ";"])
-IDLE_MS = 30 * 60 * 1000
-_LOOK_MS = 60 * 1000
 
 Observer = Callable[[str, Event | Notice], None]
 Handler = Callable[[str, str, Session], Any]
 Read = Callable[[], str | Awaitable[str]]
 
 
-class _Place:
-    """A session that is in memory: since when it is idle, and how many use it now."""
-
-    def __init__(self, session: Session, now: int) -> None:
-        self.session = session
-        self.used_at = now
-        self.users = 0
-
-
-class Runtime:
+class Runtime(Host[str, Session]):
     """Sessions by id, and the way of a user's words to the agent.
 
     ``agent`` is an Agent, or a function ``(text, source, session)`` that gives the answer. A
@@ -68,33 +47,21 @@ class Runtime:
         check_whole(0, idle_ms=idle_ms)
         check_wait(wait_ms)
         check_library(hf)
+        super().__init__(idle_ms=idle_ms, clock=clock)
         self.agent = agent
+        self._answers = _answering(agent)
         self.hf = hf or open_library()
         self._owns_hf = hf is None
-        self._answers = _answering(agent)
-        self._idle_ms = idle_ms
         self._wait_ms = wait_ms
-        self._clock = clock
-        self._places: dict[str, _Place] = {}
         self._stops: list[Callable[[], None]] = []
-        self._lock = threading.RLock()
-        self._closed = False
-        self._timers = Timers()
-        if idle_ms:
-            self._timers.every(min(_LOOK_MS, idle_ms), self._look)
 
     # -- sessions ----------------------------------------------------------------------------
 
     def session(self, id: str) -> Session:
         """The session of that id, created or resumed; the same object while it is in memory."""
-        patience = self._patience(id)
-        while True:
-            try:
-                with self._lock:
-                    return self._place(id).session
-            except Locked:
-                if in_event_loop() or not patience.pause():
-                    raise
+        patience = None if in_event_loop() else self._patience(id)
+        with self.use(id, self._opener(id), patience) as session:
+            return session
 
     # The name under which earlier runtimes have it.
     _get_or_create_session = session
@@ -102,22 +69,11 @@ class Runtime:
     @property
     def sessions(self) -> dict[str, Session]:
         """The sessions that are in memory, by id."""
-        with self._lock:
-            return {id: place.session for id, place in self._places.items()}
+        return self.kept()
 
     def put_away_idle(self) -> list[str]:
         """Close the sessions that were idle for too long; their ids. One in use stays."""
-        with self._lock:
-            now = self._clock()
-            idle = [
-                id
-                for id, place in self._places.items()
-                if not place.users and now - place.used_at >= self._idle_ms
-            ]
-            places = [self._places.pop(id) for id in idle]
-        for place in places:
-            place.session.close()
-        return idle
+        return self.give_back_idle()
 
     # -- words -------------------------------------------------------------------------------
 
@@ -131,8 +87,8 @@ class Runtime:
         session stays usable.
         """
         id = session if isinstance(session, str) else session.id
-        async with self._using(id) as place:
-            return await self._answers(text, source, place)
+        async with self.ause(id, self._opener(id), self._patience(id)) as opened:
+            return await self._answers(text, source, opened)
 
     async def input_loop(
         self,
@@ -188,15 +144,10 @@ class Runtime:
 
     def close(self) -> None:
         """Put every session away. Harmless the second time."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            places, self._places = list(self._places.values()), {}
-        self._timers.close()
+        if self._closed:
+            return
         try:
-            for place in places:
-                place.session.close()
+            super().close()
         finally:
             for stop in self._stops:
                 stop()
@@ -217,52 +168,12 @@ class Runtime:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _place(self, id: str) -> _Place:
-        if self._closed:
-            raise UsageError("this runtime is closed")
-        place = self._places.get(id)
-        if place is None or place.session.closed:
-            agent_id = getattr(self.agent, "agent_id", None)
-            session = self.hf.session(id, agent_id=agent_id, repair="auto", wait_ms=0)
-            place = self._places[id] = _Place(session, self._clock())
-        place.used_at = self._clock()
-        return place
+    def _opener(self, id: str) -> Callable[[], Session]:
+        agent_id = getattr(self.agent, "agent_id", None)
+        return lambda: self.hf.session(id, agent_id=agent_id, repair="auto", wait_ms=0)
 
     def _patience(self, id: str) -> Patience:
         return Patience(self.hf.store, f"sessions/{id}", self._wait_ms)
-
-    def _take(self, id: str) -> _Place:
-        with self._lock:
-            place = self._place(id)
-            place.users += 1
-        return place
-
-    async def _taken(self, id: str) -> _Place:
-        patience = self._patience(id)
-        while True:
-            try:
-                return self._take(id)
-            except Locked:
-                if not await in_thread(patience.pause, name="holdfast-wait"):
-                    raise
-
-    @asynccontextmanager
-    async def _using(self, id: str) -> AsyncIterator[Session]:
-        """The session, which is not put away for the length of the block."""
-        place = await self._taken(id)
-        try:
-            yield place.session
-        finally:
-            with self._lock:
-                place.users -= 1
-                place.used_at = self._clock()
-
-    def _look(self) -> None:
-        """The timer's call: one session that cannot be closed must not stop it."""
-        try:
-            self.put_away_idle()
-        except HoldfastError:
-            pass  # a store that fails is told to whoever uses the session next
 
 
 def _answering(agent: Any) -> Callable[[str, str, Session], Awaitable[str]]:

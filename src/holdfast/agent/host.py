@@ -1,0 +1,586 @@
+"""The host of turns: sessions kept open while they are used, and what agents do on them.
+
+The contract, which every app that lets agents work keeps by running on :class:`Host`:
+
+- **Kept.** A session is opened with its first use and is the same object for everybody who uses it
+  meanwhile. It is given back ``idle_ms`` after its last use, never while somebody uses it; the next
+  use opens it again. One that another process has is waited for as long as the patience lasts. One
+  that was fenced off is closed, and opened anew by the next use.
+- **One turn at a time.** While a turn of a session goes on, the next is refused. A turn goes on
+  whether or not anybody listens. It is over when its end is told: whoever hears it may begin the
+  next one at once.
+- **Listeners** hear everything that is told from the moment at which they began to listen, up to
+  the end; whoever comes after the end hears nothing and waits for nothing.
+- **Questions** wait under an id until they are answered, time is up, or the turn ends. An answer
+  counts once.
+- **Cancel** stops a turn, and waits until that is on record. The turn's end says "cancelled".
+- **Put off** is for the end of the server, when nobody took back what they asked for: no turn
+  begins any more, and those that go on are stopped, each with a line in its session that says that
+  it was interrupted, so that it is gone on with elsewhere. The turn's end says "interrupted".
+- **Close** gives all sessions back, whoever uses them. A failure of one does not keep the others.
+
+Keeping sessions is safe from any thread; turns belong to one event loop. Nothing here loads a model
+or its engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from holdfast.errors import Fenced, HoldfastError, Locked, UsageError
+from holdfast.session import (
+    Patience,
+    Session,
+    Timers,
+    in_thread,
+    uncancelled,
+)
+
+if TYPE_CHECKING:
+    from holdfast.agent._permissions import Decision, PermissionRequest
+    from holdfast.agent._result import RunResult, RunStream
+
+IDLE_MS = 30 * 60 * 1000
+_PUT_OFF = "the server was stopped in mid-turn"
+
+Run = Callable[..., Awaitable[Any]]
+"""Calls a function on another thread: ``await run(function, *arguments)``."""
+Message = tuple[str, Any]
+"""What a turn tells: a name, and what belongs to it."""
+Scope = Literal["once", "session", "always"]
+"""For how long an approval counts."""
+
+
+class Openable(Protocol):
+    """What can be kept: a session, or an agent that has one of its own."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can no longer be used."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T", bound=Openable)
+
+
+# -- one turn --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Question:
+    """A tool that waits for someone to allow it."""
+
+    id: str
+    request: PermissionRequest
+    answer: asyncio.Future[tuple[bool, Scope]]
+
+    def shown(self) -> dict[str, Any]:
+        """The question as it goes over a wire."""
+        from holdfast.agent._tool_results import plain_result
+
+        return {
+            "session_id": self.request.session_id,
+            "tool_id": self.id,
+            "tool_name": self.request.tool,
+            "description": self.request.description,
+            "params": plain_result(self.request.args),
+        }
+
+
+class HostedTurn:
+    """One turn: who listens to it, what it asks, and how it ended.
+
+    It tells ``piece`` with a text, ``question`` with a :class:`Question`, whatever its work tells,
+    and at its end one of ``done`` with the work's result, ``failed`` with the error, ``cancelled``
+    and ``interrupted``.
+    """
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.ended: str | None = None
+        """How it ended; None while it goes on."""
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.is_put_off = False
+        self.questions: dict[str, Question] = {}
+        """What waits for someone, in the order in which it was asked."""
+        self._queues: list[asyncio.Queue[Message | None]] = []
+        self._task: asyncio.Future[Any] | None = None
+        self._over = asyncio.Event()
+
+    def start(self, work: Awaitable[Any], over: Callable[[], Any]) -> None:
+        """Let the work begin; ``over`` is called right before the end is told.
+
+        Whoever is told asks at once whether it still goes on.
+        """
+
+        def end(task: asyncio.Future[Any]) -> None:
+            over()
+            self._end(task)
+
+        self._task = asyncio.ensure_future(work)
+        self._task.add_done_callback(end)
+
+    def tell(self, name: str, value: Any = None) -> None:
+        """Tell everyone who listens."""
+        for queue in self._queues:
+            queue.put_nowait((name, value))
+
+    def listen(self) -> AsyncIterator[Message]:
+        """What is told from now on, until the end."""
+        queue: asyncio.Queue[Message | None] = asyncio.Queue()
+        if self.ended is not None:
+            queue.put_nowait(None)
+        self._queues.append(queue)
+        return self._heard(queue)
+
+    async def _heard(self, queue: asyncio.Queue[Message | None]) -> AsyncIterator[Message]:
+        try:
+            while (message := await queue.get()) is not None:
+                yield message
+        finally:
+            self._queues.remove(queue)
+
+    async def ask(
+        self, request: PermissionRequest, *, id: str | None = None, wait_s: float | None = None
+    ) -> Decision:
+        """Ask whether a tool may run; no when ``wait_s`` is over. ``id`` is else its call's."""
+        from holdfast.agent._permissions import Decision
+
+        answer: asyncio.Future[tuple[bool, Scope]] = asyncio.get_running_loop().create_future()
+        question = Question(id or request.call_id, request, answer)
+        self.questions[question.id] = question
+        self.tell("question", question)
+        try:
+            async with asyncio.timeout(wait_s):
+                allow, scope = await answer
+        except TimeoutError:
+            return Decision(allow=False, reason="nobody answered in time")
+        finally:
+            if self.questions.get(question.id) is question:
+                del self.questions[question.id]
+        if not allow:
+            return Decision(allow=False, reason="the user did not approve it")
+        return Decision(allow=True, scope=scope)
+
+    def answer(self, id: str, *, approved: bool, scope: Scope = "once") -> bool:
+        """Let a tool run, or not; whether it was waiting for that."""
+        question = self.questions.pop(id, None)
+        if question is None or question.answer.done():
+            return False
+        question.answer.set_result((approved, scope))
+        return True
+
+    def deny_all(self) -> None:
+        """Nobody can answer any more: what waits may not run."""
+        for id in list(self.questions):
+            self.answer(id, approved=False)
+
+    def cancel(self) -> None:
+        """Stop it. Harmless when it has ended."""
+        if self._task is not None and self.ended is None:
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        """Stop it, and wait until that is on record."""
+        self.cancel()
+        await self._over.wait()
+
+    async def wait(self) -> None:
+        """Wait for the end, whatever it is; the turn goes on if this is given up."""
+        await self._over.wait()
+
+    async def finish(self) -> Any:
+        """Wait for the end; the result. Raises what the turn failed with, or CancelledError.
+
+        Whoever waits here wants the turn: if they are cancelled, it is.
+        """
+        try:
+            await self._over.wait()
+        except asyncio.CancelledError:
+            await uncancelled(self.stop())
+            raise
+        if self.error is not None:
+            raise self.error
+        if self.ended != "done":
+            raise asyncio.CancelledError
+        return self.result
+
+    async def stream(
+        self, stream: RunStream, session: Session | None = None, *, durable: bool = False
+    ) -> RunResult:
+        """The usual work of a turn: tell an agent's answer piece by piece; how the run ended.
+
+        Of a session that is given, everything is on the medium at the end; with ``durable`` each
+        piece is before it is told, so that what a listener has seen survives this process.
+        """
+        each = durable and session is not None and session.store.capabilities.defers
+        try:
+            async with stream:
+                async for piece in stream:
+                    if each and session is not None:
+                        await session.aflush()
+                    self.tell("piece", piece)
+            if session is not None:
+                await session.aflush()
+        except asyncio.CancelledError:
+            if self.is_put_off and session is not None:
+                await uncancelled(_record_put_off(session))
+            raise
+        return stream.result
+
+    def _end(self, task: asyncio.Future[Any]) -> None:
+        """The task is over, or was stopped before it began."""
+        if task.cancelled():
+            name, value = ("interrupted" if self.is_put_off else "cancelled"), None
+        elif (error := task.exception()) is not None:
+            name, value = "failed", error
+            self.error = error
+        else:
+            name, value = "done", task.result()
+            self.result = value
+        self.ended = name
+        for question in self.questions.values():
+            question.answer.cancel()
+        self.questions.clear()
+        self.tell(name, value)
+        for queue in self._queues:
+            queue.put_nowait(None)
+        self._over.set()
+
+
+async def _record_put_off(session: Session) -> None:
+    """Say on record that the turn is to be gone on with, now that its end is."""
+    with contextlib.suppress(HoldfastError):  # else the next writer says it
+        session.append("interrupted", {"reason": _PUT_OFF})
+        await session.aflush()
+
+
+# -- all of them -----------------------------------------------------------------------------
+
+
+class _Kept(Generic[T]):
+    """Something that is open, or about to be."""
+
+    def __init__(self) -> None:
+        self.thing: T | None = None
+        self.users = 0
+        self.used_at = 0.0
+        self.moving: Future[None] | None = None
+        """Set while somebody opens or closes it. No lock is held meanwhile, as that takes long."""
+
+    @property
+    def open(self) -> T | None:
+        return None if self.thing is None or self.thing.closed else self.thing
+
+
+class Host(Generic[K, T]):
+    """Sessions by key, kept open while they are used, and at most one turn on each.
+
+    ``idle_ms`` None keeps what is open until it is let go. ``run`` and ``executor`` say on which
+    threads sessions are opened and closed.
+    """
+
+    def __init__(
+        self,
+        *,
+        idle_ms: int | None = IDLE_MS,
+        clock: Callable[[], float] = lambda: time.monotonic() * 1000,
+        run: Run = asyncio.to_thread,
+        executor: Executor | None = None,
+        timers: Timers | None = None,
+    ) -> None:
+        self._idle_ms = idle_ms
+        self._clock = clock
+        self._run = run
+        self._executor = executor
+        self._timers = timers or Timers()
+        self._owns_timers = timers is None
+        self._is_watched = False
+        self._kept: dict[K, _Kept[T]] = {}
+        self._turns: dict[K, HostedTurn] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+        self.takes_turns = True
+        """Whether turns may begin here: not any more at the end."""
+
+    # -- what is kept ------------------------------------------------------------------------
+
+    def kept(self) -> dict[K, T]:
+        """What is open, by key."""
+        with self._lock:
+            return {key: kept.open for key, kept in self._kept.items() if kept.open is not None}
+
+    def held(self) -> list[K]:
+        """The keys of what is open, or being opened or closed."""
+        with self._lock:
+            return list(self._kept)
+
+    def keep(self, key: K, thing: T) -> None:
+        """Keep something that is open already, under a key that is free."""
+        with self._lock:
+            self._check_open()
+            kept = self._kept.setdefault(key, _Kept())
+            assert kept.open is None, f"{key!r} is kept already"
+            kept.thing, kept.used_at = thing, self._clock()
+            self._watch()
+
+    @contextmanager
+    def use(self, key: K, open: Callable[[], T], patience: Patience | None = None) -> Iterator[T]:
+        """What is kept under a key, for the block; opened if it is not. Raises what ``open`` does.
+
+        Locked is raised when the patience is at its end.
+        """
+        kept = self._enter(key)
+        try:
+            yield self._take(kept, open, patience)
+        except Fenced:
+            self._give_back(key, kept, used=True)
+            raise
+        finally:
+            self._leave(key, kept)
+
+    @asynccontextmanager
+    async def ause(
+        self, key: K, open: Callable[[], T], patience: Patience | None = None
+    ) -> AsyncIterator[T]:
+        """Use it as :meth:`use` does, without blocking the event loop."""
+        kept = self._enter(key)
+        try:
+            thing = kept.open if kept.moving is None else None
+            if thing is None:
+                thing = await self._atake(kept, open, patience)
+            yield thing
+        except Fenced:
+            await uncancelled(self._run(self._give_back, key, kept, True))
+            raise
+        finally:
+            self._leave(key, kept)
+
+    def let_go(self, key: K) -> None:
+        """Give back what nobody here uses now, so that it can be moved or deleted. Blocking."""
+        kept = self._kept.get(key)
+        if kept is not None:
+            _settle(kept)
+            self._give_back(key, kept)
+
+    def give_back_idle(self) -> list[K]:
+        """Give back what was idle for too long; the keys. What is in use stays."""
+        found = self._idle()
+        return [key for key, kept in found if self._give_back(key, kept)]
+
+    def close(self) -> None:
+        """Give everything back, whoever uses it. Harmless the second time."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            found = list(self._kept.items())
+        if self._owns_timers:
+            self._timers.close()
+        with contextlib.ExitStack() as stack:
+            for key, kept in found:
+                _settle(kept)
+                stack.callback(self._give_back, key, kept, used=True)
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def turn(self, key: K) -> HostedTurn | None:
+        """The turn of a session that goes on here."""
+        return self._turns.get(key)
+
+    @property
+    def turns(self) -> list[HostedTurn]:
+        """All that go on."""
+        return list(self._turns.values())
+
+    def begin(self, key: K, work: Callable[[HostedTurn], Awaitable[Any]]) -> HostedTurn:
+        """Begin a turn: ``await work(turn)``. Raises UsageError while one goes on, or at the end.
+
+        What the work raises is told as ``failed``.
+        """
+        if key in self._turns:
+            raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
+        if not self.takes_turns:
+            raise UsageError("no turn begins here any more", remedy="Begin it elsewhere.")
+        turn = self._turns[key] = HostedTurn(key)
+        turn.start(work(turn), lambda: self._turns.pop(key))
+        return turn
+
+    async def cancel(self, key: K) -> bool:
+        """Stop the turn of a session, and wait until that is on record; whether there was one."""
+        turn = self._turns.get(key)
+        if turn is None:
+            return False
+        await turn.stop()
+        return True
+
+    async def put_off(self) -> None:
+        """Stop all turns, each to be gone on with elsewhere; none begins any more."""
+        self.takes_turns = False
+        for turn in self.turns:
+            turn.is_put_off = True
+        await self._stop_turns()
+
+    async def aclose(self) -> None:
+        """Cancel what goes on, and give everything back; nobody is told what cannot be saved."""
+        self.takes_turns = False
+        await self._stop_turns()
+        with contextlib.suppress(HoldfastError):
+            await uncancelled(self._run(self.close))
+
+    async def _stop_turns(self) -> None:
+        await asyncio.gather(*(turn.stop() for turn in self.turns))
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this host of sessions is closed")
+
+    def _enter(self, key: K) -> _Kept[T]:
+        with self._lock:
+            self._check_open()
+            kept = self._kept.setdefault(key, _Kept())
+            kept.users += 1
+            return kept
+
+    def _leave(self, key: K, kept: _Kept[T]) -> None:
+        with self._lock:
+            kept.users -= 1
+            kept.used_at = self._clock()
+            self._forget(key, kept)
+            self._watch()
+
+    def _forget(self, key: K, kept: _Kept[T]) -> None:
+        """Under the lock: drop an entry that holds nothing."""
+        is_free = not kept.users and kept.moving is None and kept.thing is None
+        if is_free and self._kept.get(key) is kept:
+            del self._kept[key]
+
+    def _take(self, kept: _Kept[T], open: Callable[[], T], patience: Patience | None) -> T:
+        while True:
+            try:
+                found = self._attempt(kept, open)
+            except Locked:
+                if patience is None or not patience.pause():
+                    raise
+                continue
+            if not isinstance(found, Future):
+                return found
+            found.result()
+
+    async def _atake(self, kept: _Kept[T], open: Callable[[], T], patience: Patience | None) -> T:
+        while True:
+            try:
+                found: T | Future[None]
+                found = await uncancelled(self._run(self._attempt, kept, open))
+            except Locked:
+                # On a thread of its own: those that do the work are few.
+                if patience is None or not await in_thread(patience.pause, name="holdfast-wait"):
+                    raise
+                continue
+            if not isinstance(found, Future):
+                return found
+            await asyncio.wrap_future(found)
+
+    def _attempt(self, kept: _Kept[T], open: Callable[[], T]) -> T | Future[None]:
+        """Open it, unless it is open; or what to wait for, while somebody else is at it."""
+        with self._lock:
+            self._check_open()
+            if kept.moving is not None:
+                return kept.moving
+            if kept.open is not None:
+                return kept.open
+            kept.moving = _moving()
+        thing: T | None = None
+        try:
+            thing = open()
+            return thing
+        finally:
+            with self._lock:
+                kept.thing = thing
+                moved, kept.moving = kept.moving, None
+            moved.set_result(None)
+
+    def _give_back(self, key: K, kept: _Kept[T], used: bool = False) -> bool:  # noqa: FBT001, FBT002 - called by threads, without names
+        """Close it; whether that was to be done. What is ``used`` only if so said."""
+        with self._lock:
+            if kept.moving is not None or kept.thing is None or (kept.users and not used):
+                return False
+            thing, kept.thing = kept.thing, None
+            kept.moving = _moving()
+        try:
+            if not thing.closed:
+                thing.close()
+        finally:
+            with self._lock:
+                moved, kept.moving = kept.moving, None
+                self._forget(key, kept)
+            moved.set_result(None)
+        return True
+
+    def _idle(self) -> list[tuple[K, _Kept[T]]]:
+        with self._lock:
+            if self._idle_ms is None:
+                return []
+            since = self._clock() - self._idle_ms
+            return [
+                (key, kept)
+                for key, kept in self._kept.items()
+                if not kept.users and kept.thing is not None and kept.used_at <= since
+            ]
+
+    def _watch(self) -> None:
+        """Under the lock: see to it that somebody looks after what is idle."""
+        if not self._idle_ms or self._is_watched or self._closed:
+            return
+        rests = [
+            kept.used_at
+            for kept in self._kept.values()
+            if not kept.users and kept.thing is not None
+        ]
+        if rests:
+            self._is_watched = True
+            left = min(rests) + self._idle_ms - self._clock()
+            self._timers.soon(self._look, max(int(left), 1))
+
+    def _look(self) -> None:
+        """The timer's call: one session that cannot be closed must not stop it."""
+        for key, kept in self._idle():
+            if self._executor is None:
+                self._give_back_quietly(key, kept)
+            else:
+                kept.used_at = self._clock()  # or the next look would find it once more
+                self._executor.submit(self._give_back_quietly, key, kept)
+        with self._lock:
+            self._is_watched = False
+            self._watch()
+
+    def _give_back_quietly(self, key: K, kept: _Kept[T]) -> None:
+        # What could not be saved was told to whoever wrote it, or is to whoever uses it next.
+        with contextlib.suppress(HoldfastError):
+            self._give_back(key, kept)
+
+
+def _settle(kept: _Kept[Any]) -> None:
+    """Wait until nobody opens or closes it."""
+    while (moving := kept.moving) is not None:
+        moving.result()
+
+
+def _moving() -> Future[None]:
+    moving: Future[None] = Future()
+    moving.set_running_or_notify_cancel()  # whoever waits for it and gives up does not cancel it
+    return moving

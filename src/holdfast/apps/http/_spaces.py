@@ -1,0 +1,113 @@
+"""The spaces in use: their libraries, and the sessions of them that the server has open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+from holdfast.agent import Host
+from holdfast.apps.http._threads import Threads
+from holdfast.library import Holdfast
+from holdfast.session import Patience, Session, uncancelled
+
+LEASE_MS = 10_000
+"""After so long others may take over what a machine that died had open."""
+_SPACES_MAX = 200
+_IDLE_S = 2.0
+_LOCK_WAIT_S = 4.0
+
+
+class Spaces:
+    """The libraries of the spaces in use; the longest unused are closed when there are many.
+
+    Sessions are opened for writing once, and given back when nobody used them for a moment. What
+    another server has open is waited for a while, since that one gives it back soon as well.
+    """
+
+    def __init__(
+        self,
+        hf: Holdfast,
+        threads: Threads,
+        *,
+        spaces_max: int = _SPACES_MAX,
+        idle_s: float = _IDLE_S,
+        lock_wait_s: float = _LOCK_WAIT_S,
+    ) -> None:
+        self.host: Host[tuple[str, str], Session] = Host(
+            idle_ms=int(idle_s * 1000), run=threads.run, executor=threads.pool
+        )
+        self._hf = hf
+        self._threads = threads
+        self._lock_wait_ms = lock_wait_s * 1000
+        self._spaces_max = spaces_max
+        self._open: OrderedDict[str, Holdfast] = OrderedDict()
+        self._users: dict[str, int] = {}
+        self._making = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def use(self, name: str) -> AsyncIterator[Holdfast]:
+        """The library of a space; not closed while the block lasts."""
+        self._users[name] = self._users.get(name, 0) + 1
+        try:
+            if name not in self._open:
+                await uncancelled(self._make(name))
+            self._open.move_to_end(name)
+            yield self._open[name]
+        finally:
+            self._users[name] -= 1
+            if not self._users[name]:
+                del self._users[name]
+            for gone in self._surplus():
+                await uncancelled(self._threads.run(gone.close))
+
+    @contextlib.asynccontextmanager
+    async def session(
+        self, space: str, id: str, opening: Callable[[Holdfast, str], Session] | None = None
+    ) -> AsyncIterator[Session]:
+        """The session for the block, open for writing. Raises as ``Holdfast.session`` does.
+
+        ``opening`` opens it in another way than to go on with one that is there.
+        """
+        async with self.use(space) as hf:
+            patience = Patience(hf.store, f"sessions/{id}", self._lock_wait_ms)
+            opens = partial(opening or _go_on, hf, id)
+            async with self.host.ause((space, id), opens, patience) as session:
+                yield session
+
+    async def let_go(self, space: str, id: str) -> None:
+        """Close a session that nobody here uses now, so that it can be moved or deleted."""
+        await self._threads.run(self.host.let_go, (space, id))
+
+    @property
+    def in_use(self) -> list[Holdfast]:
+        """The libraries that are open now."""
+        return list(self._open.values())
+
+    async def _make(self, name: str) -> None:
+        """On a thread, since it asks the store; once, whoever waits for it."""
+        async with self._making:
+            if name not in self._open:
+                self._open[name] = await self._threads.run(self._hf.space, name)
+
+    def _surplus(self) -> list[Holdfast]:
+        extra = len(self._open) - self._spaces_max
+        if extra <= 0:
+            return []
+        kept = {space for space, _ in self.host.held()}
+        idle = [name for name in self._open if name not in self._users and name not in kept]
+        return [self._open.pop(name) for name in idle[:extra]]
+
+    def close(self) -> None:
+        """Close them all, with every session that is open."""
+        with contextlib.ExitStack() as stack:
+            for library in self._open.values():
+                stack.callback(library.close)
+
+
+def _go_on(library: Holdfast, id: str) -> Session:
+    options: dict[str, Any] = {"resume": "always", "lease_ms": LEASE_MS}
+    return library.session(id, **options)
