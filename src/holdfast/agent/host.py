@@ -337,14 +337,14 @@ class Host(Generic[K, T]):
             self._watch()
 
     @contextmanager
-    def use(self, key: K, open: Callable[[], T], patience: Patience | None = None) -> Iterator[T]:
-        """What is kept under a key, for the block; opened if it is not. Raises what ``open`` does.
+    def use(self, key: K, make: Callable[[], T], patience: Patience | None = None) -> Iterator[T]:
+        """What is kept under a key, for the block; opened if it is not. Raises what ``make`` does.
 
         Locked is raised when the patience is at its end.
         """
         kept = self._enter(key)
         try:
-            yield self._take(kept, open, patience)
+            yield self._take(kept, make, patience)
         except Fenced:
             self._give_back(key, kept, used=True)
             raise
@@ -353,14 +353,14 @@ class Host(Generic[K, T]):
 
     @asynccontextmanager
     async def ause(
-        self, key: K, open: Callable[[], T], patience: Patience | None = None
+        self, key: K, make: Callable[[], T], patience: Patience | None = None
     ) -> AsyncIterator[T]:
         """Use it as :meth:`use` does, without blocking the event loop."""
         kept = self._enter(key)
         try:
             thing = kept.open if kept.moving is None else None
             if thing is None:
-                thing = await self._atake(kept, open, patience)
+                thing = await self._atake(kept, make, patience)
             yield thing
         except Fenced:
             await uncancelled(self._run(self._give_back, key, kept, True))
@@ -469,10 +469,10 @@ class Host(Generic[K, T]):
         if is_free and self._kept.get(key) is kept:
             del self._kept[key]
 
-    def _take(self, kept: _Kept[T], open: Callable[[], T], patience: Patience | None) -> T:
+    def _take(self, kept: _Kept[T], make: Callable[[], T], patience: Patience | None) -> T:
         while True:
             try:
-                found = self._attempt(kept, open)
+                found = self._attempt(kept, make)
             except Locked:
                 if patience is None or not patience.pause():
                     raise
@@ -481,11 +481,11 @@ class Host(Generic[K, T]):
                 return found
             found.result()
 
-    async def _atake(self, kept: _Kept[T], open: Callable[[], T], patience: Patience | None) -> T:
+    async def _atake(self, kept: _Kept[T], make: Callable[[], T], patience: Patience | None) -> T:
         while True:
             try:
                 found: T | Future[None]
-                found = await uncancelled(self._run(self._attempt, kept, open))
+                found = await uncancelled(self._run(self._attempt, kept, make))
             except Locked:
                 # On a thread of its own: those that do the work are few.
                 if patience is None or not await in_thread(patience.pause, name="holdfast-wait"):
@@ -495,7 +495,7 @@ class Host(Generic[K, T]):
                 return found
             await asyncio.wrap_future(found)
 
-    def _attempt(self, kept: _Kept[T], open: Callable[[], T]) -> T | Future[None]:
+    def _attempt(self, kept: _Kept[T], make: Callable[[], T]) -> T | Future[None]:
         """Open it, unless it is open; or what to wait for, while somebody else is at it."""
         with self._lock:
             self._check_open()
@@ -506,7 +506,7 @@ class Host(Generic[K, T]):
             kept.moving = _moving()
         thing: T | None = None
         try:
-            thing = open()
+            thing = make()
             return thing
         finally:
             with self._lock:
