@@ -51,6 +51,29 @@ with holdfast.open(sys.argv[1]) as hf, hf.session("a") as session:
     assert not any(name.startswith(("platformdirs", "backports", "rich")) for name in loaded)
 
 
+def test_answers_are_loaded_by_who_answers(run_python, tmp_path):
+    """Neither a program that opens, records and lists nor `holdfast list` loads their structs."""
+    program = """
+import sys, holdfast
+with holdfast.open(sys.argv[1]) as hf:
+    with hf.session("a") as session:
+        session.user("hello")
+    hf.list()
+"""
+    command = """
+import sys
+from holdfast.apps.cli import main
+sys.argv = ["holdfast", "list", "--store", sys.argv[1]]
+try:
+    main()
+except SystemExit:
+    print()
+"""
+    for code in (program, command):
+        probe = "\nprint([name for name in sys.modules if 'library.answers' in name])"
+        assert run_python(code + probe, str(tmp_path / "store")).splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_exported_name_is_there(room):
     """Names that are loaded late are there when they are asked for."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
-from pathlib import Path
 
 import click
 import jsonschema
 import pytest
 
-import holdfast
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._app import VERBS
 from holdfast.apps.cli._failure import Failure, kind_of, tell_failure
 from holdfast.apps.cli._screen import Screen
-from holdfast.apps.cli.schema import names, schema_text
+from holdfast.apps.cli.schema import DOCUMENTS, schema_of
 from holdfast.errors import NotFound
-
-ROOT = Path(__file__).parents[2]
 
 
 def closed(node):
@@ -36,7 +31,7 @@ def closed(node):
 
 def check(name, document, *, open_ended=False):
     """Fails if a document is not as the schema of that name says, or has more than it names."""
-    schema = json.loads(schema_text(name))
+    schema = schema_of(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(document, schema if open_ended else closed(schema))
 
@@ -130,6 +125,17 @@ def test_other_verbs(run, full, tmp_path, damaged):
     check("export-install", json.loads(run(*map(str, installed)).out))
     editor = ["acp", "install", "zed", "--file", tmp_path / "zed.json", "--json"]
     check("acp-install", json.loads(run(*map(str, editor)).out))
+
+
+def test_tokens_and_spaces(run, tmp_path):
+    """A token that is made, the list of them, and the spaces that they open."""
+    made = ["serve", "token", "create", "--space", "team", "--scope", "read", "--json"]
+    check("serve-token", json.loads(run(*made).out))
+    tokens = json.loads(run("serve", "token", "list", "--json").out)
+    spaces = json.loads(run("serve", "space", "list", "--json").out)
+    assert (len(tokens["tokens"]), spaces["spaces"][0]["space"]) == (1, "team")
+    check("serve-tokens", tokens)
+    check("serve-spaces", spaces)
 
 
 def test_imports(run, tmp_path):
@@ -231,37 +237,19 @@ def test_after_two_dashes_there_are_no_options(run, trip):
 
 def test_every_verb_with_json_has_a_schema():
     """Each command that has the option is named by a schema."""
-    told = " ".join(json.loads(schema_text(name))["description"] for name in names())
+    told = " ".join(printed_by for printed_by, _ in DOCUMENTS.values())
     for name in VERBS:
         command = cli.get_command(click.Context(cli), name)
         if any("--json" in one.opts for one in command.params) and name != "export":
             assert f"holdfast {name} " in told, name
 
 
-def test_files_and_page_are_up_to_date(monkeypatch):
-    """The schemas and the page are what `python tools/json_schemas.py` writes."""
-    place = ROOT / "tools" / "json_schemas.py"
-    spec = importlib.util.spec_from_file_location("json_schemas", place)
-    tool = importlib.util.module_from_spec(spec)
-    monkeypatch.syspath_prepend(place.parent)  # the shapes are in a module beside it
-    spec.loader.exec_module(tool)
-    for path, text in tool.written().items():
-        assert path.read_text(encoding="utf-8") == text, f"run python {place.name}"
-    assert set(tool.DOCUMENTS) == set(names())
-
-
 def test_the_verb(run):
     """Names are listed with what prints each, a schema is printed, a misspelt name is mended."""
     listed = run("schema").out
-    assert all(name in listed for name in names())
+    assert all(name in listed for name in DOCUMENTS)
     assert "holdfast show --json" in listed
     assert json.loads(run("schema", "show").out)["title"] == "show"
     outcome = run("schema", "lsit")
     assert outcome.code == 3
     assert "did you mean list?" in outcome.err
-
-
-def test_schemas_are_in_the_package():
-    """They are beside the modules, where an installed package has them too."""
-    folder = Path(holdfast.__file__).parent / "apps" / "cli" / "schemas"
-    assert {path.stem for path in folder.glob("*.json")} == set(names())

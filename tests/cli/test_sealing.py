@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from holdfast.apps.cli.schema import schema_text
+from holdfast.apps.cli.schema import schema_of
 from holdfast.library._keychain import make_key
 
 
@@ -22,7 +22,7 @@ def keyed(tmp_path, monkeypatch):
 
 def document(outcome, name):
     found = json.loads(outcome.out)
-    jsonschema.validate(found, json.loads(schema_text(name)))
+    jsonschema.validate(found, schema_of(name))
     return found
 
 

@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from holdfast.apps.cli.schema import schema_text
+from holdfast.apps.cli.schema import schema_of
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_the_trash_is_listed(run, trash):
 def test_the_trash_as_json(run, trash):
     """As its schema says."""
     found = json.loads(run("list", "--trash", "--json").out)
-    jsonschema.validate(found, json.loads(schema_text("list-trash")))
+    jsonschema.validate(found, schema_of("list-trash"))
     assert [one["session_id"] for one in found["sessions"]] == trash
     assert found["sessions"][1]["title"] == "Trip to Lisbon"
     assert found["sessions"][1]["size_bytes"] > 0

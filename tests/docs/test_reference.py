@@ -12,6 +12,7 @@ import holdfast
 from holdfast import errors
 from holdfast.apps.cli import cli
 from holdfast.apps.cli._app import VERBS
+from holdfast.apps.cli.schema import DOCUMENTS, schema_of
 from holdfast.model import BODIES
 from holdfast.replay import State
 
@@ -38,6 +39,16 @@ def test_every_error_is_listed(name):
     ]
     assert meaning == kind.__doc__.partition("\n")[0]
     assert remedy == kind.remedy
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_json_document_is_listed(name):
+    """The page has each document with what prints it and its members."""
+    _, printed_by, members, _ = (cell.strip() for cell in rows_of("json-output.md")[name])
+    assert printed_by.replace("`", "") == DOCUMENTS[name][0]
+    schema = schema_of(name)
+    part = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+    assert re.findall(r"`(\w+)`", members) == list(part["properties"])
 
 
 @pytest.mark.parametrize("name", BODIES)

@@ -354,7 +354,7 @@ def test_a_session_by_its_id(trip, visitor):
 
 def test_health_of_the_store(site, visitor):
     """What was found is shown with what to do about it."""
-    from holdfast.apps.cli._health import Check
+    from holdfast.library.answers.store import Check
 
     site.checks = lambda: [Check("space", "warning", "little is free", "Free some.")]
     shown = visitor.get("/store").text

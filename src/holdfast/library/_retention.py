@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.errors import HoldfastError, Locked, SecurityError, UsageError
 from holdfast.library._base import session_key
 from holdfast.library._trash import Trash, Trashed
@@ -20,7 +18,8 @@ from holdfast.model import Notice, SessionMetadata
 from holdfast.session import Snapshots, now_ms
 
 if TYPE_CHECKING:
-    from holdfast.catalog import Decision, Policy, Spared
+    from holdfast.catalog import Decision, Policy
+    from holdfast.library.answers.care import Pruned
 
 _DAY_MS = 86_400_000
 _TRASH_DAYS = 30
@@ -29,22 +28,6 @@ _PAGE = 1000
 
 Progress = Callable[[int, int], None]
 """Called with how many steps are done, of how many."""
-
-
-class Pruned(msgspec.Struct, kw_only=True):
-    """What a prune did, or would do."""
-
-    dry_run: bool
-    decisions: builtins.list[Decision]
-    """Sessions that were archived or deleted, each with the reason."""
-    spared: builtins.list[Spared]
-    """Sessions that a policy would let go, and what kept them."""
-    emptied: builtins.list[Trashed]
-    """What left the trash for good."""
-    snapshots: int
-    """How many old snapshots went."""
-    failed: dict[str, str]
-    """Sessions with which it did not work, and why; the others went on."""
 
 
 class Retention(Trash):
@@ -85,6 +68,7 @@ class Retention(Trash):
         what is goes to the trash. Open, pinned, held sessions and those tagged ``keep`` stay.
         """
         from holdfast.catalog import live_limit, plan
+        from holdfast.library.answers.care import Pruned
 
         chosen = self._policies() if policies is None else _checked(policies)
         chosen.append(live_limit(self.limits.sessions_live_max))

@@ -55,14 +55,16 @@ def command(
     found = plan(editor, command, name=name or default_name(words), path=path)
     backup = None if only_print or not found.changes else write(found)
     if as_json:
+        from holdfast.library.answers.turns import AcpInstalled
+
         app.out.json(
-            {
-                "file": found.path,
-                "name": found.name,
-                "entry": found.entry,
-                "written": found.changes and not only_print,
-                "backup": backup,
-            }
+            AcpInstalled(
+                file=found.path,
+                name=found.name,
+                entry=found.entry,
+                written=found.changes and not only_print,
+                backup=backup,
+            )
         )
         return EXIT_FINE
     if only_print:

@@ -17,6 +17,7 @@ from holdfast.apps.cli._talk_options import standard_input
 from holdfast.apps.render.page import Span
 from holdfast.apps.talk.checks import recordable
 from holdfast.errors import HoldfastError, NotFound, UsageError
+from holdfast.library.answers.turns import AcpAnswer
 from holdfast.model import is_id
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class _Talk:
             self._heed_interrupts(turn)
             answer = await self._show(turn)
             if wishes.as_json:
-                self._app.out.json(_document(session, answer, self._refused))
+                self._app.out.json(_answer(session, answer, self._refused))
             elif answer.stop_reason not in ("end_turn", "cancelled"):
                 self._app.warn(f"the agent stopped: {answer.stop_reason}")
         if self._stopped:
@@ -233,16 +234,16 @@ class _Talk:
             self._app.err.line(Span(f"→ {update.data.get('title') or 'a tool'}", "faint"))
 
 
-def _document(session: AcpSession, answer: Answer, refused: list[str]) -> dict[str, Any]:
-    return {
-        "session_id": session.id,
-        "acp_session_id": session.acp_session_id,
-        "agent": session.agent_info,
-        "attached": session.attached,
-        "output": answer.text,
-        "stop_reason": answer.stop_reason,
-        "usage": answer.usage,
-        "warnings": [str(warning) for warning in session.warnings],
-        "refused": refused,
-        "cwd": session.metadata.get("cwd") or os.getcwd(),
-    }
+def _answer(session: AcpSession, answer: Answer, refused: list[str]) -> AcpAnswer:
+    return AcpAnswer(
+        session_id=session.id,
+        acp_session_id=session.acp_session_id,
+        agent=session.agent_info,
+        attached=session.attached,
+        output=answer.text,
+        stop_reason=answer.stop_reason,
+        usage=answer.usage,
+        warnings=[str(warning) for warning in session.warnings],
+        refused=refused,
+        cwd=session.metadata.get("cwd") or os.getcwd(),
+    )

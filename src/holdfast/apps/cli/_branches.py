@@ -49,6 +49,8 @@ def tell_made(app: App, made: str, how: str, parent: str, *, as_json: bool) -> N
     found = app.library.state(made).parent
     seq = None if found is None else found.seq
     if as_json:
-        app.out.json({"session_id": made, "parent": parent, "at": seq})
+        from holdfast.library.answers.sessions import SessionForked
+
+        app.out.json(SessionForked(session_id=made, parent=parent, at=seq))
         return
     app.out.line(f"{how} ", Span(parent, "name"), f" after event {seq}: ", Span(made, "name"))

@@ -76,7 +76,9 @@ def tell(screen: Screen, label: Span, message: str, remedy: str) -> None:
 def tell_warning(screen: Screen, message: str, remedy: str, *, as_json: bool) -> None:
     """Something that is no failure."""
     if as_json:
-        screen.json_line({"warning": {"message": message, "remedy": remedy}})
+        from holdfast.library.answers.failures import Advice, WarningLine
+
+        screen.json_line(WarningLine(warning=Advice(message=message, remedy=remedy)))
     else:
         tell(screen, Span("warning: ", "warning"), message, remedy)
 
@@ -85,16 +87,15 @@ def tell_failure(screen: Screen, failure: Failure, kind: str, *, as_json: bool) 
     """Why it failed. Somebody who is not there any more is not told."""
     try:
         if as_json:
-            screen.json_line(
-                {
-                    "error": {
-                        "code": kind,
-                        "message": failure.message,
-                        "remedy": failure.remedy,
-                        "exit_code": failure.code,
-                    }
-                }
+            from holdfast.library.answers.failures import ErrorLine, Failed
+
+            failed = Failed(
+                code=kind,
+                message=failure.message,
+                remedy=failure.remedy,
+                exit_code=failure.code,
             )
+            screen.json_line(ErrorLine(error=failed))
         else:
             tell(screen, Span("error: ", "bad"), failure.message, failure.remedy)
         screen.flush()

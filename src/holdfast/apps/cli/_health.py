@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final
 
 from holdfast._config import configuration, strange_variables
 from holdfast.apps.cli._app import App
@@ -14,24 +14,18 @@ from holdfast.apps.render.failures import strangers_hint
 from holdfast.apps.render.words import counted, size
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library import Holdfast
+from holdfast.library.answers.store import Check
 from holdfast.model import SessionMetadata
 
-GOOD, WARNING, BAD = "ok", "warning", "bad"
+GOOD: Final = "ok"
+WARNING: Final = "warning"
+BAD: Final = "bad"
 _SAMPLE = 20  # newest sessions that are looked at; `verify --all` looks at every one
 _SAMPLE_BYTES_MAX, _SAMPLE_SECONDS_MAX = 50_000_000, 2.0
 _SPACE_LOW_BYTES = 500_000_000
 _SPACE_NONE_BYTES = 10_000_000
 _LOOK_BYTES_MAX = 20_000_000  # a bigger log without a snapshot would keep people waiting
 _NAMED_MAX = 5
-
-
-class Check(NamedTuple):
-    """One finding; ``state`` is ok, warning or bad."""
-
-    name: str
-    state: str
-    finding: str
-    remedy: str = ""
 
 
 def place_and_reason(app: App) -> tuple[str, str]:

@@ -57,7 +57,18 @@ def print_recovery(app: App, found: Recovery, *, as_json: bool) -> None:
     For programs both are in one document.
     """
     if as_json:
-        app.out.json(_document(found))
+        from holdfast.library.answers.events import RecoveredMessages
+
+        app.out.json(
+            RecoveredMessages(
+                session_id=found.session_id,
+                system=found.system,
+                messages=found.messages,
+                issues=found.issues,
+                left_out=found.left_out,
+                tokens=found.count,
+            )
+        )
         return
     app.out.json(found.messages)
     _print_report(app, found)
@@ -76,17 +87,6 @@ def _print_report(app: App, found: Recovery) -> None:
     for issue in found.issues:
         where = Span(f"  {issue.where}", "name")
         app.err.line(where, f": {issue.detail} ", Span(f"[{issue.type}]", "faint"), hang=4)
-
-
-def _document(found: Recovery) -> dict[str, Any]:
-    return {
-        "session_id": found.session_id,
-        "system": found.system,
-        "messages": found.messages,
-        "issues": found.issues,
-        "left_out": found.left_out,
-        "tokens": found.count,
-    }
 
 
 def _left_out(part: Any) -> str:

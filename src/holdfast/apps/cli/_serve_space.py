@@ -53,8 +53,10 @@ def _list(app: App, *, as_json: bool) -> None:
         for name in sorted({one.space for one in tokens if one.space})
     ]
     if as_json:
-        rows = [{"space": name, "sessions": many, "tokens": good} for name, many, good in found]
-        app.out.json({"spaces": rows})
+        from holdfast.library.answers.store import SpaceList, SpaceRow
+
+        rows = [SpaceRow(space=name, sessions=many, tokens=good) for name, many, good in found]
+        app.out.json(SpaceList(spaces=rows))
         return
     if not found:
         app.err.line("There are no spaces; `holdfast serve token create` begins one.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from typing import Literal
 
 import click
 
@@ -96,8 +97,17 @@ def _create(
         space, chosen, expires_at=expires, label=label
     )
     if as_json:
-        told = {"token": text, "id": token.id, "space": token.space, "scope": token.scope}
-        app.out.json({**told, "expires_at": token.expires_at})
+        from holdfast.library.answers.store import TokenMade
+
+        app.out.json(
+            TokenMade(
+                token=text,
+                id=token.id,
+                space=token.space,
+                scope=token.scope,
+                expires_at=token.expires_at,
+            )
+        )
         return
     app.out.line(text)
     may = f"may {token.scope} in {token.space}" if token.space else "is for /metrics"
@@ -112,30 +122,29 @@ def _list(app: App, *, as_json: bool) -> None:
     """List the tokens, newest first; never what they are."""
     from holdfast.apps.http.tokens import Token, TokenBook
 
-    def state(token: Token) -> str:
+    def state(token: Token) -> Literal["good", "expired", "revoked"]:
         if token.revoked_at is not None:
             return "revoked"
         return "good" if token.is_good(now_ms()) else "expired"
 
     found = TokenBook(app.library.store).all()
     if as_json:
-        app.out.json(
-            {
-                "tokens": [
-                    {
-                        "id": one.id,
-                        "space": one.space,
-                        "scope": one.scope,
-                        "label": one.label,
-                        "created_at": one.created_at,
-                        "expires_at": one.expires_at,
-                        "revoked_at": one.revoked_at,
-                        "state": state(one),
-                    }
-                    for one in found
-                ]
-            }
-        )
+        from holdfast.library.answers.store import TokenList, TokenRow
+
+        rows = [
+            TokenRow(
+                id=one.id,
+                space=one.space,
+                scope=one.scope,
+                label=one.label,
+                created_at=one.created_at,
+                expires_at=one.expires_at,
+                revoked_at=one.revoked_at,
+                state=state(one),
+            )
+            for one in found
+        ]
+        app.out.json(TokenList(tokens=rows))
         return
     if not found:
         app.err.line("There are no tokens; make one with `holdfast serve token create`.")

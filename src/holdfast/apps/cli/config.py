@@ -13,6 +13,13 @@ from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.render.page import Column, Span
 from holdfast.apps.render.words import counted
 from holdfast.errors import HoldfastError
+from holdfast.library.answers.store import (
+    ConfigFile,
+    ConfigFiles,
+    Setting,
+    SettingCheck,
+    SettingList,
+)
 
 __all__ = ["command"]
 
@@ -54,15 +61,15 @@ def _show(app: App, *, everything: bool, as_json: bool) -> None:
     found = configuration(_given(app))
     rows = _rows(found, everything=everything)
     if as_json:
-        app.out.json({"settings": rows})
+        app.out.json(SettingList(settings=rows))
         return
     app.out.table(
         _COLUMNS,
         [
             [
                 Span(name, "name"),
-                "" if row["value"] is None else str(row["value"]),
-                Span(row["from"] or "", "faint"),
+                "" if row.value is None else str(row.value),
+                Span(row.origin or "", "faint"),
             ]
             for name, row in rows.items()
         ],
@@ -72,15 +79,15 @@ def _show(app: App, *, everything: bool, as_json: bool) -> None:
         app.err.line(Span(f"and {counted(more, 'setting')} not set; all with --all", "faint"))
 
 
-def _rows(found: Configuration, *, everything: bool) -> dict[str, dict[str, Any]]:
+def _rows(found: Configuration, *, everything: bool) -> dict[str, Setting]:
     names = KEYS if everything else [name for name, _ in found.items()]
     return {
-        name: {
-            "value": found.get(name),
-            "from": found.origin(name),
-            "variable": variable(name),
-            "meaning": KEYS[name].meaning,
-        }
+        name: Setting(
+            value=found.get(name),
+            origin=found.origin(name),
+            variable=variable(name),
+            meaning=KEYS[name].meaning,
+        )
         for name in names
     }
 
@@ -96,7 +103,8 @@ def _check(app: App, *, as_json: bool) -> int:
             (f"environment variable {name} is no setting{meant}", "Correct or unset it.")
         )
     if as_json:
-        app.out.json({"ok": not problems, "problems": [message for message, _ in problems]})
+        messages = [message for message, _ in problems]
+        app.out.json(SettingCheck(ok=not problems, problems=messages))
     elif not problems:
         app.out.line(Span("The configuration is fine.", "good"))
     else:
@@ -108,7 +116,8 @@ def _check(app: App, *, as_json: bool) -> int:
 
 def _print_places(app: App, *, as_json: bool) -> None:
     if as_json:
-        app.out.json({"files": [place._asdict() for place in places()]})
+        files = [ConfigFile(**place._asdict()) for place in places()]
+        app.out.json(ConfigFiles(files=files))
         return
     for place in places():
         there = "" if place.exists else "  (not there)"

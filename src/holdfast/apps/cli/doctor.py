@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple
 
 import click
 
@@ -14,7 +13,6 @@ from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
 from holdfast.apps.cli._health import (
     BAD,
     WARNING,
-    Check,
     check_model,
     check_settings,
     check_store,
@@ -23,6 +21,7 @@ from holdfast.apps.cli._health import (
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import counted
+from holdfast.library.answers.store import Check, DoctorAnswer, OptionalPart, StoreHealth
 from holdfast.model import FORMAT_VERSION, VERSION
 from holdfast.storage.sqlite import sqlite_version
 
@@ -61,7 +60,8 @@ def command(app: App, *, as_json: bool) -> int:
     extras = find_extras()
     healthy = all(check.state != BAD for check in checks)
     if as_json:
-        app.out.json(_document(place, reason, checks, extras, healthy=healthy))
+        store = StoreHealth(place=place, reason=reason, checks=checks)
+        app.out.json(DoctorAnswer(healthy=healthy, store=store, versions=versions(), extras=extras))
     else:
         _print_store(app, place, reason, checks)
         _print_versions(app)
@@ -81,21 +81,6 @@ def versions() -> dict[str, str | None]:
     }
     needed = [name for name in _PACKAGES if name != "backports.zstd" or sys.version_info < (3, 14)]
     return found | {name: installed_version(name) for name in needed}
-
-
-def _document(
-    place: str, reason: str, checks: list[Check], extras: list[Extra], *, healthy: bool
-) -> dict[str, object]:
-    return {
-        "healthy": healthy,
-        "store": {
-            "place": place,
-            "reason": reason,
-            "checks": [check._asdict() for check in checks],
-        },
-        "versions": versions(),
-        "extras": [extra._asdict() for extra in extras],
-    }
 
 
 def _print_store(app: App, place: str, reason: str, checks: list[Check]) -> None:
@@ -120,7 +105,7 @@ def _print_versions(app: App) -> None:
         app.out.line(f"     {name:{_NAME_CHARS}}{found or 'missing'}")
 
 
-def _print_extras(app: App, extras: list[Extra]) -> None:
+def _print_extras(app: App, extras: list[OptionalPart]) -> None:
     app.out.line()
     app.out.line(Span("Optional parts", "strong"))
     for extra in extras:
@@ -170,17 +155,7 @@ EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-class Extra(NamedTuple):
-    """One optional part; ``missing`` names the packages that are not there."""
-
-    name: str
-    gives: str
-    installed: bool
-    missing: tuple[str, ...]
-    install: str
-
-
-def find_extras() -> list[Extra]:
+def find_extras() -> list[OptionalPart]:
     """Every optional part, and what it lacks."""
     return [_look(name, gives, packages) for name, (gives, packages) in EXTRAS.items()]
 
@@ -193,6 +168,6 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def _look(name: str, gives: str, packages: tuple[str, ...]) -> Extra:
+def _look(name: str, gives: str, packages: tuple[str, ...]) -> OptionalPart:
     missing = tuple(package for package in packages if installed_version(package) is None)
-    return Extra(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'")
+    return OptionalPart(name, gives, not missing, missing, f"pip install 'holdfast[{name}]'")

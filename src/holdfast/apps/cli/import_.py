@@ -204,7 +204,10 @@ class _Importing:
     def tell(self, report: ImportReport) -> None:
         """What came in, and what did not."""
         if self._as_json:
-            self._app.out.json({"sessions": report.sessions, "skipped": report.skipped})
+            from holdfast.library.answers.care import ImportedSessions
+
+            found = ImportedSessions(sessions=report.sessions, skipped=report.skipped)
+            self._app.out.json(found)
             return
         self._tell_sessions(report)
         self._tell_reasons(report)

@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_DAMAGED, EXIT_FINE
 from holdfast.apps.cli._options import json_option, store_option
 from holdfast.apps.cli._seals import tell
 from holdfast.apps.render.page import Column, Span
-from holdfast.library import KeyInfo
+from holdfast.library.answers.care import KeyCheck, KeyList, KeyMade
 
-__all__ = ["CheckedKeys", "KnownKeys", "NewKey", "command"]
+__all__ = ["command"]
 
 _COLUMNS = (Column("KEY"), Column("FROM", flexible=True), Column("OPENS"), Column("AT HAND"))
 _NEEDS_NAME = ("new", "add", "remove", "public")
-
-
-class KnownKeys(msgspec.Struct, frozen=True):
-    """The keys that open what is sealed."""
-
-    keys: list[KeyInfo]
-
-
-class CheckedKeys(msgspec.Struct, frozen=True):
-    """Whether everything that is sealed opens with the keys that are set."""
-
-    ok: bool
-    closed: dict[str, str]
-    """What does not, by its key in the store, and why."""
-
-
-class NewKey(msgspec.Struct, frozen=True):
-    """A key that was made, or whose public key was asked for."""
-
-    id: str
-    """Its fingerprint; with public the public key."""
-    source: str
 
 
 @click.command(
@@ -97,7 +74,7 @@ def command(ctx: click.Context, what: str, name: str | None, *, as_json: bool) -
 def _list(app: App, *, as_json: bool) -> int:
     found = app.library.keys()
     if as_json:
-        app.out.json(KnownKeys(found))
+        app.out.json(KeyList(keys=found))
     elif found:
         rows = [
             [Span(one.id, "name"), one.source, f"{one.sealed:,}", "yes" if one.available else "no"]
@@ -112,7 +89,7 @@ def _list(app: App, *, as_json: bool) -> int:
 def _check(app: App, *, as_json: bool) -> int:
     closed = app.library.check_keys()
     if as_json:
-        app.out.json(CheckedKeys(not closed, closed))
+        app.out.json(KeyCheck(ok=not closed, closed=closed))
     else:
         for key, why in closed.items():
             app.out.line(Span("closed ", "bad"), Span(key, "name"), f"  {why}")
@@ -127,7 +104,7 @@ def _show_public(app: App, source: str, *, as_json: bool) -> int:
 
     text = public_key_text(signing_seed(source))
     if as_json:
-        app.out.json(NewKey(text, source))
+        app.out.json(KeyMade(id=text, source=source))
     else:
         app.out.line(text)
     return EXIT_FINE
@@ -136,7 +113,7 @@ def _show_public(app: App, source: str, *, as_json: bool) -> int:
 def _make(app: App, source: str, *, as_json: bool) -> int:
     from holdfast.library import make_key
 
-    made = NewKey(make_key(source), source)
+    made = KeyMade(id=make_key(source), source=source)
     if as_json:
         app.out.json(made)
         return EXIT_FINE

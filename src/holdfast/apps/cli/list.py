@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -157,7 +157,9 @@ def command(
         return
     rows = ask()
     if as_json:
-        app.out.json({"sessions": rows, "next": rows.next})
+        from holdfast.library.answers.sessions import SessionPage
+
+        app.out.json(SessionPage(sessions=rows, next=rows.next))
         return
     if rows:
         _print(app, rows, tree=tree)
@@ -218,8 +220,9 @@ def list_trash(app: App, limit: int | None, *, as_json: bool) -> None:
     found = app.library.trash()
     shown = found[:limit]
     if as_json:
-        names = ("session_id", "title", "deleted_at", "size_bytes")
-        app.out.json({"sessions": [{name: getattr(one, name) for name in names} for one in shown]})
+        from holdfast.library.answers.sessions import TrashPage
+
+        app.out.json(TrashPage.of(shown))
         return
     if not found:
         app.err.line(f"The trash of {app.where} is empty.")
@@ -248,7 +251,7 @@ def list_trash(app: App, limit: int | None, *, as_json: bool) -> None:
 _INTERVAL_S = 0.5
 _STYLES = {"added": "good", "changed": "", "removed": "bad"}
 
-Change = tuple[str, SessionMetadata]
+Change = tuple[Literal["added", "changed", "removed"], SessionMetadata]
 
 
 def watch_sessions(
@@ -304,7 +307,9 @@ def _changes(
 def _tell(app: App, change: Change, *, as_json: bool) -> None:
     kind, row = change
     if as_json:
-        app.out.json_line({"change": kind, "session": row})
+        from holdfast.library.answers.sessions import SessionChange
+
+        app.out.json_line(SessionChange(change=kind, session=row))
         return
     state = row.status if row.state == "ok" else row.state
     app.out.line(

@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._branches import new_options, two_sessions
@@ -103,7 +102,9 @@ def command(
     report = app.library.merge_report(made)
     assert report is not None
     if as_json:
-        app.out.json({"session_id": made, "report": msgspec.to_builtins(report)})
+        from holdfast.library.answers.sessions import SessionMerged
+
+        app.out.json(SessionMerged(session_id=made, report=report))
         return
     app.out.line(
         "merged ", Span(theirs, "name"), " and ", Span(ours, "name"), " into ", Span(made, "name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +10,7 @@ from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE
 from holdfast.apps.cli._options import complete_file, json_option, store_option
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.library.answers.store import MetricList, MetricRow, MetricValue
 
 if TYPE_CHECKING:
     from holdfast.observe import Figures
@@ -52,7 +53,7 @@ def command(app: App, /, *, textfile: str | None, dashboard: bool, as_json: bool
         return EXIT_FINE
     figures = _look(app)
     if as_json:
-        app.out.json(_document(figures))
+        app.out.json(_answer(figures))
     elif textfile is not None:
         from holdfast.storage import place_file
 
@@ -78,18 +79,18 @@ def _look(app: App) -> Figures:
         return figures
 
 
-def _document(figures: Figures) -> dict[str, Any]:
-    return {
-        "metrics": [
-            {
-                "name": metric.name,
-                "help": metric.help,
-                "unit": metric.unit,
-                "values": [
-                    {"labels": dict(zip(metric.labels, labels, strict=True)), "value": value}
+def _answer(figures: Figures) -> MetricList:
+    return MetricList(
+        metrics=[
+            MetricRow(
+                name=metric.name,
+                help=metric.help,
+                unit=metric.unit,
+                values=[
+                    MetricValue(labels=dict(zip(metric.labels, labels, strict=True)), value=value)
                     for labels, value in found.items()
                 ],
-            }
+            )
             for metric, found in figures.states()
         ]
-    }
+    )

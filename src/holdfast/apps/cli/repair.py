@@ -54,7 +54,9 @@ def command(app: App, id: str | None, *, agent: str | None, as_json: bool) -> No
     gaps = app.library.repair(session_id)
     kept = _quarantine(app, session_id) if gaps else None
     if as_json:
-        app.out.json({"session_id": session_id, "gaps": gaps, "quarantine": kept})
+        from holdfast.library.answers.care import RepairedSession
+
+        app.out.json(RepairedSession(session_id=session_id, gaps=gaps, quarantine=kept))
         return
     if kept is None:
         app.out.line("There is nothing to repair: ", Span(session_id, "name"), " is whole.")
@@ -71,7 +73,9 @@ def command(app: App, id: str | None, *, agent: str | None, as_json: bool) -> No
 def _repair_agent(app: App, agent: str, *, as_json: bool) -> None:
     done = app.library.repair_agent(agent)
     if as_json:
-        app.out.json({"agent_id": agent, "documents": done})
+        from holdfast.library.answers.care import RepairedAgent
+
+        app.out.json(RepairedAgent(agent_id=agent, documents=done))
         return
     if not done:
         app.out.line("There is nothing to repair: what ", Span(agent, "name"), " has is whole.")

@@ -17,6 +17,7 @@ from holdfast.apps.cli._talk_options import (
 from holdfast.apps.render.page import Span
 from holdfast.apps.talk.checks import needs_agent, recordable
 from holdfast.errors import UsageError
+from holdfast.library.answers.turns import RunAnswer
 
 if TYPE_CHECKING:
     from holdfast.agent import RunResult
@@ -60,7 +61,7 @@ def command(app: App, /, prompt: tuple[str, ...], *, as_json: bool, **wishes: An
             app.err.line(Span(talker.choice.explain(), "faint"))
             talker.tell_session()
         if as_json:
-            app.out.json(_document(talker, talker.ask_quietly(text)))
+            app.out.json(_answer(talker, talker.ask_quietly(text)))
         else:
             talker.answer(text)
     finally:
@@ -74,13 +75,13 @@ def _prompt(words: tuple[str, ...]) -> str:
     return text
 
 
-def _document(talker: Talker, result: RunResult) -> dict[str, Any]:
-    return {
-        "output": result.output,
-        "session_id": result.session_id,
-        "agent": talker.agent_id,
-        "model": talker.choice.name,
-        "usage": msgspec.to_builtins(result.usage),
-        "finish_reason": result.finish_reason,
-        "suspended": result.suspended is not None,
-    }
+def _answer(talker: Talker, result: RunResult) -> RunAnswer:
+    return RunAnswer(
+        output=result.output,
+        session_id=result.session_id,
+        agent=talker.agent_id,
+        model=talker.choice.name,
+        usage=msgspec.to_builtins(result.usage),
+        finish_reason=result.finish_reason,
+        suspended=result.suspended is not None,
+    )

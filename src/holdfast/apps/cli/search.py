@@ -116,7 +116,9 @@ def command(
         limit=limit or None,
     )
     if as_json:
-        app.out.json({"query": asked, "hits": hits})
+        from holdfast.library.answers.events import SearchAnswer
+
+        app.out.json(SearchAnswer(query=asked, hits=hits))
         return
     if not hits:
         tell_none(app, tags, "Nothing")

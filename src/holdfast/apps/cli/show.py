@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -20,6 +20,9 @@ from holdfast.errors import NotFound
 from holdfast.model import Event, SessionMetadata
 from holdfast.replay import read_transcript
 from holdfast.session import resolve_blobs
+
+if TYPE_CHECKING:
+    from holdfast.library.answers.events import SessionDocument
 
 __all__ = ["command"]
 
@@ -104,7 +107,7 @@ def command(
         found = last_of(_events(app, session_id, at), last)
         _print_events(app, found, full=full, as_json=as_json)
     elif as_json:
-        app.out.json(_document(app, row, at))
+        app.out.json(_answer(app, row, at))
     else:
         print_header(app, row)
         whole = _whole_events(app, session_id, full=full)
@@ -189,20 +192,20 @@ def _state(app: App, session_id: str, at: int | None) -> dict[str, Any]:
     return {"session_id": session_id, **found}
 
 
-def _document(app: App, row: SessionMetadata, at: int | None) -> dict[str, Any]:
+def _answer(app: App, row: SessionMetadata, at: int | None) -> SessionDocument:
+    from holdfast.library.answers.events import EventRecord, LocatedSession, SessionDocument
+
     told = [event for event in _events(app, row.session_id, at) if event.type in _CONVERSATION]
     cut = _cut_off(told)
-    return {
-        "session": {
-            **msgspec.structs.asdict(row),
-            "location": app.library.location(row.session_id),
-        },
-        "conversation": [
-            _as_json(event)
+    location = app.library.location(row.session_id)
+    return SessionDocument(
+        session=LocatedSession(**msgspec.structs.asdict(row), location=location),
+        conversation=[
+            EventRecord.of(event, as_written=True)
             for event in told
             if event.type != "delta" or (event.run, event.seq) in cut
         ],
-    }
+    )
 
 
 def _cut_off(events: list[Event]) -> set[tuple[str | None, int]]:
@@ -215,22 +218,12 @@ def _cut_off(events: list[Event]) -> set[tuple[str | None, int]]:
     }
 
 
-def _as_json(event: Event) -> dict[str, Any]:
-    line = {
-        "seq": event.seq,
-        "type": event.type,
-        "timestamp": event.timestamp,
-        "run": event.run,
-        "key": event.key,
-        "data": msgspec.Raw(bytes(event.raw)),
-    }
-    return {name: value for name, value in line.items() if value is not None}
-
-
 def _print_events(app: App, events: Iterable[Event], *, full: bool, as_json: bool) -> None:
     if as_json:
+        from holdfast.library.answers.events import EventRecord
+
         for event in events:
-            app.out.json_line(_as_json(event))
+            app.out.json_line(EventRecord.of(event, as_written=True))
         return
     if full and app.out.is_terminal:
         # A table would cut what does not fit into its last column.

@@ -38,7 +38,9 @@ def command(app: App, id: str, *, as_json: bool) -> None:
     session_id = choose(app.library, id)
     found = app.library.snapshots(session_id)
     if as_json:
-        app.out.json({"session_id": session_id, "snapshots": found})
+        from holdfast.library.answers.events import SessionSnapshots
+
+        app.out.json(SessionSnapshots(session_id=session_id, snapshots=found))
         return
     if not found:
         app.err.line(f"{session_id} has no snapshots; it is read from its first event.")

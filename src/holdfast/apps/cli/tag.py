@@ -83,7 +83,9 @@ def command(
 def _show(app: App, session_id: str, tags: list[str], *, as_json: bool) -> None:
     automatic = [tag for tag in app.library.info(session_id).auto_tags if tag not in tags]
     if as_json:
-        app.out.json({"session_id": session_id, "tags": tags, "auto_tags": automatic})
+        from holdfast.library.answers.sessions import SessionTags
+
+        app.out.json(SessionTags(session_id=session_id, tags=tags, auto_tags=automatic))
         return
     for tag in tags:
         app.out.line(tag)
@@ -96,7 +98,9 @@ def _show(app: App, session_id: str, tags: list[str], *, as_json: bool) -> None:
 def _explain(app: App, session_id: str, *, as_json: bool) -> None:
     found = app.library.topics(session_id)
     if as_json:
-        app.out.json({"session_id": session_id, "topics": found})
+        from holdfast.library.answers.sessions import SessionTopics
+
+        app.out.json(SessionTopics(session_id=session_id, topics=found))
     elif found:
         rows: list[list[Piece]] = [
             [Span(one.tag, "name"), f"{one.score:.1f}", one.why] for one in found
@@ -119,7 +123,9 @@ def _suggest(app: App, session_id: str, model: str | None, *, apply: bool, as_js
         if found.tags:
             app.library.tag(session_id, *found.tags)
     if as_json:
-        app.out.json({"session_id": session_id, "applied": apply, **found._asdict()})
+        from holdfast.library.answers.sessions import TagSuggestion
+
+        app.out.json(TagSuggestion(session_id=session_id, applied=apply, **found._asdict()))
         return
     app.out.line(Span("title  ", "faint"), found.title or "(none)")
     app.out.line(Span("tags   ", "faint"), ", ".join(found.tags) or "(none)")

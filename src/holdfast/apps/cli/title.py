@@ -37,7 +37,9 @@ def command(app: App, id: str, *, text: str | None, as_json: bool) -> None:
     session_id = choose(app.library, id)
     title = app.library.title(session_id, text)
     if as_json:
-        app.out.json({"session_id": session_id, "title": title})
+        from holdfast.library.answers.sessions import SessionTitle
+
+        app.out.json(SessionTitle(session_id=session_id, title=title))
     elif text is None:
         app.out.line(title or "")
     else:

@@ -75,7 +75,9 @@ def command(
     if everything:
         reports += _gone(app, heads)
     if as_json:
-        app.out.json({"reports": [_as_json(report) for report in reports]})
+        from holdfast.library.answers.care import VerifyReport, VerifyReports
+
+        app.out.json(VerifyReports(reports=[VerifyReport.of(report) for report in reports]))
     else:
         _tell(app, reports, everything=everything)
     return EXIT_FINE if all(report.ok for report in reports) else EXIT_DAMAGED
@@ -136,27 +138,6 @@ def _sentence(error: HoldfastError) -> str:
     failure = explain(error)
     message = failure.message[:1].upper() + failure.message[1:]
     return f"{message}. {failure.remedy}"
-
-
-def _as_json(report: Report) -> dict[str, object]:
-    return {
-        "session_id": report.session_id,
-        "ok": report.ok,
-        "events": report.events,
-        "lost_events": report.lost_events,
-        "size_bytes": report.size_bytes,
-        "torn_bytes": report.torn_bytes,
-        "checksummed": report.checksummed,
-        "gaps": report.gaps,
-        "missing_blobs": report.missing_blobs,
-        "sealed": report.sealed,
-        "opened": report.opened,
-        "tampered": report.tampered,
-        "head": report.head,
-        "kept": report.kept,
-        "snapshots": [{"seq": seq, "whole": whole} for seq, whole in report.snapshots.items()],
-        "explanation": report.explain(),
-    }
 
 
 def _tell(app: App, reports: list[Report], *, everything: bool) -> None:

@@ -1,0 +1,116 @@
+"""Answers about sessions: pages, rows, what was made, labels, the trash."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from holdfast.catalog import Topic
+from holdfast.library._trash import Trashed
+from holdfast.model import SessionMetadata
+from holdfast.replay import MergeReport
+
+
+class SessionPage(Struct, frozen=True, kw_only=True):
+    """A page of sessions, newest first."""
+
+    sessions: list[SessionMetadata]
+    next: str | None
+    """The cursor of the following page, for `after`; null if this is the last."""
+
+
+class SessionChange(Struct, frozen=True, kw_only=True):
+    """One change of a list of sessions."""
+
+    change: Literal["added", "changed", "removed"]
+    session: SessionMetadata
+
+
+class SessionMade(Struct, frozen=True, kw_only=True):
+    """The session that was made."""
+
+    session_id: str
+
+
+class SessionCreated(SessionMade, frozen=True, kw_only=True):
+    """A new session, and its row in a list."""
+
+    session: SessionMetadata
+
+
+class SessionForked(SessionMade, frozen=True, kw_only=True):
+    """A session that was made of another one."""
+
+    parent: str
+    at: int | None
+    """The last event that it has of its parent."""
+
+
+class SessionMerged(SessionMade, frozen=True, kw_only=True):
+    """A session that was made of two."""
+
+    report: MergeReport
+
+
+class SessionRow(Struct, frozen=True, kw_only=True):
+    """A session as it is now, with its labels."""
+
+    session: SessionMetadata
+
+
+class SessionTitle(Struct, frozen=True, kw_only=True):
+    """What a session is called."""
+
+    session_id: str
+    title: str | None
+
+
+class SessionTags(Struct, frozen=True, kw_only=True):
+    """The tags of a session."""
+
+    session_id: str
+    tags: list[str]
+    auto_tags: list[str]
+    """What the catalogue calls it, by its content."""
+
+
+class SessionTopics(Struct, frozen=True, kw_only=True):
+    """What speaks for each automatic tag."""
+
+    session_id: str
+    topics: list[Topic]
+
+
+class TagSuggestion(Struct, frozen=True, kw_only=True):
+    """What a model would call a session."""
+
+    session_id: str
+    applied: bool
+    title: str | None
+    tags: list[str]
+
+
+class TrashEntry(Struct, frozen=True, kw_only=True):
+    """A session in the trash."""
+
+    session_id: str
+    title: str | None
+    """When it was deleted; null where nobody wrote it down, and of sealed ones."""
+    deleted_at: int
+    """Unix milliseconds; 0 where nobody wrote it down."""
+    size_bytes: int
+
+
+class TrashPage(Struct, frozen=True, kw_only=True):
+    """What can be brought back, the last deleted first."""
+
+    sessions: list[TrashEntry]
+
+    @classmethod
+    def of(cls, found: list[Trashed]) -> TrashPage:
+        """Return the answer for these; where they lie in the store is not for others to know."""
+        names = TrashEntry.__struct_fields__
+        return cls(
+            sessions=[TrashEntry(**{name: getattr(one, name) for name in names}) for one in found]
+        )
