@@ -93,7 +93,7 @@ _COLUMNS = (Column("NAME"), Column("PRINTED BY", flexible=True))
 
 
 def _complete(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in DOCUMENTS if name.startswith(incomplete)]
+    return [name for name in sorted(DOCUMENTS) if name.startswith(incomplete)]
 
 
 @click.command(
