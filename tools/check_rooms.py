@@ -99,8 +99,12 @@ HOMES = {
 }
 
 
-# One module for each tool, found by its name: these are the ways in.
-OPEN_FOLDERS = ("holdfast.formats.readers", "holdfast.formats.writers")
+# One module for each tool, or for each subject of an answer, by its name: these are the ways in.
+OPEN_FOLDERS = (
+    "holdfast.formats.readers",
+    "holdfast.formats.writers",
+    "holdfast.library.answers",  # whoever answers loads the subject it answers about, and no other
+)
 # Nouns all the same.
 NOT_GERUNDS = frozenset({"_opening.py"})
 
