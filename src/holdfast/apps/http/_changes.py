@@ -7,18 +7,12 @@ import hashlib
 from holdfast.apps.http._call import Call
 from holdfast.apps.http._problems import Refused
 from holdfast.apps.http._queries import verify
-from holdfast.apps.http._shapes import (
-    Append,
-    Appended,
-    Create,
-    Fork,
-    Held,
-    Imported,
-    SnapshotsHere,
-    Verified,
-)
+from holdfast.apps.http._requests import Append
 from holdfast.apps.http._spaces import LEASE_MS
 from holdfast.errors import Conflict, NotFound
+from holdfast.library.answers.care import ImportedIds, VerifiedSession
+from holdfast.library.answers.events import Appended, SnapshotTaken
+from holdfast.library.answers.sessions import SessionCreated, SessionMade, SessionRow
 from holdfast.model import Event, is_reference, make_id
 from holdfast.session import Session
 
@@ -26,7 +20,7 @@ _BEGUN = {"begun_by": "http"}
 _REDACTED = b"[secret:"
 
 
-def create(call: Call) -> Create:
+def create(call: Call) -> SessionCreated:
     """A session that is on record at once. Raises Conflict if the id is taken."""
     wish = call.body
     made = _derived(call, wish.id)
@@ -35,7 +29,7 @@ def create(call: Call) -> Create:
             raise Conflict(
                 f"there is a session {made} already", remedy="Choose another id.", session_id=made
             )
-        return Create(session_id=made, session=call.hf.info(made))
+        return SessionCreated(session_id=made, session=call.hf.info(made))
     options = {"title": wish.title, "agent_id": wish.agent_id, "lease_ms": LEASE_MS}
     with call.hf.session(made, resume="auto", **options) as session:
         session.append("metadata", _BEGUN)
@@ -43,7 +37,7 @@ def create(call: Call) -> Create:
             session.tag(*wish.tags)
         session.barrier()
         made = session.id
-    return Create(session_id=made, session=call.hf.info(made))
+    return SessionCreated(session_id=made, session=call.hf.info(made))
 
 
 def append(call: Call) -> Appended:
@@ -56,7 +50,7 @@ def append_many(call: Call) -> Appended:
     return _append(call, call.body.events)
 
 
-def label(call: Call) -> Held:
+def label(call: Call) -> SessionRow:
     """Title, tags and pin, as far as they are given."""
     wish, session = call.body, _open(call)
     if wish.title is not None:
@@ -67,49 +61,49 @@ def label(call: Call) -> Held:
         session.untag(*wish.remove_tags)
     if wish.pinned is not None:
         (call.hf.pin if wish.pinned else call.hf.unpin)(session.id)
-    return Held(session=call.hf.info(session.id))
+    return SessionRow(session=call.hf.info(session.id))
 
 
-def hold(call: Call) -> Held:
+def hold(call: Call) -> SessionRow:
     """A legal hold, or its end."""
     session, reason = _open(call), call.body.reason
     if reason is None:
         call.hf.release(session.id)
     else:
         call.hf.hold(session.id, reason)
-    return Held(session=call.hf.info(session.id))
+    return SessionRow(session=call.hf.info(session.id))
 
 
-def snapshot(call: Call) -> SnapshotsHere:
+def snapshot(call: Call) -> SnapshotTaken:
     """A snapshot of the newest state."""
-    return SnapshotsHere(_open(call).snapshot())
+    return SnapshotTaken(seq=_open(call).snapshot())
 
 
-def fork(call: Call) -> Fork:
+def fork(call: Call) -> SessionMade:
     """A new session from a moment of this one."""
     wish = call.body
     made = _derived(call, wish.new_id)
     if _was_done(call, made):
-        return Fork(session_id=str(made))
-    return Fork(session_id=call.hf.fork(call.id, wish.at, new_id=made, title=wish.title))
+        return SessionMade(session_id=str(made))
+    return SessionMade(session_id=call.hf.fork(call.id, wish.at, new_id=made, title=wish.title))
 
 
-def restore(call: Call) -> Fork:
+def restore(call: Call) -> SessionMade:
     """Back to an earlier moment, as a new session."""
     wish = call.body
     made = _derived(call, wish.new_id)
     if _was_done(call, made):
-        return Fork(session_id=str(made))
-    return Fork(session_id=call.hf.restore(call.id, wish.at, new_id=made))
+        return SessionMade(session_id=str(made))
+    return SessionMade(session_id=call.hf.restore(call.id, wish.at, new_id=made))
 
 
-def merge(call: Call) -> Fork:
+def merge(call: Call) -> SessionMade:
     """A new session of two."""
     wish = call.body
     made = _derived(call, wish.new_id)
     if _was_done(call, made):
-        return Fork(session_id=str(made))
-    return Fork(
+        return SessionMade(session_id=str(made))
+    return SessionMade(
         session_id=call.hf.merge(
             call.id,
             wish.other,
@@ -121,23 +115,23 @@ def merge(call: Call) -> Fork:
     )
 
 
-def import_bytes(call: Call) -> Imported:
+def import_bytes(call: Call) -> ImportedIds:
     """The sessions in a file of another tool, or in a bundle. Raises what kept all of them out."""
     report = call.hf.import_all([call.body], call.query.format)
     if report.errors and not report.ids:
         raise report.errors[0]
     problems = [row.reason or "" for row in report.failed]
     problems += [row.reason for row in report.skipped]
-    return Imported(sessions=report.ids, problems=problems)
+    return ImportedIds(sessions=report.ids, problems=problems)
 
 
-def undelete(call: Call) -> Held:
+def undelete(call: Call) -> SessionRow:
     """Back from the trash."""
     call.hf.undelete(call.id)
-    return Held(session=call.hf.info(call.id))
+    return SessionRow(session=call.hf.info(call.id))
 
 
-def repair(call: Call) -> Verified:
+def repair(call: Call) -> VerifiedSession:
     """A whole log in the place of a damaged one."""
     call.hf.repair(call.id)
     return verify(call)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.apps.http._shapes import Nothing
+from holdfast.apps.http._requests import Nothing
 from holdfast.apps.http.tokens import Scope
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import msgspec
 
 from holdfast.apps.gate.responses import PROBLEM
 from holdfast.apps.http._endpoints import EVENT_STREAM, JSON, Endpoint
-from holdfast.apps.http._shapes import Answered, Id
+from holdfast.apps.http._requests import Id
 from holdfast.apps.http._socket import EVENTS, TYPES, Said
+from holdfast.library.answers.turns import TurnAnswer
 from holdfast.model import VERSION
 
 INPUT = "/input"
@@ -62,7 +63,7 @@ def describe(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 
 
 def _types(endpoints: tuple[Endpoint, ...]) -> list[Any]:
-    found: dict[str, Any] = {repr(kind): kind for kind in (Problem, Id, Answered, Said)}
+    found: dict[str, Any] = {repr(kind): kind for kind in (Problem, Id, TurnAnswer, Said)}
     for endpoint in endpoints:
         for kind in (endpoint.query, endpoint.body, endpoint.answer):
             if kind is not None:
@@ -161,7 +162,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     if endpoint.status != _NO_BODY:
         schema = schema_of[repr(endpoint.answer)] if endpoint.media == JSON else {}
         fine["content"] = {endpoint.media: {"schema": schema}}
-    if endpoint.answer is Answered:
+    if endpoint.answer is TurnAnswer:
         fine["content"][EVENT_STREAM] = {"schema": {}}
     problem = _problem_content(schema_of)
     statuses = _ALWAYS | (_GUARDED if endpoint.scope else set())
@@ -171,7 +172,7 @@ def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
         statuses |= {"408"}
     if endpoint.body is not None:
         statuses |= {"415"}
-    if endpoint.answer is Answered:
+    if endpoint.answer is TurnAnswer:
         statuses |= {"410", "501", "502"}
     refused = {
         status: {"description": "A problem.", "content": problem} for status in sorted(statuses)

@@ -9,19 +9,15 @@ import msgspec
 from starlette.responses import Response
 
 from holdfast.apps.http._call import Call
-from holdfast.apps.http._shapes import (
-    Events,
-    Hits,
-    Messages,
-    Sessions,
-    Snapshot,
-    Snapshots,
-    Told,
-    Trashed,
-    TrashList,
-    Verified,
-    told_event,
+from holdfast.library.answers.care import VerifiedSession
+from holdfast.library.answers.events import (
+    EventPage,
+    EventRecord,
+    MessageList,
+    SearchHits,
+    SnapshotList,
 )
+from holdfast.library.answers.sessions import SessionPage, TrashPage
 from holdfast.model import SessionMetadata
 from holdfast.session import resolve_blobs
 
@@ -30,7 +26,7 @@ _MEDIA = {".md": "text/markdown", ".txt": "text/plain", ".json": "application/js
 _BYTES = "application/octet-stream"
 
 
-def list_sessions(call: Call) -> Sessions:
+def list_sessions(call: Call) -> SessionPage:
     """A page of sessions, newest first."""
     asked = call.query
     page = call.hf.list(
@@ -42,14 +38,16 @@ def list_sessions(call: Call) -> Sessions:
         archived=asked.archived,
         after=asked.after,
     )
-    return Sessions(sessions=list(page), next=page.next)
+    return SessionPage(sessions=list(page), next=page.next)
 
 
-def search(call: Call) -> Hits:
+def search(call: Call) -> SearchHits:
     """What was said, best first."""
     asked = call.query
     by_event = {"role": asked.role, "tool": asked.tool, "limit": asked.limit}
-    return Hits(call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event))
+    return SearchHits(
+        hits=call.hf.search(asked.q, asked.session_id, **_narrowing(asked), **by_event)
+    )
 
 
 def _narrowing(asked: Any) -> dict[str, Any]:
@@ -67,20 +65,20 @@ def look(call: Call) -> SessionMetadata:
     return call.hf.info(call.id)
 
 
-def read_events(call: Call) -> Events:
+def read_events(call: Call) -> EventPage:
     """Events from a place on: as many as were asked for, or as fit into an answer."""
     asked, id = call.query, call.id
     types = asked.type or None
     found = call.hf.events(id, asked.start, types=types, limit=asked.limit + 1)
     documents = call.hf.store.documents(f"sessions/{id}")
-    told: list[Told] = []
+    told: list[EventRecord] = []
     size = 0
     for event in resolve_blobs(islice(found, asked.limit + 1), documents):
         if len(told) == asked.limit or size > _PAGE_BYTES_MAX:
-            return Events(events=told, next=event.seq)
-        told.append(told_event(event))
+            return EventPage(events=told, next=event.seq)
+        told.append(EventRecord.of(event))
         size += len(event.raw) if event.data is None else _size(event.data)
-    return Events(events=told)
+    return EventPage(events=told)
 
 
 def state(call: Call) -> dict[str, Any]:
@@ -89,7 +87,7 @@ def state(call: Call) -> dict[str, Any]:
     return found
 
 
-def messages(call: Call) -> Messages:
+def messages(call: Call) -> MessageList:
     """A valid conversation, whatever the log holds."""
     asked = call.query
     found = call.hf.recover(
@@ -97,7 +95,7 @@ def messages(call: Call) -> Messages:
     )
     plain = msgspec.to_builtins(found.messages)
     issues = [f"{issue.where}: {issue.detail}" for issue in found.issues]
-    return Messages(messages=plain, system=found.system, issues=issues)
+    return MessageList(messages=plain, system=found.system, issues=issues)
 
 
 def compare(call: Call) -> Any:
@@ -105,10 +103,10 @@ def compare(call: Call) -> Any:
     return call.hf.compare(call.id, call.query.other)
 
 
-def snapshots(call: Call) -> Snapshots:
+def snapshots(call: Call) -> SnapshotList:
     """The snapshots of a session."""
     found = call.hf.snapshots(call.id)
-    return Snapshots([Snapshot(seq=s.seq, taken_at=s.taken_at, whole=s.whole) for s in found])
+    return SnapshotList(snapshots=found)
 
 
 def stats(call: Call) -> Any:
@@ -117,26 +115,14 @@ def stats(call: Call) -> Any:
     return call.hf.stats(**_narrowing(asked), model=asked.model, tz=asked.tz, by=asked.by)
 
 
-def verify(call: Call) -> Verified:
+def verify(call: Call) -> VerifiedSession:
     """A look at every byte."""
-    report = call.hf.verify(call.id)
-    return Verified(
-        session_id=report.session_id,
-        ok=report.ok,
-        events=report.events,
-        size_bytes=report.size_bytes,
-        findings=report.explain(),
-    )
+    return VerifiedSession.of(call.hf.verify(call.id))
 
 
-def trash(call: Call) -> TrashList:
+def trash(call: Call) -> TrashPage:
     """What can be brought back."""
-    return TrashList(
-        [
-            Trashed(session_id=one.session_id, deleted_at=one.deleted_at, size_bytes=one.size_bytes)
-            for one in call.hf.trash()
-        ]
-    )
+    return TrashPage.of(call.hf.trash())
 
 
 def export(call: Call) -> Response:

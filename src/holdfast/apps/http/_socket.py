@@ -18,7 +18,7 @@ from holdfast.agent import Message, Scope
 from holdfast.apps.http import _audit
 from holdfast.apps.http._call import as_json
 from holdfast.apps.http._problems import Refused, problem, problem_fields
-from holdfast.apps.http._shapes import Append, Turn
+from holdfast.apps.http._requests import Append, Turn
 from holdfast.apps.http._stream import Following
 from holdfast.apps.http._turns import heard
 from holdfast.apps.http.tokens import Token

@@ -13,9 +13,9 @@ from starlette.responses import Response, StreamingResponse
 from holdfast.apps.http._call import Call, as_json
 from holdfast.apps.http._endpoints import EVENT_STREAM
 from holdfast.apps.http._problems import Refused
-from holdfast.apps.http._shapes import Told, told_event
 from holdfast.apps.http.tokens import Token
 from holdfast.library import Holdfast
+from holdfast.library.answers.events import EventRecord
 from holdfast.model import Event, Notice
 from holdfast.session import Follower, resolve_blobs
 
@@ -97,7 +97,7 @@ class Following:
         self._bell = asyncio.Event()
         self._follower: Follower | None = None
 
-    async def events(self) -> AsyncGenerator[Told | None]:
+    async def events(self) -> AsyncGenerator[EventRecord | None]:
         """Each event; None now and then while there is none."""
         service = self._service
         loop = asyncio.get_running_loop()
@@ -133,7 +133,7 @@ class Following:
                 await self._bell.wait()
         self._bell.clear()
 
-    def _look(self, hf: Holdfast) -> list[Told] | None:
+    def _look(self, hf: Holdfast) -> list[EventRecord] | None:
         """What is new; None when the session is gone."""
         if not hf.exists(self._id):
             return None
@@ -147,4 +147,4 @@ class Following:
         if found:
             self._next = found[-1].seq + 1
         documents = hf.store.documents(f"sessions/{self._id}")
-        return [told_event(event) for event in resolve_blobs(found, documents)]
+        return [EventRecord.of(event) for event in resolve_blobs(found, documents)]

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from holdfast.apps.http import _changes, _queries
-from holdfast.apps.http import _shapes as shapes
+from holdfast.apps.http import _requests as requests
 from holdfast.apps.http._call import Call, as_json
 from holdfast.apps.http._endpoints import EVENT_STREAM, JSON, Endpoint
 from holdfast.apps.http._problems import Refused
@@ -16,6 +16,7 @@ from holdfast.apps.http._turns import approve, begin_turn, cancel
 from holdfast.apps.http.tokens import METRICS_SCOPE
 from holdfast.catalog import Stats
 from holdfast.errors import HoldfastError
+from holdfast.library.answers import care, events, sessions, store, turns
 from holdfast.model import VERSION, SessionMetadata
 from holdfast.observe import CONTENT_TYPE
 from holdfast.replay import Comparison
@@ -28,13 +29,13 @@ async def _health(_: Call) -> Response:
     return Response(b'{"status":"ok","version":"%s"}' % VERSION.encode(), media_type=JSON)
 
 
-def _ready(call: Call) -> shapes.Health:
+def _ready(call: Call) -> store.ServerHealth:
     """Whether requests can be served. Raises Refused."""
     try:
         call.hf.store.check()
     except HoldfastError as error:
         raise Refused(503, "unavailable", "the store cannot be used now") from error
-    return shapes.Health(status="ok", version=VERSION)
+    return store.ServerHealth(status="ok", version=VERSION)
 
 
 async def _metrics(call: Call) -> Response:
@@ -62,7 +63,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path="/healthz",
         summary="Whether the process is there.",
         scope=None,
-        answer=shapes.Health,
+        answer=store.ServerHealth,
         stream=_health,
     ),
     Endpoint(
@@ -70,7 +71,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path="/readyz",
         summary="Whether the store can be used, and the server is not about to stop.",
         scope=None,
-        answer=shapes.Health,
+        answer=store.ServerHealth,
         work=_ready,
     ),
     Endpoint(
@@ -86,8 +87,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path="/v1/sessions",
         summary="List sessions, newest first.",
-        query=shapes.ListAsked,
-        answer=shapes.Sessions,
+        query=requests.ListAsked,
+        answer=sessions.SessionPage,
         work=_queries.list_sessions,
     ),
     Endpoint(
@@ -95,8 +96,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path="/v1/sessions",
         summary="Make a session.",
         scope="write",
-        body=shapes.NewSession,
-        answer=shapes.Create,
+        body=requests.NewSession,
+        answer=sessions.SessionCreated,
         status=201,
         keyed=True,
         work=_changes.create,
@@ -105,15 +106,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path="/v1/search",
         summary="Find what was said, in every session or in one.",
-        query=shapes.Search,
-        answer=shapes.Hits,
+        query=requests.Search,
+        answer=events.SearchHits,
         work=_queries.search,
     ),
     Endpoint(
         method="GET",
         path="/v1/stats",
         summary="Tokens, cost, activity, tools and topics.",
-        query=shapes.StatsAsked,
+        query=requests.StatsAsked,
         answer=Stats,
         work=_queries.stats,
     ),
@@ -122,16 +123,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path="/v1/import",
         summary="Bring in the sessions of a file of another tool, or of a bundle.",
         scope="write",
-        query=shapes.Import,
+        query=requests.Import,
         takes_bytes=True,
-        answer=shapes.Imported,
+        answer=care.ImportedIds,
         work=_changes.import_bytes,
     ),
     Endpoint(
         method="GET",
         path="/v1/trash",
         summary="List what can be brought back.",
-        answer=shapes.TrashList,
+        answer=sessions.TrashPage,
         work=_queries.trash,
     ),
     Endpoint(
@@ -139,7 +140,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path="/v1/trash/{id}/undelete",
         summary="Bring a session back from the trash.",
         scope="write",
-        answer=shapes.Held,
+        answer=sessions.SessionRow,
         work=_changes.undelete,
     ),
     Endpoint(
@@ -154,8 +155,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=_ONE,
         summary="Change title, tags and pin.",
         scope="write",
-        body=shapes.Labels,
-        answer=shapes.Held,
+        body=requests.Labels,
+        answer=sessions.SessionRow,
         writes=True,
         work=_changes.label,
     ),
@@ -171,8 +172,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path=f"{_ONE}/events",
         summary="Read events, page by page.",
-        query=shapes.EventsAsked,
-        answer=shapes.Events,
+        query=requests.EventsAsked,
+        answer=events.EventPage,
         work=_queries.read_events,
     ),
     Endpoint(
@@ -180,8 +181,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/events",
         summary="Record an event; it is on the medium when this is answered.",
         scope="write",
-        body=shapes.Append,
-        answer=shapes.Appended,
+        body=requests.Append,
+        answer=events.Appended,
         keyed=True,
         writes=True,
         work=_changes.append,
@@ -191,8 +192,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/batch",
         summary="Record several events, all of them or none.",
         scope="write",
-        body=shapes.AppendMany,
-        answer=shapes.Appended,
+        body=requests.AppendMany,
+        answer=events.Appended,
         keyed=True,
         writes=True,
         work=_changes.append_many,
@@ -201,7 +202,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path=f"{_ONE}/follow",
         summary="Events as they come, with ids; Last-Event-ID goes on after one.",
-        query=shapes.Follow,
+        query=requests.Follow,
         answer=str,
         media=EVENT_STREAM,
         stream=follow,
@@ -210,7 +211,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path=f"{_ONE}/state",
         summary="The state, now or after an event.",
-        query=shapes.StateAsked,
+        query=requests.StateAsked,
         answer=dict[str, Any],
         work=_queries.state,
     ),
@@ -218,15 +219,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path=f"{_ONE}/messages",
         summary="A valid conversation for a provider, whatever the log holds.",
-        query=shapes.MessagesAsked,
-        answer=shapes.Messages,
+        query=requests.MessagesAsked,
+        answer=events.MessageList,
         work=_queries.messages,
     ),
     Endpoint(
         method="GET",
         path=f"{_ONE}/compare",
         summary="Two sessions side by side since their last common event.",
-        query=shapes.Comparing,
+        query=requests.Comparing,
         answer=Comparison,
         work=_queries.compare,
     ),
@@ -235,8 +236,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/fork",
         summary="Make a new session from any point of this one.",
         scope="write",
-        body=shapes.Forking,
-        answer=shapes.Fork,
+        body=requests.Forking,
+        answer=sessions.SessionMade,
         status=201,
         keyed=True,
         work=_changes.fork,
@@ -246,8 +247,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/merge",
         summary="Make a new session of this one and another.",
         scope="write",
-        body=shapes.Merge,
-        answer=shapes.Fork,
+        body=requests.Merge,
+        answer=sessions.SessionMade,
         status=201,
         keyed=True,
         work=_changes.merge,
@@ -257,8 +258,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/restore",
         summary="Go back to an earlier moment, as a new session.",
         scope="write",
-        body=shapes.Resuming,
-        answer=shapes.Fork,
+        body=requests.Resuming,
+        answer=sessions.SessionMade,
         status=201,
         keyed=True,
         work=_changes.restore,
@@ -267,7 +268,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path=f"{_ONE}/snapshots",
         summary="List the snapshots of a session.",
-        answer=shapes.Snapshots,
+        answer=events.SnapshotList,
         work=_queries.snapshots,
     ),
     Endpoint(
@@ -275,7 +276,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/snapshots",
         summary="Take a snapshot now.",
         scope="write",
-        answer=shapes.SnapshotsHere,
+        answer=events.SnapshotTaken,
         writes=True,
         work=_changes.snapshot,
     ),
@@ -283,7 +284,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path=f"{_ONE}/export",
         summary="A session as a document, a bundle, or for another tool.",
-        query=shapes.Export,
+        query=requests.Export,
         answer=bytes,
         media="*/*",
         work=_queries.export,
@@ -292,7 +293,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path=f"{_ONE}/verify",
         summary="Look at every byte and say what is whole.",
-        answer=shapes.Verified,
+        answer=care.VerifiedSession,
         work=_queries.verify,
     ),
     Endpoint(
@@ -300,7 +301,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/repair",
         summary="Write a whole log in the place of a damaged one.",
         scope="admin",
-        answer=shapes.Verified,
+        answer=care.VerifiedSession,
         stream=_repair,
     ),
     Endpoint(
@@ -308,8 +309,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/hold",
         summary="Put a session under legal hold, or end that.",
         scope="admin",
-        body=shapes.Hold,
-        answer=shapes.Held,
+        body=requests.Hold,
+        answer=sessions.SessionRow,
         writes=True,
         work=_changes.hold,
     ),
@@ -318,8 +319,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/turns",
         summary="Let the agent answer, or go on with what was interrupted.",
         scope="write",
-        body=shapes.Turn,
-        answer=shapes.Answered,
+        body=requests.Turn,
+        answer=turns.TurnAnswer,
         keyed=True,
         stream=begin_turn,
     ),
@@ -336,7 +337,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_ONE}/approvals/{{call}}",
         summary="Let a tool run that waits for approval, or not.",
         scope="write",
-        body=shapes.Approval,
+        body=requests.Approval,
         status=204,
         stream=approve,
     ),

@@ -15,12 +15,13 @@ from holdfast.agent import AGENT_TYPE, AgentHome, HostedTurn, Kit, Message, Scop
 from holdfast.apps.http._call import Call, as_json
 from holdfast.apps.http._endpoints import EVENT_STREAM, JSON
 from holdfast.apps.http._problems import Refused, problem, problem_fields
-from holdfast.apps.http._shapes import Answered, Turn
+from holdfast.apps.http._requests import Turn
 from holdfast.apps.http._spaces import LEASE_MS, Spaces
 from holdfast.apps.http._stream import sse
 from holdfast.apps.http._threads import Threads
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.library import Holdfast
+from holdfast.library.answers.turns import TurnAnswer
 from holdfast.session import Session
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Turns:
 
     # -- one turn ------------------------------------------------------------------------------
 
-    async def _answer(self, turn: HostedTurn, wish: Turn, key: str | None, kit: Kit) -> Answered:
+    async def _answer(self, turn: HostedTurn, wish: Turn, key: str | None, kit: Kit) -> TurnAnswer:
         try:
             return await self._run(turn, wish, key, kit)
         except (HoldfastError, Refused):
@@ -97,7 +98,7 @@ class Turns:
             _LOGGER.exception("a turn of session %s failed", turn.key[1])
             raise Refused(500, "internal", "the server made a mistake") from error
 
-    async def _run(self, turn: HostedTurn, wish: Turn, key: str | None, kit: Kit) -> Answered:
+    async def _run(self, turn: HostedTurn, wish: Turn, key: str | None, kit: Kit) -> TurnAnswer:
         space, id = turn.key
         async with (
             self._spaces.use(space) as hf,
@@ -157,9 +158,9 @@ def _stream(agent: Agent, wish: Turn, session: Session) -> RunStream:
     return agent.run_stream(wish.prompt, session=session)
 
 
-def _answered(session: Session, result: RunResult) -> Answered:
+def _answered(session: Session, result: RunResult) -> TurnAnswer:
     waits = result.suspended
-    return Answered(
+    return TurnAnswer(
         session_id=session.id,
         output=result.output,
         status="completed" if waits is None else "suspended",
@@ -170,7 +171,7 @@ def _answered(session: Session, result: RunResult) -> Answered:
     )
 
 
-def _take_key(session: Session, wish: Turn, key: str) -> tuple[Turn, Answered | None]:
+def _take_key(session: Session, wish: Turn, key: str) -> tuple[Turn, TurnAnswer | None]:
     """A turn that was asked for before: gone on with if it was cut, else its answer."""
     mark = f"turn.{key}"
     begun = session.live_state.keys.get(mark)
@@ -183,7 +184,7 @@ def _take_key(session: Session, wish: Turn, key: str) -> tuple[Turn, Answered | 
     if session.live_state.unfinished or said[-1].type == "user":
         return Turn(prompt=None), None
     output = said[-1].data.get("content")
-    return wish, Answered(
+    return wish, TurnAnswer(
         session_id=session.id, output=output if isinstance(output, str) else "", reason="recorded"
     )
 
@@ -206,7 +207,7 @@ async def begin_turn(call: Call) -> Response:
         return problem(turn.error)
     answered = turn.result
     if answered is None:
-        answered = Answered(session_id=id, output="", status="interrupted", reason=turn.ended)
+        answered = TurnAnswer(session_id=id, output="", status="interrupted", reason=turn.ended)
     return Response(as_json(answered), 200, media_type=JSON)
 
 

@@ -1,4 +1,4 @@
-"""What is asked and what is answered, as types: code and description read the same ones."""
+"""What is asked, as types: code and description read the same ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from holdfast.catalog import Hit
-from holdfast.model import Event, SessionMetadata, Status, check_id
+from holdfast.model import Status, check_id
 
 Id = Annotated[
     str,
@@ -38,9 +37,6 @@ class _Naming(_Given, frozen=True, kw_only=True):
 
 class Nothing(_Given, frozen=True, kw_only=True):
     """No parameters."""
-
-
-# -- asked ---------------------------------------------------------------------------------------
 
 
 class ListAsked(_Given, frozen=True, kw_only=True):
@@ -210,152 +206,3 @@ class Approval(_Given, frozen=True, kw_only=True):
 
     approved: bool
     scope: Literal["once", "session", "always"] = "once"
-
-
-# -- answered ------------------------------------------------------------------------------------
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event; times are Unix milliseconds."""
-
-    seq: int
-    type: str
-    timestamp: int
-    data: dict[str, Any]
-    run: str | None = None
-    key: str | None = None
-
-
-class Sessions(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of sessions; ``next`` as ``after`` gives the following one."""
-
-    sessions: list[SessionMetadata]
-    next: str | None = None
-
-
-class Hits(msgspec.Struct, frozen=True):
-    """What a search found, best first."""
-
-    hits: list[Hit]
-
-
-class Events(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of events; ``next`` is null at the end for now."""
-
-    events: list[Told]
-    next: int | None = None
-
-
-class Appended(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recorded, on the medium when this is answered."""
-
-    session_id: str
-    seqs: list[int]
-
-
-class Messages(msgspec.Struct, frozen=True, kw_only=True):
-    """A valid conversation for a provider, and what had to be changed for it."""
-
-    messages: list[dict[str, Any]]
-    system: str | None = None
-    issues: list[str] = []
-
-
-class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """The session that was made."""
-
-    session_id: str
-
-
-class Create(Fork, frozen=True, kw_only=True):
-    """The session that was made, as a list would show it."""
-
-    session: SessionMetadata
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot: what it covers, when it was taken, whether it is whole."""
-
-    seq: int
-    taken_at: int = 0
-    whole: bool = True
-
-
-class Snapshots(msgspec.Struct, frozen=True):
-    """The snapshots of a session, newest first."""
-
-    snapshots: list[Snapshot]
-
-
-class SnapshotsHere(msgspec.Struct, frozen=True):
-    """The event after which a snapshot was taken."""
-
-    seq: int
-
-
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """The sessions that were in the bytes and are here now."""
-
-    sessions: list[str]
-    problems: list[str] = []
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """The labels of a session as they are now."""
-
-    session: SessionMetadata
-
-
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether every byte is whole, and what is wrong, in words."""
-
-    session_id: str
-    ok: bool
-    events: int
-    size_bytes: int
-    findings: list[str]
-
-
-class Trashed(msgspec.Struct, frozen=True, kw_only=True):
-    """A session in the trash."""
-
-    session_id: str
-    deleted_at: int
-    size_bytes: int
-
-
-class TrashList(msgspec.Struct, frozen=True):
-    """What can be brought back, the last deleted first."""
-
-    sessions: list[Trashed]
-
-
-class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a turn ended: completed, suspended (``resume_token`` goes on) or interrupted."""
-
-    session_id: str
-    output: str
-    status: Literal["completed", "suspended", "interrupted"] = "completed"
-    usage: dict[str, Any] = {}
-    resume_token: str | None = None
-    resume_as: str | None = None
-    reason: str | None = None
-
-
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server is."""
-
-    status: Literal["ok", "stopping"]
-    version: str
-
-
-def told_event(event: Event) -> Told:
-    """An event as it is answered."""
-    return Told(
-        seq=event.seq,
-        type=event.type,
-        timestamp=event.timestamp,
-        data=event.data,
-        run=event.run,
-        key=event.key,
-    )
