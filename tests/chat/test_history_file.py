@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.apps.talk.history import History
+from holdfast.apps.history import History
 
 
 @pytest.mark.req("S2-53")

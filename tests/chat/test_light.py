@@ -10,9 +10,6 @@ import pytest
 
 HEAVY = {"pydantic_ai", "pydantic", "openai", "anthropic", "httpx", "xllamacpp", "asyncio"}
 LOOK = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
-ENGINE_USERS = tuple(
-    f"holdfast.apps.{name}" for name in ("cli._chatting", "cli._talking", "talk.making")
-)
 COMMAND = "from holdfast.apps.cli import cli; cli.main({0!r}, standalone_mode=False)"
 
 
@@ -45,9 +42,6 @@ def test_the_library_the_logger_and_the_configuration():
 @pytest.mark.parametrize("verb", [["chat"], ["run", "hi"]])
 def test_a_missing_engine_is_told_with_its_command(verb, run, monkeypatch):
     """Without the extra there is a sentence and the command that installs it."""
-    for name in [*sys.modules]:
-        if name.startswith(ENGINE_USERS):
-            monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "holdfast.agent._agent", raising=False)
     monkeypatch.setitem(sys.modules, "holdfast.agent._agent", None)
     done = run(*verb, text="hello\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import re
@@ -380,6 +381,29 @@ def test_an_agent_that_is_not_installed(hf, site, trip, visitor, monkeypatch):
     shown = visitor.submit(f"/s/{trip}/say", text="Hi").text
     assert "this needs the package pydantic_ai" in shown.lower()
     assert "holdfast[agent,local]" in shown
+
+
+async def test_an_answer_is_put_off_when_the_app_ends(hf, trip):
+    """What nobody took back is told as interrupted, and can be gone on with."""
+    from pydantic_ai.models.function import FunctionModel
+
+    from holdfast.agent import Kit
+
+    asked = asyncio.Event()
+
+    async def never(_messages, _info):
+        yield "I think"
+        asked.set()
+        await asyncio.Event().wait()
+
+    talks = Talks(hf, lambda: Kit(make_model=lambda: FunctionModel(stream_function=never)))
+    await talks.say(trip, "Are you there?")
+    await asyncio.wait_for(asked.wait(), 60)
+    await talks.close()
+    assert not talks.is_running(trip)
+    assert "interrupted" in [event.type for event in hf.events(trip)]
+    with hf.session(trip, wait_ms=0):
+        pass  # it was given back
 
 
 def test_too_many_pages_follow(trip, visitor, monkeypatch):

@@ -59,6 +59,7 @@ def page(visit, library, model):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_BASE_URL", model.openai_url)
         patch.setenv("OPENAI_API_KEY", "none")
+        patch.setattr("holdfast.apps.web._talks._REST_MS", 100)
         kit = partial(Kit.configured, None, model="openai:scripted", agent="helper")
         with visit(library, kit) as (page, _):
             yield page
@@ -202,9 +203,8 @@ def test_two_messages_at_once(page, model):
     sees(page, "At last.", "#entries article")
 
 
-def test_a_session_is_given_back(page, library, model, monkeypatch):
+def test_a_session_is_given_back(page, library, model):
     """Some time after an answer the session rests, and others may write to it."""
-    monkeypatch.setattr("holdfast.apps.web._talks._REST_S", 0.1)
     model.follow(lambda request: Say("Here."))
     page.goto("/s/talked-on")
     page.get_by_label("Message to the agent").fill("Still there?")

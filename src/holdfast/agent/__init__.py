@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.agent._engine import Engine, register_model, resolve_model
     from holdfast.agent._event_logger import EventLogger
     from holdfast.agent._home import AgentHome, RepairedWarning
-    from holdfast.agent._kit import AGENT_TYPE, Kit
+    from holdfast.agent._kit import AGENT_TYPE, AgentMaker, Kit, needs_agent, recordable
     from holdfast.agent._models import ModelChoice, choose_model
     from holdfast.agent._options import Features, PersistentSession
     from holdfast.agent._permissions import Decision, PermissionRequest
@@ -41,7 +41,7 @@ __getattr__ = lazy(
         "_engine": "Engine register_model resolve_model",
         "_event_logger": "EventLogger",
         "_home": "AgentHome RepairedWarning",
-        "_kit": "AGENT_TYPE Kit",
+        "_kit": "AGENT_TYPE AgentMaker Kit needs_agent recordable",
         "_models": "ModelChoice choose_model",
         "_options": "Features PersistentSession",
         "_permissions": "Decision PermissionRequest",
@@ -62,6 +62,7 @@ __all__ = [
     "EXIT_WORDS",
     "Agent",
     "AgentHome",
+    "AgentMaker",
     "Ask",
     "Attempt",
     "Decision",
@@ -94,8 +95,10 @@ __all__ = [
     "file_tools",
     "is_child",
     "memory_tools",
+    "needs_agent",
     "plain_result",
     "plain_text",
+    "recordable",
     "register_model",
     "resolve_model",
     "todo_tool",

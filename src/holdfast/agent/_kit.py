@@ -1,20 +1,24 @@
-"""What the agents of a server are made of, before there is a session. Light: loads no engine."""
+"""What agents are made of, before there is a session. Light: loads no engine."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from holdfast.agent._home import AgentHome
+from holdfast.agent._home import AgentHome, RepairedWarning
+from holdfast.errors import UsageError
 from holdfast.library import Holdfast
 from holdfast.model import check_id, fit_id
 from holdfast.session import Session
 
 if TYPE_CHECKING:
     from holdfast._config import Configuration
-    from holdfast.agent import Agent, Tool
+    from holdfast.agent import Agent, PermissionRequest, Tool
     from holdfast.agent._models import ModelChoice
 
 AGENT_TYPE = "agent"
@@ -124,3 +128,107 @@ class Kit:
             "max_context_tokens": None if small is None else max(small - _REPLY_TOKENS, 1),
             "strategy": "none" if small is None else "window",
         }
+
+
+class AgentMaker:
+    """The model that was asked for, and agents on it. Raises UsageError as ``choose_model`` does.
+
+    ``warn`` is told of what was repaired.
+    """
+
+    def __init__(
+        self,
+        library: Holdfast,
+        place: str | None,
+        *,
+        model: str | None = None,
+        agent: str | None = None,
+        permission: Callable[[PermissionRequest], Any] | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        from holdfast._config import configuration
+        from holdfast.agent._models import choose_model
+
+        with needs_agent():
+            import_module("holdfast.agent._agent")  # now, and not with the first message
+
+        self._library = library
+        self.settings = configuration({} if place is None else {"store": place})
+        self.choice: ModelChoice = choose_model(model, self.settings).named()
+        self._kit = Kit.of(self.choice, self.settings)
+        self._asked_agent = agent
+        self._permission = permission
+        self._warn = warn
+
+    @property
+    def model(self) -> Any:
+        """The model itself. Raises UsageError for an unknown one or a missing key."""
+        return self._kit.model()
+
+    def agent_for(self, session_id: str | None) -> str:
+        """The agent that was asked for, else the session's; any name becomes an id that fits."""
+        return fit_id(self._asked_agent or self._agent_of(session_id))
+
+    def make(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
+        """An agent on that session; without one on its current session, or on a new one."""
+        import warnings
+
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", RepairedWarning)
+            if session_id is None and load:
+                session_id = AgentHome(self._library, agent_id, AGENT_TYPE).current()
+            agent = self._agent_on(agent_id, session_id, load=load)
+        for warning in told:
+            if issubclass(warning.category, RepairedWarning):
+                self._warn(str(warning.message))
+        return agent
+
+    def _agent_of(self, session_id: str | None) -> str:
+        """The agent that a session belongs to, else the configured one."""
+        if session_id is not None and self._library.exists(session_id):
+            owner = self._library.state(session_id).agent_id
+            if owner:
+                return owner
+        return self._kit.agent_id
+
+    def _agent_on(self, agent_id: str, session_id: str | None, *, load: bool) -> Agent:
+        from holdfast.agent import Agent, PersistentSession, builtin_tools
+
+        return Agent(
+            self.model,
+            agent_id=agent_id,
+            session_id=session_id,
+            persistent_session=PersistentSession(storage=self._library, load_on_create=load),
+            permission=self._permission,
+            **self._kit.habits(
+                lambda: builtin_tools(os.getcwd()), instructed=self._has_instructions(session_id)
+            ),
+        )
+
+    def _has_instructions(self, session_id: str | None) -> bool:
+        if self._kit.instructions is not None or session_id is None:
+            return False  # then it does not matter
+        if not self._library.exists(session_id):
+            return False
+        return bool(self._library.state(session_id).instructions)
+
+
+# Before something is said: what has to be installed, and what of it can be recorded.
+
+
+@contextmanager
+def needs_agent() -> Iterator[None]:
+    """Around the import of what talks: a part that is not installed is told with its command."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"this needs the package {error.name}, which is not installed",
+            remedy="Install it with: pip install 'holdfast[agent,local]'",
+        ) from error
+
+
+def recordable(text: str) -> str:
+    """What the user gave, without the few characters that no provider takes."""
+    clean = text.encode("utf-8", "replace").decode()
+    return clean.replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -6,10 +6,10 @@ from importlib.util import find_spec
 
 import click
 
+from holdfast.agent import needs_agent
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FINE
 from holdfast.apps.cli._options import complete_agent, store_option
-from holdfast.apps.talk.checks import needs_agent
 
 _ENGINE = "pydantic_ai"
 

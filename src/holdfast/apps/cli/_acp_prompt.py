@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from holdfast.agent import recordable
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._options import complete_id, json_option, store_option
 from holdfast.apps.cli._talk_options import standard_input
 from holdfast.apps.render.page import Span
-from holdfast.apps.talk.checks import recordable
 from holdfast.errors import HoldfastError, NotFound, UsageError
 from holdfast.library.answers.turns import AcpAnswer
 from holdfast.model import is_id

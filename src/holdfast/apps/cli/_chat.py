@@ -8,16 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import EXIT_WORDS
+from holdfast.agent import EXIT_WORDS, recordable
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._failure import EXIT_FAILED, EXIT_FINE, explain, tell
 from holdfast.apps.cli._slash import COMMANDS, is_command, obey
 from holdfast.apps.cli._summary import print_conversation
 from holdfast.apps.cli._talk import Talker
 from holdfast.apps.cli._talk_options import Wishes, standard_input
+from holdfast.apps.history import History
 from holdfast.apps.render.page import Span
-from holdfast.apps.talk.checks import recordable
-from holdfast.apps.talk.history import History
 from holdfast.errors import HoldfastError
 from holdfast.replay import is_complete
 

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import ModelChoice
+from holdfast.agent import AgentMaker, ModelChoice
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._choice import choose
 from holdfast.apps.cli._talk_options import Wishes
 from holdfast.apps.render.page import Span
 from holdfast.apps.render.words import ago, counted
-from holdfast.apps.talk.agents import AgentMaker
 from holdfast.apps.watched import watch
 from holdfast.errors import UsageError
 from holdfast.model import Event, Notice

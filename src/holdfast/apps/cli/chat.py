@@ -9,7 +9,6 @@ import click
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import store_option, wait_option
 from holdfast.apps.cli._talk_options import Wishes, talk_options
-from holdfast.apps.talk.checks import needs_agent
 
 __all__ = ["command"]
 
@@ -37,7 +36,6 @@ def command(app: App, /, **wishes: Any) -> int:
     the answers go to standard output. The model: --model, else the configuration, else an API key
     in the environment, else the small one that is embedded.
     """
-    with needs_agent():
-        from holdfast.apps.cli._chat import Chat
+    from holdfast.apps.cli._chat import Chat
 
     return Chat(app, Wishes(**wishes)).run()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from holdfast.agent import recordable
 from holdfast.apps.cli._app import App
 from holdfast.apps.cli._options import json_option, store_option, wait_option
 from holdfast.apps.cli._talk_options import (
@@ -15,7 +16,6 @@ from holdfast.apps.cli._talk_options import (
     talk_options,
 )
 from holdfast.apps.render.page import Span
-from holdfast.apps.talk.checks import needs_agent, recordable
 from holdfast.errors import UsageError
 from holdfast.library.answers.turns import RunAnswer
 
@@ -51,8 +51,7 @@ def command(app: App, /, prompt: tuple[str, ...], *, as_json: bool, **wishes: An
     It goes on with the agent's current session, as `holdfast chat` does. The answer goes to
     standard output, everything else to standard error.
     """
-    with needs_agent():
-        from holdfast.apps.cli._talk import Talker
+    from holdfast.apps.cli._talk import Talker
 
     text = _prompt(prompt)
     talker = Talker(app, Wishes(**wishes))

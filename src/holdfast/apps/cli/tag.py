@@ -111,7 +111,7 @@ def _explain(app: App, session_id: str, *, as_json: bool) -> None:
 
 
 def _suggest(app: App, session_id: str, model: str | None, *, apply: bool, as_json: bool) -> None:
-    from holdfast.apps.talk.checks import needs_agent
+    from holdfast.agent import needs_agent
 
     with needs_agent():
         from holdfast.apps.cli._suggestions import suggest

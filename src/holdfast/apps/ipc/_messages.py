@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.apps.talk.questions import Scope
+from holdfast.agent import Scope
 from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_code, utc
 from holdfast.errors import HoldfastError
 from holdfast.model import SessionMetadata

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from holdfast.agent import Kit
+from holdfast.agent import Host, HostedTurn, Kit, needs_agent
 from holdfast.apps.ipc._messages import (
     LIMIT_MAX,
     Cancel,
@@ -26,7 +25,6 @@ from holdfast.apps.ipc._messages import (
     failure,
     session_info,
 )
-from holdfast.apps.talk.questions import Questions
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
 from holdfast.model import VERSION, check_id
@@ -37,6 +35,8 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 EXPORT_CHARS_MAX = 32 * 1024 * 1024
+_HERE = "current"
+"""The one key of the host: a connection has one session, and one turn."""
 
 Answer = dict[str, Any]
 Say = Callable[[str, dict[str, Any]], Awaitable[None]]
@@ -55,12 +55,8 @@ class Current:
         self._kit = kit
         self._root = root or os.getcwd()
         self._id: str | None = None
-        self._session: Session | None = None
-        self._agent: Agent | None = None
+        self._host: Host[str, Session] = Host(idle_ms=None)
         self._demo = False
-        self._turn: asyncio.Task[Answer] | None = None
-        self._questions = Questions()
-        self._say: Say | None = None
         self._is_alone = False
 
     async def initialize(self, wish: Initialize) -> Answer:
@@ -82,7 +78,8 @@ class Current:
         try:
             await self._leave()
         finally:
-            self._id, self._session = session.id, session
+            self._id = session.id
+            self._host.keep(_HERE, session)
         return {"session_id": session.id}
 
     async def save(self, _: SessionSave) -> Answer:
@@ -92,8 +89,9 @@ class Current:
                 raise UsageError(
                     "there is no current session", remedy="Create one, load one, or say something."
                 )
-            if self._session is not None:
-                await self._session.aflush()
+            session = self._session
+            if session is not None:
+                await session.aflush()
             elif not await asyncio.to_thread(self._hf.exists, self._id):
                 raise NotFound(f"session {self._id} is gone", session_id=self._id)
         except HoldfastError as error:
@@ -158,22 +156,31 @@ class Current:
         self._check_idle()
         if not wish.query.strip():
             raise UsageError("the query is empty", remedy="Say something.")
-        self._turn = asyncio.ensure_future(self._answer(wish.query, say))
+        turn = self._host.begin(_HERE, lambda turn: self._answer(turn, wish.query))
         try:
-            return await self._turn
-        finally:
-            self._turn = None
+            async for name, value in turn.listen():
+                if name == "piece":
+                    await say("stream_token", {"session_id": self._id, "content": value})
+                elif name == "question":
+                    await say("tool_request_approval", value.shown())
+        except BaseException:  # the client is gone
+            await uncancelled(turn.stop())
+            raise
+        answer: Answer = await turn.finish()
+        return answer
 
     async def cancel(self, _: Cancel) -> Answer:
         """Stop what is being answered; whether something was."""
-        if self._turn is None:
+        turn = self._host.turn(_HERE)
+        if turn is None:
             return failure(UsageError("nothing is being answered", remedy="Ask something first."))
-        self._turn.cancel()
+        turn.cancel()
         return {"success": True}
 
     async def approve(self, wish: ToolApprove) -> Answer:
         """Let a tool run, or not; whether it was waiting for that."""
-        if not self._questions.answer(wish.tool_id, approved=wish.approved, scope=wish.scope):
+        turn = self._host.turn(_HERE)
+        if turn is None or not turn.answer(wish.tool_id, approved=wish.approved, scope=wish.scope):
             missing = NotFound(
                 f"no tool waits under the id {wish.tool_id[:128]!a}",
                 remedy="Use the tool_id of tool_request_approval.",
@@ -184,20 +191,23 @@ class Current:
     def deny_tools(self) -> None:
         """From now on nobody can approve a tool: what waits is refused, and what would wait."""
         self._is_alone = True
-        self._questions.deny_all()
+        turn = self._host.turn(_HERE)
+        if turn is not None:
+            turn.deny_all()
 
     async def close(self) -> None:
         """Stop what is under way, and give the session back."""
-        if self._turn is not None:
-            self._turn.cancel()
-            await asyncio.wait([self._turn])
-        with contextlib.suppress(HoldfastError):  # nobody is there to be told
-            await self._leave()
+        await self._host.aclose()
 
     # -- inside ------------------------------------------------------------------------------
 
+    @property
+    def _session(self) -> Session | None:
+        """The current session, if it is open for writing."""
+        return self._host.kept().get(_HERE)
+
     def _check_idle(self) -> None:
-        if self._turn is not None:
+        if self._host.turn(_HERE) is not None:
             raise busy()
 
     def _begin(self, title: str | None) -> Session:
@@ -213,71 +223,48 @@ class Current:
 
     async def _leave(self) -> None:
         """Give the current session back; there is none then."""
-        agent, session = self._agent, self._session
-        self._id = self._agent = self._session = None
-        try:
-            if agent is not None:
-                await agent.aclose()
-        finally:
-            if session is not None:
-                await session.aclose()
+        self._id = None
+        await asyncio.to_thread(self._host.let_go, _HERE)
 
-    async def _writable(self) -> Session:
+    def _open(self) -> Session:
         """The current session, opened for writing; a new one begins with what is said first."""
-        if self._session is not None:
-            return self._session
-        return await uncancelled(self._open())  # or nobody would give it back
-
-    async def _open(self) -> Session:
-        opened = await asyncio.to_thread(self._kit.open_session, self._hf, self._id)
-        self._session, self._id = opened, opened.id
+        opened = self._kit.open_session(self._hf, self._id)
+        self._id = opened.id
         return opened
 
-    async def _answer(self, text: str, say: Say) -> Answer:
-        session = await self._writable()
-        if self._demo:
-            response = await self._demonstrate(session, text, say)
-        else:
-            response = await self._run(session, text, say)
-        await session.aflush()
-        return {"response": response, "session_id": session.id}
-
-    async def _run(self, session: Session, text: str, say: Say) -> str:
-        if self._agent is None:
-            self._agent = await asyncio.to_thread(self._make_agent, session)
-        self._say = say
-        async with self._agent.run_stream(text, session=session) as stream:
-            async for piece in stream:
-                await say("stream_token", {"session_id": session.id, "content": piece})
-        return stream.result.output
+    async def _answer(self, turn: HostedTurn, text: str) -> Answer:
+        async with self._host.ause(_HERE, self._open) as session:
+            if self._demo:
+                response = await self._demonstrate(turn, session, text)
+            else:
+                agent = await asyncio.to_thread(self._make_agent, session)
+                run = await turn.stream(agent.run_stream(text, session=session), session)
+                response = run.output
+            return {"response": response, "session_id": session.id}
 
     def _make_agent(self, session: Session) -> Agent:
-        try:
+        with needs_agent():
             from holdfast.agent import builtin_tools
 
             return self._kit.agent(
                 self._hf, session, lambda: builtin_tools(self._root), self._permission
             )
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"this needs the package {error.name}, which is not installed",
-                remedy="Install it with: pip install 'holdfast[agent,local]'",
-            ) from error
 
-    async def _demonstrate(self, session: Session, text: str, say: Say) -> str:
+    async def _demonstrate(self, turn: HostedTurn, session: Session, text: str) -> str:
         """A turn without a model: what a front end sees and what is recorded are the same."""
         response = f"This is demo mode; no model was asked. You said: {text}"
         async with session.turn():
             session.user(text)
             for word in re.findall(r"\S+\s*|\s+", response):
-                await say("stream_token", {"session_id": session.id, "content": word})
+                turn.tell("piece", word)
             session.assistant(response)
+        await session.aflush()
         return response
 
     async def _permission(self, request: PermissionRequest) -> Decision:
         from holdfast.agent import Decision
 
-        say = self._say
-        if say is None or self._is_alone:
+        turn = self._host.turn(_HERE)
+        if turn is None or self._is_alone:
             return Decision(allow=False, reason="nobody is there to be asked")
-        return await self._questions.ask(request, lambda asked: say("tool_request_approval", asked))
+        return await turn.ask(request)

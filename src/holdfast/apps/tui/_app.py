@@ -28,8 +28,7 @@ from holdfast.model import SessionMetadata
 from holdfast.storage import shown_url
 
 if TYPE_CHECKING:
-    from holdfast.agent import PermissionRequest
-    from holdfast.apps.talk.agents import AgentMaker
+    from holdfast.agent import AgentMaker, PermissionRequest
     from holdfast.apps.tui._start import Start
     from holdfast.apps.tui._undo import Done
     from holdfast.library import Holdfast
@@ -327,7 +326,7 @@ class SessionsApp(KeyOrder):
 
     def say(self, session_id: str, text: str) -> None:
         """Give a message to the agent of a session."""
-        from holdfast.apps.talk.checks import recordable
+        from holdfast.agent import recordable
 
         self.talks.keep(session_id)
         self.tracking.increment_message_count()
@@ -337,18 +336,16 @@ class SessionsApp(KeyOrder):
         self, place: str | None, model: str | None, agent: str | None
     ) -> Callable[[Callable[[PermissionRequest], Any]], AgentMaker]:
         def make(permission: Callable[[PermissionRequest], Any]) -> AgentMaker:
-            from holdfast.apps.talk.agents import AgentMaker
-            from holdfast.apps.talk.checks import needs_agent
+            from holdfast.agent import AgentMaker
 
-            with needs_agent():
-                return AgentMaker(
-                    self.library,
-                    place,
-                    model=model,
-                    agent=agent,
-                    permission=permission,
-                    warn=self._warn,
-                )
+            return AgentMaker(
+                self.library,
+                place,
+                model=model,
+                agent=agent,
+                permission=permission,
+                warn=self._warn,
+            )
 
         return make
 

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from holdfast.apps.tui._safe import one_line
 
 if TYPE_CHECKING:
-    from holdfast.apps.talk.history import History
+    from holdfast.apps.history import History
 
 
 # A line to type in. What is pasted into it may come from anywhere, so it is shown harmless.
@@ -48,7 +48,7 @@ class SayLine(Line):
 
     @work(thread=True)
     def _load(self) -> None:
-        from holdfast.apps.talk.history import History
+        from holdfast.apps.history import History
 
         self._history = History()
         self._lines = self._history.lines()

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.agent import Agent, PermissionRequest
-    from holdfast.apps.talk.agents import AgentMaker
+    from holdfast.agent import Agent, AgentMaker, PermissionRequest
 
 _STOP_S = 10
 

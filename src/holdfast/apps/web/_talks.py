@@ -6,45 +6,23 @@ What is said is recorded piece by piece, so pages see it as they see any session
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from holdfast.agent import Host, HostedTurn, Question, Scope, needs_agent
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.session import Session
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent, Kit, PermissionRequest
     from holdfast.library import Holdfast
-    from holdfast.session import Session
 
-ANSWERS = ("once", "session", "always", "no")
-_ARGUMENT_CHARS_MAX = 4_000
-_REST_S = 60.0  # so long after an answer the session is given back, for others to write
+_REST_MS = 60_000  # so long after an answer the session is given back, for others to write
 
-
-@dataclass(frozen=True)
-class Question:
-    """A tool that waits for someone to allow it."""
-
-    id: str
-    tool: str
-    description: str
-    arguments: str
-    answer: asyncio.Future[str]
-
-
-@dataclass
-class _Talk:
-    session: Session | None = None
-    agent: Agent | None = None
-    task: asyncio.Task[None] | None = None
-    trouble: str = ""
-    resting: asyncio.TimerHandle | None = None
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    questions: dict[str, Question] = field(default_factory=dict)
+_SCOPES: dict[str, Scope] = {"once": "once", "session": "session", "always": "always"}
 
 
 class Talks:
@@ -57,29 +35,33 @@ class Talks:
         self._hf = hf
         self._make_kit = make_kit
         self._kit: Kit | None = None
-        self._talks: dict[str, _Talk] = {}
+        self._host: Host[str, Session] = Host(idle_ms=_REST_MS)
+        self._newest: dict[str, HostedTurn] = {}
         self._root = os.getcwd()
 
     def is_running(self, session_id: str) -> bool:
         """Whether an answer of that session is under way."""
-        talk = self._talks.get(session_id)
-        return talk is not None and talk.task is not None and not talk.task.done()
+        return self._host.turn(session_id) is not None
 
-    def questions(self, session_id: str) -> Iterable[Question]:
+    def questions(self, session_id: str) -> list[Question]:
         """What waits for someone there, in the order in which it was asked."""
-        talk = self._talks.get(session_id)
-        return list(talk.questions.values()) if talk else []
+        turn = self._host.turn(session_id)
+        return [] if turn is None else list(turn.questions.values())
 
     def trouble(self, session_id: str) -> str:
         """Why the last answer failed, if it did."""
-        talk = self._talks.get(session_id)
-        return talk.trouble if talk else ""
+        turn = self._newest.get(session_id)
+        if turn is None or turn.error is None:
+            return ""
+        if isinstance(turn.error, HoldfastError):
+            return f"{turn.error.message}. {turn.error.remedy}"
+        return str(turn.error)[:500] or type(turn.error).__name__
 
     async def begin(self, text: str) -> str:
         """A new session with a first message; its id. Raises as ``say``."""
         kit = await self._ready()
         session = await asyncio.to_thread(kit.open_session, self._hf, None)
-        self._talks[session.id] = _Talk(session=session)
+        self._host.keep(session.id, session)
         # It must be there before anyone looks at it.
         await asyncio.to_thread(session.append, "metadata", {"begun_by": "web"})
         await self.say(session.id, text)
@@ -90,56 +72,51 @@ class Talks:
         if not text.strip():
             raise UsageError("the message is empty", remedy="Write something first.")
         kit = await self._ready()
-        talk = self._talks.setdefault(session_id, _Talk())
-        async with talk.opening:
-            if self.is_running(session_id):
-                raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
-            talk.trouble = ""
-            if talk.session is None:
-                talk.session = await asyncio.to_thread(kit.open_session, self._hf, session_id)
-            if talk.agent is None:
-                talk.agent = await asyncio.to_thread(self._agent, kit, talk.session)
-            talk.task = asyncio.get_running_loop().create_task(self._answer(talk, text))
+        self._check_rests(session_id)
+        # Here and not in the turn: what cannot be opened is told to whoever sent the message.
+        async with self._host.ause(
+            session_id, partial(kit.open_session, self._hf, session_id)
+        ) as session:
+            agent = await asyncio.to_thread(self._agent, kit, session)
+            self._newest[session_id] = self._host.begin(
+                session_id, lambda turn: self._answer(turn, agent, session, text)
+            )
 
     def stop(self, session_id: str) -> bool:
         """End an answer; what was said is kept. False if there is none."""
-        talk = self._talks.get(session_id)
-        if talk is None or talk.task is None or talk.task.done():
+        turn = self._host.turn(session_id)
+        if turn is None:
             return False
-        talk.task.cancel()
+        turn.cancel()
         return True
 
     def decide(self, session_id: str, question_id: str, answer: str) -> bool:
         """Let a tool run, or not; whether it was waiting for that."""
-        talk = self._talks.get(session_id)
-        question = talk.questions.pop(question_id, None) if talk else None
-        if question is None or question.answer.done():
+        turn = self._host.turn(session_id)
+        if turn is None:
             return False
-        question.answer.set_result(answer if answer in ANSWERS else "no")
-        return True
+        scope = _SCOPES.get(answer)
+        return turn.answer(question_id, approved=scope is not None, scope=scope or "once")
 
     async def release(self, session_id: str) -> None:
         """Give a session back, so that it can be deleted or moved. Raises UsageError while busy."""
-        if self.is_running(session_id):
-            raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
-        talk = self._talks.pop(session_id, None)
-        if talk is not None:
-            await _close(talk)
+        self._check_rests(session_id)
+        self._newest.pop(session_id, None)
+        await asyncio.to_thread(self._host.let_go, session_id)
 
     async def close(self) -> None:
-        """Stop every answer and give every session back."""
-        tasks = [talk.task for talk in self._talks.values() if talk.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for talk in self._talks.values():
-            with contextlib.suppress(HoldfastError):  # nobody is there to be told
-                await _close(talk)
-        self._talks.clear()
+        """Put every answer off, to be gone on with later, and give every session back."""
+        await self._host.put_off()
+        await self._host.aclose()
+
+    def _check_rests(self, session_id: str) -> None:
+        if self.is_running(session_id):
+            raise UsageError("an answer is under way", remedy="Stop it first, or wait for it.")
 
     async def _ready(self) -> Kit:
         if self._kit is None:
-            self._kit = await asyncio.to_thread(_installed, self._make_kit)
+            with needs_agent():
+                self._kit = await asyncio.to_thread(self._make_kit)
         return self._kit
 
     def _agent(self, kit: Kit, session: Session) -> Agent:
@@ -147,78 +124,12 @@ class Talks:
 
         return kit.agent(self._hf, session, lambda: builtin_tools(self._root), self._permit)
 
-    async def _answer(self, talk: _Talk, text: str) -> None:
-        assert talk.agent is not None
-        assert talk.session is not None
-        try:
-            async with talk.agent.run_stream(text, session=talk.session) as stream:
-                async for _ in stream:
-                    pass  # it is recorded as it comes, and pages read the record
-            await talk.session.aflush()
-        except asyncio.CancelledError:
-            talk.trouble = ""
-        except HoldfastError as error:
-            talk.trouble = f"{error.message}. {error.remedy}"
-        except Exception as error:  # noqa: BLE001 - told to the user, whatever a provider raises
-            talk.trouble = str(error)[:500] or type(error).__name__
-        finally:
-            for question in talk.questions.values():
-                question.answer.cancel()
-            talk.questions.clear()
-            self._rest(talk)
-
-    def _rest(self, talk: _Talk) -> None:
-        if talk.resting is not None:
-            talk.resting.cancel()
-        loop = asyncio.get_running_loop()
-        talk.resting = loop.call_later(_REST_S, lambda: loop.create_task(_give_back(talk)))
+    async def _answer(self, turn: HostedTurn, agent: Agent, session: Session, text: str) -> None:
+        async with self._host.ause(session.id, lambda: session):
+            # It is recorded as it comes, and pages read the record.
+            await turn.stream(agent.run_stream(text, session=session), session)
 
     async def _permit(self, request: PermissionRequest) -> Any:
-        talk = self._talks.get(request.session_id)
-        if talk is None:
-            return False
-        arguments = "\n".join(f"{name} = {value!r}" for name, value in request.args.items())
-        question = Question(
-            secrets.token_hex(8),
-            request.tool,
-            request.description,
-            arguments[:_ARGUMENT_CHARS_MAX],
-            asyncio.get_running_loop().create_future(),
-        )
-        talk.questions[question.id] = question
-        try:
-            answer = await question.answer
-        finally:
-            talk.questions.pop(question.id, None)
-        return answer if answer != "no" else False
-
-
-def _installed(make_kit: Callable[[], Kit]) -> Kit:
-    try:
-        return make_kit()
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"this needs the package {error.name}, which is not installed",
-            remedy="Install it with: pip install 'holdfast[agent,local]'",
-        ) from error
-
-
-async def _give_back(talk: _Talk) -> None:
-    """Close a session on which nothing was said for a while."""
-    if talk.task is None or talk.task.done():
-        with contextlib.suppress(HoldfastError):  # the next message tells it
-            await _close(talk)
-
-
-async def _close(talk: _Talk) -> None:
-    async with talk.opening:
-        if talk.resting is not None:
-            talk.resting.cancel()
-        agent, session = talk.agent, talk.session
-        talk.agent = talk.session = None
-        try:
-            if agent is not None:
-                await agent.aclose()
-        finally:
-            if session is not None:
-                await session.aclose()
+        turn = self._host.turn(request.session_id)
+        # Not under the id of the call, which a model may give twice: an old page answers nothing.
+        return turn is not None and await turn.ask(request, id=secrets.token_hex(8))

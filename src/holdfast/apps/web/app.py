@@ -299,6 +299,7 @@ def _note(request: Request, path: str, status: int) -> None:
 
 _PAUSE_MIN_S = 0.1
 _PAUSE_MAX_S = 0.5
+_ARGUMENT_CHARS_MAX = 4_000
 _HEARTBEAT_S = 15.0
 _STREAMS_MAX = 64
 
@@ -369,15 +370,19 @@ def _situation(site: Site, id: str) -> tuple[Any, ...]:
     questions = [
         {
             "id": one.id,
-            "tool": neutralise(one.tool),
-            "about": neutralise(one.description),
-            "arguments": neutralise(one.arguments),
+            "tool": neutralise(one.request.tool),
+            "about": neutralise(one.request.description),
+            "arguments": neutralise(_arguments(one.request.args)),
         }
         for one in site.talks.questions(id)
     ]
     trouble = neutralise(site.talks.trouble(id))
     running = site.talks.is_running(id)
     return (("running", running), ("questions", questions), ("trouble", trouble))
+
+
+def _arguments(given: dict[str, Any]) -> str:
+    return "\n".join(f"{name} = {value!r}" for name, value in given.items())[:_ARGUMENT_CHARS_MAX]
 
 
 def _message(name: str, data: dict[str, Any]) -> str:

@@ -8,8 +8,6 @@ from holdfast.errors import Conflict, HoldfastError
 from holdfast.security import Scanner
 from holdfast.storage import MUST_NOT_EXIST, Documents, documents_beside
 
-__all__ = ["History"]
-
 _NAME = "history"
 _LINES_MAX = 1000
 _TRIES_MAX = 20

@@ -1,1 +1,0 @@
-"""What every app needs that lets people talk: agents on sessions, and what was typed."""
