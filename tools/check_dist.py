@@ -3,8 +3,9 @@
     python tools/check_dist.py [EXTRA …]
 
 There are two wheels: one with the compiled part, for this platform, and the pure one for all.
-Without names every extra of the project but those for development is tried. Packages come from
-wherever this machine's pip or uv gets them; what cannot be installed fails.
+Without names every extra of the project but those for development is tried, and every pair of them
+is resolved: what one needs must leave room for the other. Packages come from wherever this
+machine's pip or uv gets them; what cannot be installed fails.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
+from itertools import combinations
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -117,11 +119,30 @@ def attempt(package: Path, extra: str, uv: str | None, *, compiled: bool) -> Non
         print(f"{package.name} [{extra or 'alone'}]: {version.strip()}")
 
 
+def conflicts(needs: dict[str, list[str]], uv: str) -> dict[tuple[str, str], str]:
+    """Return each pair of extras that cannot be installed together, with the reason."""
+    words = (uv, "pip", "compile", "--quiet", "--python-version", "3.11", "-")
+    found = {}
+    for one, other in combinations(needs, 2):
+        wanted = "\n".join([*PROJECT["dependencies"], *needs[one], *needs[other]])
+        done = subprocess.run(  # noqa: S603 - our own words
+            words, input=wanted, capture_output=True, text=True, timeout=900, check=False
+        )
+        if done.returncode:
+            found[one, other] = done.stderr
+    return found
+
+
 def main(*names: str) -> None:
     """Build, then try each."""
     [pure, *compiled], sdist = build()
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     extras = [name for name in PROJECT["optional-dependencies"] if not name.startswith("dev")]
+    if uv and not names:
+        needs = {name: PROJECT["optional-dependencies"][name] for name in extras if name != "all"}
+        apart = conflicts(needs, uv)
+        assert not apart, "\n".join(f"{' and '.join(pair)}: {why}" for pair, why in apart.items())
+        print(f"every pair of {len(needs)} extras can be installed together")
     # An sdist is compiled where it is installed, by whoever can.
     attempt(sdist, "", uv, compiled=bool(compiled))
     for wheel in compiled:

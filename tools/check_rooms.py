@@ -67,8 +67,7 @@ HOMES = {
     "uvicorn": ("apps/",),
     "jinja2": ("apps/web/",),
     "markupsafe": ("apps/web/",),  # of jinja2
-    "markdown_it": ("apps/web/", "apps/tui/"),  # of rich
-    "acp": ("apps/acp/",),
+    "markdown_it": ("apps/web/", "apps/tui/"),
     "mcp": ("apps/mcp/", "apps/acp/agent/mcp_servers.py"),
     "mcp_types": ("apps/mcp/",),
     "anyio": ("apps/mcp/", "integrations/claude_sdk.py"),

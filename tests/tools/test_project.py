@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -57,6 +60,40 @@ def test_lock_has_what_the_project_needs():
     lock = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
     locked = names_of(re.findall(r"^[\w.-]+(?===)", lock, re.MULTILINE))
     assert names_of(needed + extras["local"]) - locked == set()
+
+
+def imported():
+    """The top-level names that the package imports, anywhere."""
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                yield node.module.partition(".")[0]
+
+
+def test_extras_install_what_the_package_imports():
+    """`acp` needs nothing; what draws Markdown is named by both apps that draw it."""
+    extras = PROJECT["optional-dependencies"]
+    assert (extras["acp"], "acp" in set(imported())) == ([], False)
+    for name, folder in (("tui", "apps/tui"), ("web", "apps/web")):
+        sources = (ROOT / "src" / "holdfast" / folder).rglob("*.py")
+        assert any("from markdown_it" in path.read_text(encoding="utf-8") for path in sources)
+        assert "markdown-it-py" in names_of(extras[name])
+
+
+@pytest.mark.slow
+def test_extras_that_cannot_be_installed_together_are_found():
+    """`make dist` resolves every pair of extras: mcp goes with Strands; an older one does not."""
+    spec = importlib.util.spec_from_file_location("check_dist", ROOT / "tools" / "check_dist.py")
+    check_dist = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(check_dist)
+    extras = {name: PROJECT["optional-dependencies"][name] for name in ("mcp", "strands")}
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent))
+    found = check_dist.conflicts({**extras, "older": ["mcp<2"]}, uv) if uv else {}
+    if "No solution" not in found.get(("mcp", "older"), ""):
+        pytest.skip("no index of packages can be asked")
+    assert ("mcp", "strands") not in found
 
 
 def test_all_extra_covers_every_own_extra():
