@@ -6,13 +6,18 @@ import sysconfig
 import time
 from pathlib import Path
 
+import msgspec
+
 import holdfast
-from bench.figures import Line, line_of, median, micros
+from bench.figures import Line, line_of, median, micros, ratios_of
 from holdfast.security import Scanner
 
 __all__ = ["Redaction"]
 
 _MIB = 1 << 20
+_WORDS = ("what people and models say to each other is mostly words, one after another. " * 13)[
+    :1000
+]
 _ROOT = Path(__file__).parents[1]
 
 
@@ -24,6 +29,7 @@ class Redaction:
 
     ROUNDS = 3
     MARK = 60.0
+    WORDS_MARK = 6.0
 
     def __init__(self, *, quick: bool) -> None:
         self._size = _MIB if quick else 4 * _MIB
@@ -32,6 +38,8 @@ class Redaction:
         self._spent: dict[str, list[float]] = {}
         self._plain: list[float] = []
         self._redacted: list[float] = []
+        self._floor: list[float] = []
+        self._words: list[float] = []
 
     def prepare(self, folder: str) -> None:
         """The texts: the standard library's source, our own with its pages, and a long log."""
@@ -54,6 +62,8 @@ class Redaction:
             self._spent[name].append((time.process_time() - begin) * 1000 / (len(text) / _MIB))
         self._plain.append(self._append(f"{folder}/plain", "off"))
         self._redacted.append(self._append(f"{folder}/redacted", "mark"))
+        self._floor.append(self._encode_and_write(f"{folder}/floor"))
+        self._words.append(self._append(f"{folder}/words", "mark", _WORDS))
 
     def lines(self) -> list[Line]:
         """Milliseconds as they are: they are the mark."""
@@ -64,16 +74,30 @@ class Redaction:
         ratios = [ours / floor for ours, floor in zip(self._redacted, self._plain, strict=True)]
         ours, floor = micros(median(self._redacted)), micros(median(self._plain))
         what = "append with redaction / without"
-        return [*found, line_of(what, ratios, None, ours=ours, floor=floor)]
+        found.append(line_of(what, ratios, None, ours=ours, floor=floor))
+        ratios = ratios_of(self._words, self._floor)
+        ours, floor = micros(median(self._words)), micros(median(self._floor))
+        what = "append of 1 KB of words with redaction / encode and one write"
+        return [*found, line_of(what, ratios, self.WORDS_MARK, ours=ours, floor=floor)]
 
-    def _append(self, folder: str, mode: str) -> float:
+    def _encode_and_write(self, path: str) -> float:
+        encode = msgspec.json.Encoder().encode
+        event = {"seq": 1, "timestamp": 1, "type": "user", "data": {"content": _WORDS}}
+        with Path(path).open("ab", buffering=0) as file:
+            begin = time.thread_time_ns()
+            file.writelines(encode(event) + b"\n" for _ in range(self._appends))
+            return (time.thread_time_ns() - begin) / self._appends
+
+    def _append(self, folder: str, mode: str, words: str = "") -> float:
         config = {"redaction": {"mode": mode}}
         with holdfast.open(folder, config=config) as hf, hf.session("a") as session:
             session.user("first")
-            begin = time.perf_counter_ns()
+            begin = time.thread_time_ns()
             for number in range(self._appends):
-                session.user(f"Message {number}: what do you think of the plan for Tuesday?")
-            return (time.perf_counter_ns() - begin) / self._appends
+                session.user(
+                    words or f"Message {number}: what do you think of the plan for Tuesday?"
+                )
+            return (time.thread_time_ns() - begin) / self._appends
 
     def _text(self, places: list[Path]) -> str:
         text = "".join(place.read_text(errors="replace") for place in places)

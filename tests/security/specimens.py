@@ -12,8 +12,8 @@ from re import _constants as signs
 from re import _parser as parser
 from typing import Any
 
-from holdfast.security._redact_rules import Rule, standard_rules
-from holdfast.security._redact_scan import _secret_of, is_secret
+from holdfast.security.redaction.rules import Rule
+from holdfast.security.redaction.scanner import _secret_of, is_secret
 
 __all__ = ["specimen"]
 
@@ -24,7 +24,6 @@ _TRIES = 400
 
 def specimen(rule: Rule, seed: int = 0) -> tuple[str, str]:
     """(text that the rule is about, the secret in it), always the same for the same seed."""
-    rules = standard_rules()
     pattern = re.compile(rule.regex, re.ASCII)
     tree = parser.parse(rule.regex, re.ASCII)
     rng = random.Random(f"{rule.id}{rule.regex}{seed}")
@@ -35,7 +34,7 @@ def specimen(rule: Rule, seed: int = 0) -> tuple[str, str]:
             continue
         start, stop = _secret_of(rule, match)
         secret = text[start:stop]
-        if secret and is_secret(rules, rule, match, secret):
+        if secret and is_secret(rule, secret):
             named = not rule.keywords or any(word in text.lower() for word in rule.keywords)
             return (text if named else f"{rule.keywords[0]}: {text}"), secret
     raise AssertionError(f"no specimen for {rule.id}")

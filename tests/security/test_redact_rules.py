@@ -7,15 +7,20 @@ import importlib.util
 import json
 import random
 import re
+import string
 import sysconfig
+import zlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
 from holdfast.security import NOTHING_STREAMED, Redactor, Scanner, feed, finish, read_user_rules
-from holdfast.security._redact_rules import Rule, RuleSet, as_trie, standard_rules
-from holdfast.security._redact_scan import entropy
+from holdfast.security.redaction.rules import Rule, RuleSet, as_trie, standard_rules
+from holdfast.security.redaction.scanner import entropy
+from holdfast.security.redaction.table import has_checksum
 
 
 def _beside(name):
@@ -248,6 +253,103 @@ def test_a_word_that_begins_with_another():
     rules = RuleSet([Rule("a", "x1", ("ab",)), Rule("b", "x2", ("abc",))])
     assert rules.by_word[b"abc"] == (0, 1)
     assert rules.by_word[b"ab"] == (0,)
+
+
+def _with_checksum(body):
+    number, end = zlib.crc32(body.encode()), ""
+    for _ in range(6):
+        number, digit = divmod(number, 62)
+        end = (string.digits + string.ascii_uppercase + string.ascii_lowercase)[digit] + end
+    return f"{body}{end}"
+
+
+@pytest.mark.parametrize("prefix", ["gh" + "p_", "gh" + "s_", "np" + "m_"])
+def test_a_checksum_that_holds_is_proof(redactor, prefix):
+    """A token whose checksum holds is a secret, also if it reads like a sample; others are not."""
+    token = prefix + _with_checksum("EXAMPLE" + "x" * 23)
+    assert has_checksum(token)
+    assert token not in redactor.text(f"use {token} here")
+    wrong = token[:-1] + ("1" if token[-1] != "1" else "2")
+    assert not has_checksum(wrong)
+    assert redactor.text(f"use {wrong} here") == f"use {wrong} here"
+
+
+@pytest.mark.parametrize("more", ["A", "Q7"])
+def test_a_longer_text_is_no_token(redactor, more):
+    """A text that begins as a token of fixed length does and goes on is left alone."""
+    text = "it is AK" + "IA2QWERTYUIOPASD4F" + more
+    assert redactor.text(text) == text
+    assert "[secret:aws_access_key:" in redactor.text(text[: -len(more)])
+
+
+def _recorded(text):
+    return json.dumps({"content": text}, ensure_ascii=False).encode()
+
+
+def test_a_glance_passes_no_secret():
+    """Whatever a rule is about, a glance at the recorded JSON does not pass it."""
+    scanner = Scanner()
+    texts = [specimen(rule)[0] for rule in RULES] + [case.text for case in held_out()]
+    passed = [text for text in texts if scanner.is_clean(_recorded(text))]
+    assert [text for text in passed if scanner.find(text).spans] == []
+
+
+_PIECES = st.one_of(
+    st.sampled_from(
+        [
+            "password is",
+            " PASSWORD=",
+            " token: ",
+            "api_key=",
+            " -p",
+            "curl -u root:",
+            "://u:",
+            "@host",
+            "Bearer ",
+            " ",
+            "\n",
+            "\\",
+            ".",
+            ",",
+            ":",
+            "12",
+            "7",
+            "x",
+            "Ab",
+            "cDEf",
+            "!",
+            "~",
+            "%",
+            "'quoted'",
+            "great!",
+            "wörd",
+            "-----BEGIN PRIVATE KEY-----",
+        ]
+    ),
+    st.text(string.ascii_letters + string.digits + " .,:!-_/\"'`\\\n", max_size=12),
+)
+
+
+@given(st.lists(_PIECES, max_size=12).map("".join))
+def test_what_a_glance_passes_holds_nothing(text):
+    """If a glance passes a text, no rule finds anything in it."""
+    scanner = Scanner(clock=lambda: 0.0)
+    assert not scanner.is_clean(_recorded(text)) or scanner.find(text).spans == []
+
+
+def test_a_glance_passes_plain_words():
+    """Words, names and numbers that stand by themselves are passed without a closer look."""
+    said = "On Tuesday, GitHub and OpenAI met at 10:30, 12 of 2,026 came.\n1. Read the JSON\n2. Go"
+    assert Scanner().is_clean(_recorded(said))
+    assert not Scanner().is_clean(_recorded(f"{said} with pa55word"))
+
+
+@pytest.mark.parametrize("value", ["plain words here", 'quo"ted words', "wörter", "with 5 of them"])
+def test_a_glance_knows_values(value):
+    """A glance does not pass a text with a value that is known to be secret."""
+    scanner = Scanner(values={value: "environment"})
+    assert not scanner.is_clean(_recorded(f"so {value}."))
+    assert not Scanner(more=read_user_rules([{"id": "a", "regex": "so"}])).is_clean(b'"so"')
 
 
 def test_entropy():

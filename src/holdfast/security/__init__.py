@@ -31,18 +31,6 @@ if TYPE_CHECKING:
         open_with_passphrase,
         seal_with_passphrase,
     )
-    from holdfast.security._redact import (
-        NOTHING_STREAMED,
-        Finding,
-        Redactor,
-        Streamed,
-        ends_stream,
-        feed,
-        finish,
-        secret_values,
-    )
-    from holdfast.security._redact_rules import read_user_rules
-    from holdfast.security._redact_scan import Scanner, Span, has_mark
     from holdfast.security._seal import (
         DataKey,
         Opener,
@@ -59,6 +47,18 @@ if TYPE_CHECKING:
         public_key_text,
         verify_signature,
     )
+    from holdfast.security.redaction.redactor import (
+        NOTHING_STREAMED,
+        Finding,
+        Redactor,
+        Streamed,
+        ends_stream,
+        feed,
+        finish,
+        secret_values,
+    )
+    from holdfast.security.redaction.rules import read_user_rules
+    from holdfast.security.redaction.scanner import Scanner, Span, has_mark
 
 # Loaded when first asked for: most programs seal nothing.
 __getattr__ = lazy(
@@ -70,11 +70,11 @@ __getattr__ = lazy(
             "read_key_document read_key_text split_source store_in_keyring stretch"
         ),
         "_passphrase": "is_sealed_file open_with_passphrase seal_with_passphrase",
-        "_redact": (
+        "redaction.redactor": (
             "Finding NOTHING_STREAMED Redactor Streamed ends_stream feed finish secret_values"
         ),
-        "_redact_rules": "read_user_rules",
-        "_redact_scan": "Scanner Span has_mark",
+        "redaction.rules": "read_user_rules",
+        "redaction.scanner": "Scanner Span has_mark",
         "_seal": (
             "DataKey Opener Sealer document_key is_sealed_document new_data_key open_document "
             "seal_document"

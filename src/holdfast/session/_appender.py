@@ -96,7 +96,13 @@ class Appending(Readable):
                     recorded, line, crc = made or _UNUSUAL
                     size = len(line)
                     end = writer.offset + size
-                    if not size or size > writer.line_bytes_max or end >= self._keeper.watermark:
+                    secrets = self._redacting
+                    if (
+                        not size
+                        or size > writer.line_bytes_max
+                        or end >= self._keeper.watermark
+                        or (secrets is not None and not secrets.passes(recorded, data))
+                    ):
                         recorded = self._record_rare(Draft(type, data))
                     else:
                         try:
@@ -196,7 +202,7 @@ class Appending(Readable):
 
     def _record_rare(self, draft: Draft) -> Event:
         """An append that does not go straight, for whatever reason; under the lock."""
-        if not self._ready or self._forks != forks.count:
+        if not self._ready or self._forks != forks.count or self._redacting is not None:
             return self._record_first(draft)
         if isinstance(draft.key, str) and draft.key in self._fold.state.keys:
             return self._event_of_key(draft.key)
@@ -290,12 +296,9 @@ class Appending(Readable):
                 self._make_ready()
 
     def _make_ready(self) -> None:
-        """This opening is on record: appends can be quick now.
-
-        What is recorded with redaction always takes the long way.
-        """
-        self._ready = self._redacting is None
-        self._straight = self._ready and self._writer.goes_straight
+        """This opening is on record: appends can be quick now."""
+        self._ready = True
+        self._straight = self._writer.goes_straight
 
     def _after(self, event: Event) -> None:
         if event.key is not None:

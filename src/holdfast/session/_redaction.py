@@ -65,6 +65,18 @@ class Redacting:
         self._streams: dict[_Stream, _Flow] = {}
         self._originals: dict[int, Event] = {}
 
+    def passes(self, event: Event, data: dict[str, Any]) -> bool:
+        """Whether this event can be recorded as it is, and no stream waits for it.
+
+        Of most of what is said a glance tells so. With the mode "block" raises SecretFound.
+        """
+        if self._streams or event.type == "delta" or "covers_from" in data:
+            return False
+        if self._redactor.is_clean(event.raw):
+            return True
+        kept = self._redactor.data(event.type, data)
+        return kept.data is data and not kept.found and not kept.unscanned
+
     def plan(self, drafts: Sequence[Draft], first_seq: int) -> Plan:
         """What to write for these. Changes nothing; with the mode "block" raises SecretFound.
 

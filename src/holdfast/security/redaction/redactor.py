@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.errors import SecretFound, UsageError
-from holdfast.security._redact_scan import MARK_BEGIN, Scanner, Span
+from holdfast.security.redaction.scanner import MARK_BEGIN, Scanner, Span
 
 MODES = ("off", "mark", "block")
 _FINGERPRINT_CHARS = 4
@@ -138,6 +138,10 @@ class Redactor:
         if found.unscanned:
             given = {**given, "unscanned": found.unscanned}
         return Redacted(given, findings, found.unscanned)
+
+    def is_clean(self, recorded: bytes) -> bool:
+        """Whether a glance at the JSON of data tells that there is nothing to replace in it."""
+        return self._scanner.is_clean(recorded)
 
     def refuse(self, findings: list[Finding], *, unscanned: int = 0) -> None:
         """With the mode "block": raise SecretFound if anything was found."""

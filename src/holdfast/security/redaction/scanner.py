@@ -13,17 +13,18 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
-from holdfast.security._redact_encodings import (
+from holdfast.security.redaction.encodings import (
     forms_of,
     places_before,
+    reads_the_same,
     unescaped,
     without_breaks,
     wrapped_texts,
 )
-from holdfast.security._redact_rules import Rule, RuleSet, as_trie, standard_rules
+from holdfast.security.redaction.rules import Rule, RuleSet, standard_rules
+from holdfast.security.redaction.table import has_checksum
 
 MARK_BEGIN = "[secret:"
 _LONG_WORD = re.compile(r"[a-z]{20}|[A-Z]{20}")
@@ -31,13 +32,18 @@ _RUN_MIN = 10
 _TOKEN_SIGNS = frozenset(b"_+/=~.-" + bytes(i for i in range(128) if chr(i).isalnum()))
 # Every sign of a token as "a", all others as a blank: runs are then found without looking twice.
 _AS_RUNS = bytes(ord("a") if sign in _TOKEN_SIGNS else ord(" ") for sign in range(256))
+_AS_LETTERS = bytes(
+    ord("a") if chr(sign).isalpha() and sign < 128 else ord(" ") for sign in range(256)
+)
 _AS_DIGITS = bytes(ord("1") if chr(sign) in "0123456789" else ord(" ") for sign in range(256))
 _AS_WORDS = bytes(
     sign if sign in b"abcdefghijklmnopqrstuvwxyz0123456789_.~-" else ord(" ") for sign in range(256)
 )
 _RUN = re.compile(b"a" * _RUN_MIN + b"a*+")
 _MIXED_MIN = 14
+_GLANCE_MIXED_MIN = 12
 _WORD_MIN = 20
+_LETTERS = b"a" * _WORD_MIN
 _BASE64_MIN = 24
 _BEFORE = 72
 _AFTER = 8
@@ -68,11 +74,24 @@ _BLOCK_BITS = 13
 _BLOCK_BEFORE = 4_096
 _PEM = "-----BEGIN"
 _PEM_END = "-----END"
+_PEM_BYTES = _PEM.encode()
 _PEM_MAX = 65_536
 _MIB = 1 << 20
 _BUDGET_S = 0.25
 _TOKEN_MIN = 36
 _QUOTES = "\"'`"
+
+
+# What a rule that goes by names calls irregular, in recorded JSON, where a quote that has no
+# backslash begins or ends a text. A number that stands by itself is nothing. The first class is of
+# signs that words seldom have: the search goes from one of them to the next.
+_IRREGULAR_SIGN = re.compile(
+    rb"[0-9!#$%^&*~A-Z](?:"
+    rb"(?<![0-9A-Z])"  # a sign
+    rb"|(?<=[a-z][A-Z])(?:[A-Z]+[a-z]|())"  # capitals within a word; one, as in names
+    rb"|(?<=[0-9])(?:(?<![\s\"0-9.,:][0-9])(?<!\\n[0-9])|(?<=[^0-9][.,:][0-9])"  # no number begins
+    rb"|(?![0-9\s\".,:]|\\n)|(?=[.,:](?![0-9\s\"]|\\n))))"  # ends none
+)
 
 
 class Span(NamedTuple):
@@ -112,8 +131,22 @@ class Scanner:
         self._more = [(rule, re.compile(rule.regex, re.ASCII)) for rule in more]
         forms = {form: rule for value, rule in (values or {}).items() for form in forms_of(value)}
         self._values = sorted(forms.items(), key=lambda one: -len(one[0]))
+        # Values that a glance would pass over. One that JSON changes cannot be seen at a glance.
+        coded = [value.encode("utf-8", "replace") for value, _ in self._values]
+        self._glance_values = [value for value in coded if not _may_hold(value)]
+        self._is_seen = not more and all(map(reads_the_same, values or ()))
         self._seconds_per_mib = seconds_per_mib
         self._clock = clock
+
+    def is_clean(self, recorded: bytes) -> bool:
+        """Whether a glance at JSON tells that no secret can be in it; False if it needs a look.
+
+        Every rule needs a sign that words do not have, or a long run of signs: most of what people
+        and models write has neither, and is passed without a rule being asked.
+        """
+        if not self._is_seen or _may_hold(recorded):
+            return False
+        return not any(value in recorded for value in self._glance_values)
 
     def find(self, text: str, *, deep: bool = True) -> Found:
         """All secrets in a text, in order, none overlapping; ``deep`` also looks into base64."""
@@ -157,7 +190,7 @@ class Scanner:
                 continue
             for match in pattern.finditer(text):
                 start, stop = _secret_of(rule, match)
-                if stop > start and is_secret(self._rules, rule, match, text[start:stop]):
+                if stop > start and is_secret(rule, text[start:stop]):
                     yield start, stop, False, rule.id
 
     def _asked(self, lowered: bytes, low: int, high: int) -> list[tuple[int, int, int]]:
@@ -208,7 +241,7 @@ class Scanner:
         rule = self._rules.rules[index]
         for match in self._rules.compiled(index).finditer(text, low, high):
             start, stop = _secret_of(rule, match)
-            if is_secret(self._rules, rule, match, text[start:stop]):
+            if is_secret(rule, text[start:stop]):
                 yield start, stop, rule.guess, rule.id
 
     def _in_base64(
@@ -218,6 +251,17 @@ class Scanner:
             found = self.find(inner, deep=False)
             if found.spans:
                 yield start, stop, False, found.spans[0].rule
+
+
+def _may_hold(recorded: bytes) -> bool:
+    """Whether there is anything in it that a rule needs, as :meth:`Scanner.is_clean` says."""
+    for match in _IRREGULAR_SIGN.finditer(recorded):
+        if match.lastindex is None:
+            return True
+        at, runs = match.start(), recorded.translate(_AS_RUNS)
+        if runs.find(b" ", at) - runs.rfind(b" ", 0, at) > _GLANCE_MIXED_MIN:
+            return True
+    return _LETTERS in recorded.translate(_AS_LETTERS) or _PEM_BYTES in recorded
 
 
 def has_mark(text: bytes) -> bool:
@@ -359,8 +403,10 @@ def _inside(marks: list[tuple[int, int]], start: int, stop: int) -> bool:
 # Whether what a rule matched is a secret: entropy, allowlists, and what only looks like one.
 
 
-_SHORT_WORD = 5
-_LONG_SECRET = 24
+# What stands in documentation for a token: no random text has it.
+_SAMPLE = re.compile(
+    r"(?i)example|your[_-]?|([^A])\1{5}|abcdefgh|12345678(?:9|$)|x{4}|\[secret:|<[a-z_ -]+>"
+)
 _PLACEHOLDER = re.compile(
     r"(?i)example|placeholder|your[_-]?|change_?me|x{4,}|\*{3}|\.\.\.|dummy|redacted|secret:|\$\{|\{\{"
     r"|^\$|^%|^<|>$|^(?:none|null|undefined|true|false|password|secret|token|string|optional)\b"
@@ -376,20 +422,19 @@ _PLAIN_PART = re.compile(
     r"(?:[a-z]{1,15}|[A-Z]{1,15}|(?:[A-Z][a-z]{1,14}){1,4}|[a-z]{1,12}(?:[A-Z][a-z]{1,14}){1,4})?"
     r"\d{0,4}\Z|\d{1,8}\Z|v\d+\Z"
 )
+# A small letter after a capital is no change: names are full of them.
+_CHANGE = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
+_CHANGES_MIN = 0.25  # of random characters about 0.45 are followed by one of another kind
 _IRREGULAR = re.compile(r"\d|[!#$%^&*~]|[a-z][A-Z]{2,}[a-z]")
 
 
-def is_secret(rules: RuleSet, rule: Rule, match: re.Match[str], secret: str) -> bool:
+def is_secret(rule: Rule, secret: str) -> bool:
     """Whether the rule means this."""
-    if rule.entropy and entropy(secret) < rule.entropy:
+    if rule.checksum and has_checksum(secret):
+        return True
+    if (rule.entropy and entropy(secret) < rule.entropy) or _SAMPLE.search(secret):
         return False
-    if rules.allow.search(secret) or any(word in secret.lower() for word in rules.stopwords):
-        return False
-    if rule.allow and _any(rule.allow).search(secret):
-        return False
-    if rule.allow_match and _any(rule.allow_match).search(match.group()):
-        return False
-    if rule.stopwords and _has_stopword(rule, secret):
+    if rule.random and not _is_random(secret):
         return False
     return not rule.careful or _is_plausible(secret)
 
@@ -400,27 +445,15 @@ def entropy(text: str) -> float:
     return -sum(n / size * math.log2(n / size) for n in Counter(text).values()) if size else 0.0
 
 
+def _is_random(secret: str) -> bool:
+    """Whether small letters, capitals and digits follow each other as they do by chance."""
+    changes = len(_CHANGE.findall(secret))
+    return changes >= _CHANGES_MIN * len(secret)
+
+
 def _is_plausible(secret: str) -> bool:
     if _PLACEHOLDER.search(secret) or _NUMBER.match(secret) or _FILE.match(secret):
         return False
     if not _IRREGULAR.search(secret):
         return False
     return not all(_PLAIN_PART.match(part) for part in _PART.split(secret))
-
-
-def _has_stopword(rule: Rule, secret: str) -> bool:
-    # In a long random text a short word comes up by chance.
-    return (
-        _stopwords(rule.stopwords, len(secret) >= _LONG_SECRET).search(secret.lower()) is not None
-    )
-
-
-@cache
-def _stopwords(words: tuple[str, ...], only_long: bool) -> re.Pattern[str]:  # noqa: FBT001 - a cache asks by place
-    return re.compile(as_trie(word for word in words if len(word) >= _SHORT_WORD or not only_long))
-
-
-@cache
-def _any(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    free = [f"(?i:{one[4:]})" if one.startswith("(?i)") else f"(?:{one})" for one in patterns]
-    return re.compile("|".join(free), re.ASCII)

@@ -1,18 +1,16 @@
-"""The rules by which secrets are found: published ones, kept as data, and our own."""
+"""The rules by which secrets are found: those of the table, those of surroundings, and yours."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import UsageError
 
-_DATA = "_redact_rules.json"
 _ID = re.compile(r"[a-z0-9][a-z0-9_]{0,39}\Z")
 _USER_RULES_MAX = 200
 _USER_REGEX_CHARS_MAX = 2_000
@@ -29,33 +27,21 @@ class Rule(msgspec.Struct, frozen=True):
     """Bits for each character that the secret must have at least."""
     group: int | None = None
     """The group that is the secret; None for the first that took part, else everything."""
-    allow: tuple[str, ...] = ()
-    """A secret that matches one of these is none."""
-    allow_match: tuple[str, ...] = ()
-    """The same, of the whole match."""
-    stopwords: tuple[str, ...] = ()
-    """A secret with one of these in it is none."""
     careful: bool = False
     """Whether what looks like a placeholder, a name or code is passed over."""
     guess: bool = False
     """Whether it goes by names and looks only: such a rule gives way to one that knows."""
-
-
-class _Published(msgspec.Struct):
-    rules: list[Rule]
-    allow: tuple[str, ...]
-    stopwords: tuple[str, ...]
+    random: bool = False
+    """Whether it must look made by chance: digits, small and capital letters in no order."""
+    checksum: bool = False
+    """Whether a secret of this kind can be known by its checksum, whatever it looks like."""
 
 
 class RuleSet:
     """Rules with what finds them quickly."""
 
-    def __init__(
-        self, rules: Sequence[Rule], allow: Iterable[str] = (), stopwords: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
-        self.allow = re.compile("|".join(f"(?:{_free(one)})" for one in allow) or r"\b\B", re.ASCII)
-        self.stopwords = tuple(stopwords)
         by_word: dict[str, list[int]] = {}
         for index, rule in enumerate(self.rules):
             for word in rule.keywords:
@@ -81,18 +67,11 @@ class RuleSet:
 
 @cache
 def standard_rules() -> RuleSet:
-    """The published rules and our own, read when first needed."""
-    from holdfast.security._redact_own import OWN_RULES
+    """The rules of the table and of surroundings, made when first needed."""
+    from holdfast.security.redaction.surroundings import SURROUNDINGS
+    from holdfast.security.redaction.table import table_rules
 
-    data = files("holdfast.security").joinpath(_DATA).read_bytes()
-    published = msgspec.json.decode(data, type=_Published)
-    known = [rule for rule in published.rules if rule.id != "generic_api_key"]
-    generic = [
-        msgspec.structs.replace(rule, careful=True, guess=True)
-        for rule in published.rules
-        if rule.id == "generic_api_key"
-    ]
-    return RuleSet((*known, *OWN_RULES, *generic), published.allow, published.stopwords)
+    return RuleSet((*table_rules(), *SURROUNDINGS))
 
 
 def read_user_rules(given: Iterable[Mapping[str, Any]]) -> list[Rule]:
@@ -144,8 +123,3 @@ def _branch(node: dict[str, Any]) -> str:
         return ""
     joined = ways[0] if len(ways) == 1 and not ends else f"(?:{'|'.join(ways)})"
     return f"{joined}?" if ends else joined
-
-
-def _free(regex: str) -> str:
-    """A pattern without a flag at its start, so that it can stand inside another one."""
-    return f"(?i:{regex[4:]})" if regex.startswith("(?i)") else regex

@@ -1,15 +1,13 @@
-"""Rules of our own: secrets that only their surroundings give away.
+"""Secrets that only their surroundings give away: names, headers, addresses, commands.
 
 Each is linear: what may repeat is bounded, and no two repeats that can match the same text meet.
 """
 
 from __future__ import annotations
 
-from holdfast.security._redact_rules import Rule
+from holdfast.security.redaction.rules import Rule
+from holdfast.security.redaction.table import ANY_SIGN, SIGN
 
-# Between a name and its value: the end of a quoted name, a sign, the beginning of a quoted value,
-# each perhaps escaped once by JSON.
-_SIGN = r"[\"'\\]{0,3}[ \t]{0,8}(?:=>|:=|=|:)[ \t]{0,8}[\"'`\\]{0,4}"
 _QUOTED = r"(?:\\?[\"'`])"
 _NAMES = (
     r"(?:secret|token|credential|(?:api|access|private|signing|encryption|auth|admin|master|account"
@@ -17,7 +15,14 @@ _NAMES = (
 )
 _VALUE = r"[^\s\"'`\\,;<>(){}\[\]]"
 
-OWN_RULES = (
+SURROUNDINGS = (
+    Rule(
+        "private_key",
+        r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?!-----)[^\0]){32,65536}"
+        r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----",
+        ("-----begin",),
+    ),
     Rule(
         "private_key_begun",
         r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
@@ -39,7 +44,7 @@ OWN_RULES = (
     Rule(
         "password",
         r"(?i)\b[\w.-]{0,40}(?:passw(?:or)?d|passphrase|passcode|pwd)[\w.-]{0,20}"
-        + _SIGN
+        + SIGN
         + r"([^\s\"'`\\,;&<>(){}\[\]]{5,128})",
         ("passw", "passphrase", "passcode", "pwd"),
         entropy=2.3,
@@ -105,7 +110,7 @@ OWN_RULES = (
     ),
     Rule(
         "authorization",
-        r"(?i)\b(?:proxy-)?authorization" + _SIGN + r"(?:(?:basic|bearer|token|apikey|api-key|bot)"
+        r"(?i)\b(?:proxy-)?authorization" + SIGN + r"(?:(?:basic|bearer|token|apikey|api-key|bot)"
         r"[ \t]+)?([\w=~@.+/:-]{14,4096})",
         ("authorization",),
         entropy=2.8,
@@ -123,7 +128,7 @@ OWN_RULES = (
     Rule(
         "header",
         r"(?i)\bx-[a-z-]{0,40}(?:key|token|secret|auth|signature)[a-z-]{0,20}"
-        + _SIGN
+        + SIGN
         + r"([\w=~@.+/:-]{14,4096})",
         ("x-",),
         entropy=2.8,
@@ -160,7 +165,7 @@ OWN_RULES = (
     ),
     Rule(
         "named_secret",
-        r"(?i)" + _NAMES + r"[\w.-]{0,24}" + _SIGN + r"(" + _VALUE + r"{12,512})",
+        r"(?i)" + _NAMES + r"[\w.-]{0,24}" + SIGN + r"(" + _VALUE + r"{12,512})",
         ("secret", "token", "credential", "key"),
         entropy=3.3,
         careful=True,
@@ -175,6 +180,21 @@ OWN_RULES = (
         group=2,
         careful=True,
         guess=True,
+    ),
+    # A name that says less, in more kinds of text: the value itself must look made by chance.
+    Rule(
+        "random_value",
+        r"(?:(?<![A-Za-z])(?<!ublic[_-])(?<!UBLIC[_-])(?<!rimary[_-])(?<!oreign[_-])"
+        r"(?i:key|api|auth|access|cred|secret|token|passw)"
+        r"|(?<=[a-z0-9])(?:Key|A[Pp][Ii]|Auth|Access|Cred|Secret|Token|Passw))"
+        r"(?![\w.-]{0,20}(?i:id|name|file|path|url|uri|type|alias|size|length|version|hash|digest"
+        r"|word|board)\b)"
+        r"[\w.-]{0,20}" + ANY_SIGN + r"([\w.+/=~-]{14,150})(?![\w+/-])",
+        ("key", "api", "auth", "access", "cred", "secret", "token", "passw"),
+        entropy=3.5,
+        careful=True,
+        guess=True,
+        random=True,
     ),
     Rule(
         "kubernetes_secret",

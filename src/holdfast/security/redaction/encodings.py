@@ -67,9 +67,14 @@ def places_before(places: Iterable[tuple[int, int]], text: str) -> list[tuple[in
     ]
 
 
+def reads_the_same(value: str) -> bool:
+    """Whether a value stands in JSON as it is."""
+    return _CHANGED_BY_JSON.search(value) is None
+
+
 def forms_of(value: str) -> list[str]:
     """How a value reads in an unescaped text, by itself and within JSON of a few levels."""
-    if _CHANGED_BY_JSON.search(value) is None:
+    if reads_the_same(value):
         return [unescaped(value)]
     forms, given = [], {value}
     for _ in range(_LEVELS):
