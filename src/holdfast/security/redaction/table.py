@@ -48,8 +48,9 @@ SIGN = rf"{_BEFORE_SIGN}(?:=>|:=|=|:){_AFTER_SIGN}"
 ANY_SIGN = rf"{_BEFORE_SIGN}(?:=>|:{{0,3}}=|\?=|\|\||[:,>]){_AFTER_SIGN}"
 _REST_OF_NAME = r"[\w .-]{0,20}"
 _CHECKSUM_CHARS = 6
-# Of the bits that random characters of a form have at most, so many a secret has at least: one in a
-# million random ones has fewer, and samples such as "aaaa…" or "0123…" have fewer.
+_WORD_MIN = 5
+# A secret has at least this share of the bits that characters of its form can have. Random ones
+# have nearly all of them, samples such as "aaaa…" few.
 _ENTROPY_SHARE = 0.6
 
 
@@ -131,9 +132,11 @@ def _choices(form: str) -> Iterator[str]:
 
 
 def _mark(form: str) -> str:
-    """The longest text of a form, by which it is looked for."""
-    texts = [text for text in re.split(r"\{[^}]*\}", form) if text]
-    return max(texts, key=len).lower()
+    """The longest text of a form, by which it is looked for; of a long one, what is a word."""
+    texts = [text for text in re.split(r"\{[^}]*\}", form.lower()) if text]
+    longest = max(texts, key=len)
+    word = max(re.split(r"[^a-z0-9_.~-]", longest), key=len)
+    return word if len(word) >= _WORD_MIN else longest
 
 
 def _bits(form: str) -> float:
