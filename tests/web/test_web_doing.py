@@ -175,7 +175,7 @@ def test_what_is_not_there(trip, visitor):
         assert response.status_code == 404, url
         assert "To the sessions" in response.text
     assert "with <code>holdfast list</code>" in visitor.get("/s/missing").text
-    assert visitor.get("/new", headers={"hx-request": "true"}).status_code == 200
+    assert visitor.get("/new", headers={"x-part": "true"}).status_code == 200
     assert visitor.put("/", headers={"origin": "http://127.0.0.1:8000"}).status_code == 405
 
 
@@ -420,7 +420,7 @@ def test_an_order_page_by_page(hf, site, visitor):
             s.user("x")
     seen, after = [], "&"
     while after:
-        text = visitor.get(f"/?sort=title{after}", headers={"hx-request": "true"}).text
+        text = visitor.get(f"/?sort=title{after}", headers={"x-part": "true"}).text
         seen += re.findall(r">(Note \d+)</a>", text)
         cursor = text.partition("after=")[2].partition('"')[0]
         after = f"&after={cursor}" if cursor else ""

@@ -50,9 +50,9 @@ def hostile():
     )
     yield from (f'" {event}="{RUN}" x="' for event in _EVENTS)
     yield from (f"' {event}='{RUN}' x='" for event in _EVENTS)
-    yield from (f"hx-{name}" for name in ("get", "on:load", "vals", "trigger"))
-    yield f"<div hx-get=/trash hx-trigger=load hx-on:load='{RUN}'>"
-    yield "<div data-hx-get=/ data-hx-trigger=load data-live=/x data-go=j autofocus>"
+    yield from (f"data-{name}" for name in ("get", "part", "typed", "revealed"))
+    yield f"<a data-get=/trash data-replace=body data-revealed onload='{RUN}'>"
+    yield "<form data-part=body data-typed=input data-live=/x data-go=j autofocus>"
     for breaks, tag, event in product(_BREAKS, _TAGS, _EVENTS):
         yield f"{breaks}<{tag} {event}={RUN}>"
 
@@ -218,7 +218,7 @@ class Markup(HTMLParser):
             self.wrong.append((tag, attrs))
         if tag == "script" and not (values.get("src") or "").startswith("/static/"):
             self.wrong.append((tag, attrs))
-        for name in ("href", "src", "action", "hx-get"):
+        for name in ("href", "src", "action", "data-get"):
             url = (values.get(name) or "/").strip()
             if not url.startswith(("/", "#", "https://evil.example", "mailto:")):
                 self.wrong.append((tag, attrs))

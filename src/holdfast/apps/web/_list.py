@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.apps.render.failures import strangers_hint
-from holdfast.apps.web._page import Site, page, site_of
+from holdfast.apps.web._page import Site, page, site_of, wants_part
 from holdfast.errors import UsageError
 from holdfast.model import STATUSES, is_id
 
@@ -126,11 +126,11 @@ def list_page(request: Request) -> Response:
         if not values["rows"] and not asked.is_narrowed:
             values["strangers"] = strangers_hint(site.hf)
     values["took_ms"] = round((time.perf_counter() - began) * 1000)
-    if request.headers.get("hx-request") == "true":
+    if wants_part(request):
         is_next = "after" in request.query_params
         response = page(request, "part/rows.html" if is_next else "part/results.html", **values)
         if not is_next:
-            response.headers["hx-push-url"] = asked.url()  # without the fields that are empty
+            response.headers["x-url"] = asked.url()  # without the fields that are empty
         return response
     return page(
         request,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.requests import Request
@@ -73,6 +72,11 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
     return HTMLResponse(text, status)
 
 
+def wants_part(request: Request) -> bool:
+    """Whether the script of our pages asks, which puts the answer into the page that is shown."""
+    return request.headers.get("x-part") == "true"
+
+
 def back_to(url: str) -> Response:
     """After something was done: look at this page."""
     return RedirectResponse(url, 303)
@@ -104,7 +108,6 @@ def _environment() -> Environment:
         "markdown": as_html,
         "words": in_words,
         "ticks": _ticks,
-        "json": lambda value: msgspec.json.encode(value).decode(),
         "duration": _duration,
     }
     made.globals |= {

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from holdfast.apps.render.tree import forest
 from holdfast.apps.web._conversation import media_of, read_tail, read_window
-from holdfast.apps.web._page import guest_of, page, site_of
+from holdfast.apps.web._page import guest_of, page, site_of, wants_part
 from holdfast.apps.web._states import by_part, differences, facts
 from holdfast.errors import DataError, HoldfastError, NotFound, SecurityError
 from holdfast.model import Event, SessionMetadata, is_id
@@ -180,7 +180,7 @@ def state_page(request: Request) -> Response:
         "differences": None if before is None else differences(before, state),
         "moment": state.updated_at,
     }
-    if request.headers.get("hx-request") == "true":
+    if wants_part(request):
         return page(request, "part/state.html", **values)
     return page(
         request,

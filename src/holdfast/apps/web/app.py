@@ -27,7 +27,7 @@ from holdfast.apps.gate.server import run
 from holdfast.apps.watched import watch
 from holdfast.apps.web import _actions, _session
 from holdfast.apps.web._list import list_page, trash_page
-from holdfast.apps.web._page import Site, page, site_of
+from holdfast.apps.web._page import Site, page, site_of, wants_part
 from holdfast.apps.web._stats import figures_page, store_page
 from holdfast.apps.web._talks import Talks
 from holdfast.errors import HoldfastError
@@ -222,7 +222,7 @@ async def _broken(request: Request, _: Exception) -> Response:
 
 async def _told(request: Request, status: int, message: str, remedy: str) -> Response:
     """A page for people; a sentence for the scripts of our pages, which show it."""
-    is_script = "x-form-token" in request.headers or request.headers.get("hx-request") == "true"
+    is_script = "x-form-token" in request.headers or wants_part(request)
     if is_script or not hasattr(request.state, "guest"):
         return PlainTextResponse(f"{message}. {remedy}", status)
     return await asyncio.to_thread(

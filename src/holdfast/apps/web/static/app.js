@@ -24,7 +24,6 @@
     root.dataset.theme = isDark ? "light" : "dark";
     try { localStorage.setItem("holdfast-theme", root.dataset.theme); } catch { /* only for now */ }
     tell(`${root.dataset.theme} colours`);
-    document.dispatchEvent(new Event("holdfast:theme"));
   };
 
   // -- menus close when something else is meant
@@ -100,20 +99,76 @@
   // -- the graph of branches has the width that its sessions need
   for (const graph of all(".graph")) graph.parentElement.style.setProperty("--graph-width", `${graph.width.baseVal.value + 8}px`);
 
-  // -- parts of a page that are fetched: what came is told in a sentence, and the focus stays
-  let place = -1;
-  document.addEventListener("htmx:beforeRequest", (event) => {
-    event.detail.target?.setAttribute?.("aria-busy", "true");
-    place = event.detail.elt === document.activeElement ? stops().indexOf(event.detail.elt) : -1;
+  // -- parts of a page that are fetched: what came is told in a sentence, and the focus stays.
+  // A form with data-part shows its answer in that place, a link with data-get in the place of what
+  // it stands in. Without this script both load a page.
+  const asking = new WeakMap();
+  let shown = location.pathname + location.search;
+  const fetchPart = async (asker, url, place, put) => {
+    asking.get(asker)?.abort(); // only the newest answer counts
+    const control = new AbortController();
+    asking.set(asker, control);
+    const at = asker === document.activeElement ? stops().indexOf(asker) : -1;
+    asker.classList.add("busy");
+    place.setAttribute("aria-busy", "true");
+    try {
+      const response = await fetch(url, { headers: { "X-Part": "true" }, signal: control.signal });
+      const text = await response.text();
+      if (!response.ok) { tell(text.slice(0, 300)); return; }
+      const page = new DOMParser().parseFromString(text, "text/html");
+      const told = find("[data-tell]", page)?.textContent;
+      put([...page.body.childNodes]);
+      for (const one of all("[data-revealed]")) reveal.observe(one);
+      if (asker.dataset.part) {
+        const now = response.headers.get("X-Url") ?? url;
+        if (now !== shown) history.pushState(null, "", now);
+        shown = now;
+      }
+      if (at >= 0 && stops()[at]) focusOn(stops()[at]);
+      if (told) tell(told);
+    } catch (error) {
+      if (error.name !== "AbortError") tell("That did not work.");
+      if (control.signal.aborted) return;
+    }
+    asker.classList.remove("busy");
+    place.setAttribute("aria-busy", "false");
+  };
+  const followLink = (link) => {
+    const place = link.closest(link.dataset.replace);
+    return fetchPart(link, link.dataset.get, place, (nodes) => place.replaceWith(...nodes));
+  };
+  const sendForm = (form) => {
+    const place = find(form.dataset.part);
+    const asked = new URLSearchParams(new FormData(form)).toString();
+    const url = form.getAttribute("action") + (asked ? `?${asked}` : "");
+    return fetchPart(form, url, place, (nodes) => place.replaceChildren(...nodes));
+  };
+  const reveal = new IntersectionObserver((seen) => {
+    for (const one of seen) if (one.isIntersecting) { reveal.unobserve(one.target); followLink(one.target); }
   });
-  document.addEventListener("htmx:afterRequest", (event) => event.detail.target?.setAttribute?.("aria-busy", "false"));
-  document.addEventListener("htmx:afterSettle", (event) => {
-    if (place >= 0 && stops()[place]) focusOn(stops()[place]);
-    place = -1;
-    const told = find("[data-tell]", event.detail.target);
-    if (told) tell(told.textContent);
+  for (const one of all("[data-revealed]")) reveal.observe(one);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[data-get]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    followLink(link);
   });
-  document.addEventListener("htmx:responseError", (event) => tell(event.detail.xhr.responseText.slice(0, 300)));
+  let typed = 0;
+  const soon = (form, wait) => { clearTimeout(typed); typed = setTimeout(() => sendForm(form), wait); };
+  document.addEventListener("input", (event) => {
+    const form = event.target.form;
+    if (form?.dataset.part && event.target.matches(form.dataset.typed)) soon(form, 150);
+  });
+  document.addEventListener("change", (event) => {
+    const form = event.target.form;
+    if (form?.dataset.part && !event.target.matches(form.dataset.typed)) soon(form, 0);
+  });
+  document.addEventListener("submit", (event) => {
+    if (!event.target.dataset.part) return;
+    event.preventDefault();
+    soon(event.target, 0);
+  });
+  addEventListener("popstate", () => { if (location.pathname + location.search !== shown) location.reload(); });
 
   // -- following a session
   const talk = find("[data-live]");
@@ -130,7 +185,7 @@
       try {
         do {
           again = false;
-          const response = await fetch(`${url}/tail?from=${next}`, { headers: { "HX-Request": "true" } });
+          const response = await fetch(`${url}/tail?from=${next}`, { headers: { "X-Part": "true" } });
           if (!response.ok) break;
           show(new DOMParser().parseFromString(await response.text(), "text/html"));
         } while (again);
