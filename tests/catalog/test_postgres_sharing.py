@@ -313,6 +313,51 @@ def test_a_tally_that_is_missing_is_noticed(hf):
     assert hf.catalog_health().mended == 1
 
 
+@pytest.mark.parametrize(
+    "lie",
+    [
+        "UPDATE catalog_said SET words = '''lie'':1'::tsvector WHERE session = 'a'",
+        "DELETE FROM catalog_said WHERE session = 'b' AND role = 'user'",
+        "UPDATE catalog_said SET seq = seq + 1 WHERE session = 'a' AND role = 'user'",
+        "UPDATE catalog_sessions SET agent = NULL WHERE id = 'b'",
+        "UPDATE catalog_sessions SET updated = updated - 1 WHERE id = 'a'",
+        "UPDATE catalog_labels SET tag = 'other' WHERE id = 'a'",
+        "DELETE FROM catalog_labels",
+    ],
+)
+def test_an_index_that_lies_is_found_by_a_check(hf, lie):
+    """What is well-formed and not what rows and logs say makes the index anew."""
+    say(hf, "a", "the truth", tags=["one"], agent_id="cook")
+    say(hf, "b", "nothing but the truth", agent_id="cook")
+    expected = found(hf.search("truth"))
+    assert hf.catalog_health(check=True).mended == 0
+    run(hf.url, lie)
+    assert hf.catalog_health(check=True).mended == 1
+    assert found(hf.search("truth")) == expected
+    assert ids(hf.list(10, agent_id="cook")) == ["b", "a"]
+    assert ids(hf.list(10, tags=["one"])) == ["a"]
+
+
+def test_a_long_session_is_compared_in_parts(hf, monkeypatch):
+    """However many parts there are, what fits is no lie, and what does not is found."""
+    monkeypatch.setattr("holdfast.catalog.postgres.audit._SAID_AT_ONCE", 3)
+    say(hf, "a", *(f"word {number}" for number in range(10)))
+    assert hf.catalog_health(check=True).mended == 0
+    run(hf.url, "UPDATE catalog_said SET time = time + 1 WHERE seq = 7")
+    assert hf.catalog_health(check=True).mended == 1
+
+
+def test_machines_share_the_time_of_a_comparison(hf, postgres_url):
+    """When one has begun, no other has to for an hour."""
+    say(hf, "a", "hello")
+    hf.list()
+    run(postgres_url, "UPDATE catalog_state SET audited = 0")
+    with holdfast.open(postgres_url) as other:
+        other.list()
+        assert hf._catalog._is_audit_due()
+        assert not other._catalog._is_audit_due()
+
+
 def test_hits_are_what_the_log_says(hf):
     """An index that lies about where something was said leads to nothing."""
     say(hf, "a", "truth")

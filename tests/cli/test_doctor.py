@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import tomllib
+from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -184,7 +186,7 @@ def test_what_would_make_searches_faster_is_told(run, trip, monkeypatch):
     from holdfast.library import Holdfast
 
     health = Health("PostgreSQL, schema holdfast", 1, 0, _NO_TRIGRAMS)
-    monkeypatch.setattr(Holdfast, "catalog_health", lambda _: health)
+    monkeypatch.setattr(Holdfast, "catalog_health", lambda _, **__: health)
     outcome = run("doctor", "--json")
     assert outcome.code == 0
     found = checks(outcome)["catalogue"]
@@ -230,6 +232,15 @@ def test_a_catalogue_that_was_behind(run, trip):
     """How far is told once; then it has caught up."""
     assert "was behind by 1 session" in checks(run("doctor", "--json"))["catalogue"]["finding"]
     assert "behind" not in checks(run("doctor", "--json"))["catalogue"]["finding"]
+
+
+def test_a_catalogue_that_lies(run, trip, store_root):
+    """An index that hides what was said is found by comparing it with the logs, and made anew."""
+    run("list")
+    with closing(sqlite3.connect(store_root / "catalog.db")) as index, index:
+        index.execute("DELETE FROM said")
+    assert "made anew" in checks(run("doctor", "--json"))["catalogue"]["finding"]
+    assert "made anew" not in checks(run("doctor", "--json"))["catalogue"]["finding"]
 
 
 def test_keys(run, trip, store_root, tmp_path):

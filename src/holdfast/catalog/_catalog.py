@@ -37,8 +37,13 @@ _OLDEST = Order("created", descending=False)
 _PATIENCE_S = 10.0
 # So long one that may not be in the store's database is elsewhere.
 _REFUSED_S = 60.0
+# An index is compared with the logs so often, and so often it is asked whether that is due.
+_AUDIT_EVERY_MS = 3_600_000
+_AUDIT_LOOK_S = 60.0
+# Of so much nobody waits for what was said to be compared.
+_CHECK_BYTES_MAX = 16 << 20
 # Connections of the process that forked this one: closing them here would harm it.
-_left_to_the_parent: list[Index] = []
+_left_to_the_parent: list[object] = []
 
 
 class Reindexed(msgspec.Struct, frozen=True):
@@ -90,6 +95,8 @@ class Catalog:
         self._file: tuple[int, int] | None = None
         self._spare: Index | None = None
         self._spare_until = 0.0
+        self._auditor: Iterator[None] | None = None
+        self._audit_from = 0.0
         self._mended = 0
         self._trouble: str | None = None
 
@@ -229,9 +236,80 @@ class Catalog:
         self._mended -= 1  # that was asked for
         return self._opened()
 
-    def health(self) -> Health:
-        """How the catalogue is, after a catch-up."""
+    def _check(self) -> None:
+        """Compare the index with the logs now; one that does not fit is made anew.
+
+        Where the logs are too long for somebody who waits for it, what was said is left to the
+        background.
+        """
+        self.catch_up()
+        size = sum(entry.size for entry in self._store.entries(PREFIX))
+        for _ in self._audit(words=size <= _CHECK_BYTES_MAX):
+            pass
+
+    def audit_some(self, seconds: float) -> None:
+        """Go on with the comparison of the index with the logs, for about so long.
+
+        It begins an hour after the last one did, in whichever process.
+        """
+        if self._auditor is None:
+            if not self._is_audit_due():
+                return
+            self._auditor = self._audit(words=True)
+        until = time.monotonic() + seconds
+        for _ in self._auditor:
+            if time.monotonic() >= until:
+                return
+        self._auditor = None
+
+    def _is_audit_due(self) -> bool:
+        now = time.time_ns() // 1_000_000
+        if time.monotonic() < self._audit_from:
+            return False
+        self._audit_from = time.monotonic() + _AUDIT_LOOK_S
+        try:
+            with self._guard():
+                index = self._opened()
+                if index is self._spare or 0 <= now - index.audited() < _AUDIT_EVERY_MS:
+                    return False
+                index.note_audit(now)
+                return True
+        except _troubles(HoldfastError, OSError):
+            return False  # for whoever asks next to mend
+
+    def _audit(self, *, words: bool) -> Iterator[None]:
+        """The comparison, on a connection of its own, so that whoever asks need not wait."""
+        from holdfast.catalog._audit import audit
+
+        index, file = None, None
+        try:
+            with self._guard():
+                used = self._opened()
+                if used is self._spare:
+                    return  # what is in memory is of this process alone, and as it made it
+                if used is self._lent:
+                    index = self._priced(open_lent(self._link)) if self._link else None
+                elif self._place is not None:
+                    file = file_mark(self._place)
+                    index = self._priced(open_index(self._store, self._place))
+            if index is not None:
+                yield from audit(self._store, index, words=words)
+        except _troubles(HoldfastError, OSError) as error:
+            if is_busy(error) or isinstance(error, (HoldfastError, OSError)):
+                return  # the next one may come to an end
+            with self._guard():
+                # One that others made anew meanwhile is not the one that was looked at.
+                if self._place is None or file is None or file_mark(self._place) == file:
+                    self._mend(error)
+        finally:
+            if index is not None:
+                index.close()
+
+    def health(self, *, check: bool = False) -> Health:
+        """How the catalogue is, after a catch-up and, if wanted, a comparison with the logs."""
         behind = self._lag()
+        if check:
+            self._check()
         count = self.count()
         with self._guard():
             if self._lent is not None:
@@ -276,12 +354,14 @@ class Catalog:
                 if index is not None:
                     index.close()
             self._lent = self._index = self._spare = None
+        self._auditor = None  # which closes what it reads from
 
     def _guard(self) -> AbstractContextManager[object]:
         if self._forks != forks.count:
             self._forks = forks.count
             self._lock = threading.RLock()
-            _left_to_the_parent.extend(filter(None, (self._index, self._spare)))
+            _left_to_the_parent.extend(filter(None, (self._index, self._spare, self._auditor)))
+            self._auditor = None
             self._lent = self._index = self._spare = None
         return self._lock
 

@@ -1,5 +1,7 @@
 """One background thread that keeps the index close to the logs, so that asking costs little.
 
+When there is nothing to read it goes over the index, so that one that lies is found.
+
 It never stands in the way of a session: it reads what is in the log already, a little at a time,
 and sleeps for longer than it works. What it cannot do is left to whoever asks next.
 """
@@ -22,6 +24,8 @@ _TICK_S = 2.0
 _REST = 9.0
 _REST_MAX_S = 10.0
 _DRAIN_S = 1.0
+# When there is nothing to feed, the index is compared with the logs for so long at a time.
+_AUDIT_S = 0.05
 
 
 class Watched(Protocol):
@@ -118,23 +122,28 @@ class Feeder(Worker):
                     self._thread = None
                     return
             started = time.monotonic()
-            self._feed_due()
+            if not self._feed_due() and self._catalog is not None and not self._closed:
+                self._catalog.audit_some(_AUDIT_S)
             if self._chore is not None and not self._closed:
                 self._chore()
             worked = time.monotonic() - started
             pause = max(self._tick_s, min(worked * _REST, _REST_MAX_S))
 
-    def _feed_due(self, until: float | None = None) -> None:
+    def _feed_due(self, until: float | None = None) -> bool:
+        """Feed what was recorded; whether there was anything."""
+        any_fed = False
         for id, fed in list(self._watched.items()):
             if self._closed and (until is None or time.monotonic() > until):
-                return
+                return True
             session = fed.session()
             ended = session is None or session.closed
             seq = fed.seq if session is None else session.seq
             if ended or seq != fed.seq:
                 del session
+                any_fed = True
                 if not self.catalog.feed([id]):
                     continue  # the rest at the next tick
                 fed.seq = seq
             if ended and self._watched.get(id) is fed:
                 del self._watched[id]
+        return any_fed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from holdfast.catalog._orders import NEWEST, OPEN, Order, Place, liveness
 from holdfast.model import START, Event, Position, SessionMetadata
 
 if TYPE_CHECKING:
+    from holdfast.catalog._audit import Hear
     from holdfast.catalog._prices import Prices
     from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
@@ -155,6 +156,20 @@ class Index(ABC):
 
     def check_unmoved(self) -> None:  # noqa: B027 - nobody else has what is in a file or in memory
         """Raise IndexMoved if others made the index anew since its mark was asked for."""
+
+    def audited(self) -> int:
+        """When an audit of it began last, or when it was made: in ms since 1970."""
+        return 0
+
+    def note_audit(self, time_ms: int) -> None:  # noqa: B027 - in memory none is due
+        """Keep when an audit begins, so that others need not do the same."""
+
+    def audit(self, hear: Hear | None) -> Iterator[None]:
+        """Compare all that it holds with itself and with the logs, a little between two yields.
+
+        Without ``hear`` no log is asked. Raises IndexDamaged where something does not fit.
+        """
+        return iter(())
 
     def is_worn(self) -> bool:
         """Whether so much of it is of sessions that are gone that it should be made anew."""

@@ -13,7 +13,6 @@ from zlib import crc32
 
 from holdfast.catalog._data import price_mark
 from holdfast.catalog._faults import IndexDamaged
-from holdfast.catalog.sqlite.places import check_place
 from holdfast.catalog.sqlite.schema import has_schema, mark_of_store, read_fact
 from holdfast.errors import HoldfastError
 from holdfast.storage import Disk
@@ -135,7 +134,6 @@ def _read(connection: Connection, tree: Tree, path: str, limit: int) -> Newest |
     prices, _, mark = read_fact(connection, "mark").decode().partition("\n")
     if prices != price_mark() or not Touched(tree).is_quiet(mark, "sessions"):
         return None
-    check_place(connection, "time")
     decode = _decoder()
     rows = connection.execute(_NEWEST, (limit + 1,)).fetchall()
     found = [_listed(connection, decode, row) for row in rows]

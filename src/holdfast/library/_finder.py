@@ -138,9 +138,13 @@ class Finding(Reading):
         check_function("progress", progress)
         return self._catalog.reindex(progress)
 
-    def catalog_health(self) -> Health:
-        """How the catalogue is: where, how many sessions, and what was wrong with it last."""
-        return self._catalog.health()
+    def catalog_health(self, *, check: bool = False) -> Health:
+        """How the catalogue is: where, how many sessions, and what was wrong with it last.
+
+        With ``check`` it is compared with the logs before, as the background does from time to
+        time; what was said only where there are no more than 16 MB of them.
+        """
+        return self._catalog.health(check=check)
 
     def _all(self, **wanted: Any) -> Iterator[SessionMetadata]:
         """All sessions that ``list`` would give, newest first, looking only at those that fit."""

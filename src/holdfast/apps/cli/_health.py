@@ -44,8 +44,11 @@ def check_settings() -> Iterator[Check]:
         yield Check("settings", WARNING, f"{name} is no setting{suggestion}", "Mend or unset it.")
 
 
-def check_store(app: App) -> Iterator[Check]:
-    """Everything worth knowing about the store, without writing a byte."""
+def check_store(app: App, *, compare: bool = False) -> Iterator[Check]:
+    """Everything worth knowing about the store; with ``compare`` also whether its index fits.
+
+    Nothing is written but the index.
+    """
     try:
         library = app.library
     except UsageError:
@@ -61,7 +64,7 @@ def check_store(app: App) -> Iterator[Check]:
         yield from _check_folder(path)
         yield from _check_strangers(library)
     yield _check_durability(library)
-    yield from _check_sessions(library)
+    yield from _check_sessions(library, compare=compare)
     yield from _check_agents(library)
     yield _check_keys(library)
 
@@ -174,11 +177,11 @@ def _check_space(path: str) -> Check:
     return Check("space", GOOD, text)
 
 
-def _check_sessions(library: Holdfast) -> Iterator[Check]:
+def _check_sessions(library: Holdfast, *, compare: bool) -> Iterator[Check]:
     entries = list(library.store.entries())
     kept = sum(entry.size for entry in entries)
     yield Check("sessions", GOOD, f"{len(entries):,}, {size(kept)}" if entries else "none yet")
-    yield _check_catalogue(library)
+    yield _check_catalogue(library, compare=compare)
     rows = library.list(_SAMPLE)
     if rows:
         yield _check_sample(library, rows)
@@ -204,9 +207,9 @@ def _check_agents(library: Holdfast) -> Iterator[Check]:
         )
 
 
-def _check_catalogue(library: Holdfast) -> Check:
+def _check_catalogue(library: Holdfast, *, compare: bool) -> Check:
     """How finding works; nothing that is wrong here can lose anything."""
-    health = library.catalog_health()
+    health = library.catalog_health(check=compare)
     known = counted(health.sessions, "session")
     path = getattr(library.store, "path", None)
     if path is not None and not os.path.isdir(path):

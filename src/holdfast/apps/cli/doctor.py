@@ -51,12 +51,13 @@ def command(app: App, *, as_json: bool) -> int:
     """Say where the store is and why, how it is, which versions run, and what is missing.
 
     How it is: whether it answers, who can look into it, what a crash can cost, who has sessions
-    open, how far the catalogue is behind, damage, space, keys, and which model would answer.
-    Nothing is written. The exit code is 4 if something is wrong. Of the sessions only the newest
-    are looked at; `holdfast verify --all` looks at every byte of all.
+    open, how far the catalogue is behind and whether it fits the logs, damage, space, keys, and
+    which model would answer. Nothing is written but the catalogue. The exit code is 4 if something
+    is wrong. Of the sessions only the newest are looked at; `holdfast verify --all` looks at every
+    byte of all.
     """
     place, reason = place_and_reason(app)
-    checks = [*check_store(app), *check_settings(), check_model()]
+    checks = [*check_store(app, compare=True), *check_settings(), check_model()]
     extras = find_extras()
     healthy = all(check.state != BAD for check in checks)
     if as_json:

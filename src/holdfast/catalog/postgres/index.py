@@ -27,6 +27,7 @@ from holdfast.model import SessionMetadata, fold_id
 if TYPE_CHECKING:
     from asyncpg import Connection
 
+    from holdfast.catalog._audit import Hear
     from holdfast.catalog._search import Asked, Hit
     from holdfast.storage import Store
     from holdfast.storage.postgres import Link
@@ -185,6 +186,20 @@ class PostgresIndex(Index):
                 return
             last = rows[-1]["id"]
 
+    def audited(self) -> int:
+        """As it was noted, by whichever machine."""
+        return int(self._state()["audited"])
+
+    def note_audit(self, time_ms: int) -> None:
+        """Beside the mark."""
+        self._fetch("UPDATE catalog_state SET audited = $1", time_ms)
+
+    def audit(self, hear: Hear | None) -> Iterator[None]:
+        """By what rows and logs say."""
+        from holdfast.catalog.postgres.audit import audit_tables
+
+        return audit_tables(self._fetch, hear)
+
     def clear(self) -> None:
         """Empty all tables; if that does not work, make them again."""
         try:
@@ -271,7 +286,7 @@ class PostgresIndex(Index):
         return {row["id"]: row for row in rows}
 
     def _state(self) -> Any:
-        rows = self._fetch("SELECT generation, mark FROM catalog_state")
+        rows = self._fetch("SELECT generation, mark, audited FROM catalog_state")
         if len(rows) != 1:
             raise IndexDamaged("the state of the index")
         return rows[0]

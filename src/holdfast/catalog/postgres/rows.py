@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
 
-__all__ = ["Change", "clamped", "fold_crc", "key_of", "make_ready", "put", "remove", "version_of"]
+__all__ = [
+    "Change",
+    "clamped",
+    "column_values",
+    "fold_crc",
+    "key_of",
+    "label_rows",
+    "make_ready",
+    "put",
+    "remove",
+    "said_rows",
+    "version_of",
+]
 
 _INT64_MAX = (1 << 63) - 1
 _KEY_BYTES_MAX = 200
@@ -40,6 +52,7 @@ _COLUMNS = (
     "id, folded, updated, agent, model, parent, cwd, status, archived, settled, etag, folder,"
     " priced, data, crc, trace, trace_crc, created, title, messages, tokens, cost, size, text"
 )
+_CARRIED = ("priced", "data", "crc", "trace", "trace_crc")
 _ARRAYS = (
     "$1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[],"
     " $8::text[], $9::boolean[], $10::boolean[], $11::text[], $12::text[], $13::text[],"
@@ -123,7 +136,7 @@ def _change(update: Update, kept: Any, priced: str) -> Change:
     was_streaming = goes_on and bool(listener.streams)
     changes = listener.hear(update.events) if update.events else Changes()
     streaming = listener.shown_streams() if update.events else []
-    said, words = _said(id, first, changes.heard, streaming)
+    said, words = said_rows(id, first, changes.heard, streaming)
     has_listener = bool(update.events) or goes_on
     packed = _pack(listener) if has_listener else b""
     crc = fold_crc(update.state, update.tally, packed)
@@ -133,7 +146,7 @@ def _change(update: Update, kept: Any, priced: str) -> Change:
         first=first,
         columns=_columns(update, priced),
         fold=(id, update.state, update.tally, packed, first + len(said), crc),
-        labels=_labels(update.row.meta),
+        labels=label_rows(update.row.meta),
         whole=update.whole,
         was_streaming=was_streaming and bool(update.events),
         gone_titles=changes.gone_titles,
@@ -170,16 +183,24 @@ def _columns(update: Update, priced: str) -> tuple[Any, ...]:
     )
 
 
-def _labels(meta: SessionMetadata) -> list[tuple[Any, ...]]:
+def column_values(update: Update) -> dict[str, Any]:
+    """Return what is kept of a session to sort and to narrow by, by the names of the columns."""
+    found = dict(zip(_COLUMNS.split(", "), _columns(update, ""), strict=True))
+    return {name: found[name] for name in found if name not in _CARRIED}
+
+
+def label_rows(meta: SessionMetadata) -> list[tuple[Any, ...]]:
+    """Return the rows of the labels of a session."""
     is_auto = {key_of(tag): True for tag in meta.auto_tags}
     is_auto.update((key_of(tag), False) for tag in meta.tags)
     updated = clamped(meta.updated_at)
     return [(tag, updated, meta.session_id, auto) for tag, auto in is_auto.items()]
 
 
-def _said(
+def said_rows(
     id: str, first: int, heard: Sequence[Heard], streaming: Sequence[Heard]
 ) -> tuple[list[tuple[Any, ...]], set[str]]:
+    """Return the rows of what was said in a session, and all of its words."""
     rows: list[tuple[Any, ...]] = []
     words: set[str] = set()
     for number, one in enumerate(chain(heard, streaming)):

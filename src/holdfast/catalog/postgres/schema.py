@@ -53,7 +53,8 @@ async def empty_tables(connection: Connection) -> None:
         )
         if done == "UPDATE 0":
             await connection.execute(
-                "INSERT INTO catalog_state VALUES ($1, gen_random_uuid(), '')",
+                "INSERT INTO catalog_state (version, generation, mark)"
+                " VALUES ($1, gen_random_uuid(), '')",
                 len(MIGRATIONS.steps),
             )
         names = [f"catalog_{one}" for one in TABLES]

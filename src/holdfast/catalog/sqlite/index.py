@@ -2,7 +2,8 @@
 
 SQLite notices most damage to its file, not all of it. So each row has a checksum that is verified
 whenever it is read, and the index has one over all rows: a list of everything is complete and as
-written, or the index says that it is damaged.
+written, or the index says that it is damaged. What leads to the rows is compared by an audit, in
+the background.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +20,6 @@ from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._filter import EVERYTHING, Filter, Page
 from holdfast.catalog._index import Index, Kept, Row, Update, make_page, shown
 from holdfast.catalog._orders import NEWEST, SORTS, Order, Place, arranged
-from holdfast.catalog.sqlite.checks import Checks
 from holdfast.catalog.sqlite.figures import block_rows, keep_figures, kept_figures
 from holdfast.catalog.sqlite.rows import read_row, read_rows, read_whole
 from holdfast.catalog.sqlite.schema import (
@@ -29,7 +30,6 @@ from holdfast.catalog.sqlite.schema import (
     write_fact,
 )
 from holdfast.catalog.sqlite.selection import selection
-from holdfast.catalog.sqlite.sums import sum_blocks
 from holdfast.catalog.sqlite.writer import (
     Total,
     Writing,
@@ -41,6 +41,7 @@ from holdfast.catalog.sqlite.writer import (
 from holdfast.model import SessionMetadata, fold_id
 
 if TYPE_CHECKING:
+    from holdfast.catalog._audit import Hear
     from holdfast.catalog._recall import Memory
     from holdfast.catalog._search import Asked, Expander, Hit
     from holdfast.storage import Store
@@ -68,7 +69,6 @@ class SqliteIndex(Index):
         self._store = store
         self._memory: Memory | None = None
         self._expander: Expander | None = None
-        self._checks = Checks(connection, self.count)
         if not has_schema(connection) or read_fact(self.connection, "store") != store.encode():
             self.clear()
 
@@ -132,8 +132,6 @@ class SqliteIndex(Index):
         """By the best table index for a limit, else by looking at every row."""
         if limit is None:
             return make_page(self._chosen(wanted, after, order), None, order)
-        if wanted is not EVERYTHING or order is not NEWEST or not self._checks:
-            self._checks.orders(wanted, order)
         if wanted is EVERYTHING and after is None and order is NEWEST:
             rows = self.connection.execute(_NEWEST, (limit + 1,)).fetchall()
             return make_page(self._read_page(rows, wanted, order), limit)
@@ -155,9 +153,7 @@ class SqliteIndex(Index):
         from holdfast.catalog._search import Expander, search_index
 
         if self._memory is None:
-            self._checks.words()
             self._memory, self._expander = Memory(), Expander()
-        self._checks.orders(asked.sessions)  # what was said in a session without a row is not found
         return search_index(self.connection, store, asked, self._memory, self._expander)
 
     def tallies(self, block: int | None = None) -> Iterator[tuple[SessionMetadata, bytes]]:
@@ -206,14 +202,29 @@ class SqliteIndex(Index):
 
         return search_tables.is_worn(self.connection)
 
+    def audited(self) -> int:
+        """A fact of that name."""
+        return int(read_fact(self.connection, "audited"))
+
+    def note_audit(self, time_ms: int) -> None:
+        """Keep the fact."""
+        with self._transaction():
+            write_fact(self.connection, "audited", b"%d" % time_ms)
+
+    def audit(self, hear: Hear | None) -> Iterator[None]:
+        """By the database's own checks first."""
+        from holdfast.catalog.sqlite.audit import audit_tables
+
+        return audit_tables(self.connection, hear)
+
     def clear(self) -> None:
         """Drop all tables and make them again."""
         with self._transaction():
             drop_schema(self.connection)
             create_schema(self.connection)
-            sum_blocks(self.connection)
             write_fact(self.connection, "store", self._store.encode())
             write_fact(self.connection, "sum", _encode(Total()))
+            write_fact(self.connection, "audited", b"%d" % (time_ns() // 1_000_000))
             self._set_mark("")
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ __all__ = ["create_schema", "drop_schema", "has_schema"]
 
 # Raise it with every change of a table or of what a row holds: an index of another version is made
 # anew.
-_VERSION = 7
+_VERSION = 8
 _APPLICATION = 0x486F6C64  # "Hold"
 
 _TABLES = (

@@ -18,13 +18,21 @@ import msgspec
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._search_texts import ROLES, Changes, Heard, Listener
 from holdfast.catalog._tokenizer import fold
-from holdfast.catalog.sqlite.sums import SAID, SUMS_TABLE, add_to_sums, said_sums
 
 if TYPE_CHECKING:
     from holdfast.model import Event
     from holdfast.storage.sqlite import Connection
 
-__all__ = ["ROLE_NUMBERS", "add", "create_tables", "forget", "is_worn", "tool_number"]
+__all__ = [
+    "ROLE_NUMBERS",
+    "add",
+    "create_tables",
+    "forget",
+    "is_worn",
+    "last_id",
+    "said_values",
+    "tool_number",
+]
 
 ROLE_NUMBERS = {role: number for number, role in enumerate(ROLES)}
 
@@ -44,6 +52,7 @@ CREATE TABLE said (
 CREATE INDEX said_by_session ON said (session, seq);
 CREATE VIRTUAL TABLE said_words USING fts5 (text, content = '', tokenize = 'ascii');
 CREATE VIRTUAL TABLE said_vocabulary USING fts5vocab (said_words, row);
+CREATE VIRTUAL TABLE said_instances USING fts5vocab (said_words, instance);
 CREATE TABLE said_listeners (session INTEGER PRIMARY KEY, listener BLOB NOT NULL);
 """
 # So many bytes are gathered before they are sorted into the table, and so many parts of it put
@@ -56,13 +65,14 @@ _KEEP_ANEW = "INSERT INTO said_listeners (listener, session) VALUES (?, ?)"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Listener).decode
+_Values = tuple[int, int | None, int, int, int, int, str | None, bool]
 _Row = tuple[int, int, int, int | None, int, int, int, int, str | None, bool]
 _CHECK_BYTES = 4
 
 
 def create_tables(connection: Connection) -> None:
     """Make the tables, in an index that has none of them."""
-    for statement in (SUMS_TABLE, *_SCHEMA.split(";")):
+    for statement in _SCHEMA.split(";"):
         connection.execute(statement)
     for setting, value in _SETTINGS:
         insert = "INSERT INTO said_words (said_words, rank) VALUES (?, ?)"
@@ -92,7 +102,7 @@ def forget(connection: Connection, row: int) -> None:
 
 def is_worn(connection: Connection) -> bool:
     """Whether most of what the index holds is dead."""
-    total = _last_id(connection)
+    total = last_id(connection)
     if total < _WORN_ROWS_MIN:
         return False
     alive: int = connection.execute("SELECT count(*) FROM said").fetchone()[0]
@@ -115,20 +125,16 @@ def _drop(connection: Connection, row: int, changes: Changes, *, was_streaming: 
 
 
 def _delete(connection: Connection, condition: str, values: tuple[int, ...]) -> None:
-    sums = said_sums(connection, condition, values)
-    if sums:
-        connection.execute(f"DELETE FROM said WHERE {condition}", values)
-        add_to_sums(connection, {place: -total for place, total in sums.items()}, SAID)
+    connection.execute(f"DELETE FROM said WHERE {condition}", values)
 
 
 def _insert(connection: Connection, row: int, heard: list[Heard], streaming: list[Heard]) -> None:
     if not heard and not streaming:
         return
-    first = _last_id(connection) + 1
+    first = last_id(connection) + 1
     rows = [*_rows(row, heard, first, is_open=False)]
     rows += _rows(row, streaming, first + len(heard), is_open=True)
     connection.executemany("INSERT INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    add_to_sums(connection, said_sums(connection, "id >= ?", (first,)), SAID)
     connection.executemany(
         "INSERT INTO said_words (rowid, text) VALUES (?, ?)",
         ((first + n, _indexed(one.said.text)) for n, one in enumerate([*heard, *streaming])),
@@ -137,13 +143,18 @@ def _insert(connection: Connection, row: int, heard: list[Heard], streaming: lis
 
 def _rows(row: int, heard: Iterable[Heard], first: int, *, is_open: bool) -> Iterable[_Row]:
     for id, one in enumerate(heard, first):
-        said = one.said
-        time = max(min(one.timestamp, _INT64_MAX), -_INT64_MAX)
-        role, tool = ROLE_NUMBERS[said.role], tool_number(said.name)
-        yield id, row, one.seq, one.last, one.offset, time, role, tool, said.name, is_open
+        yield id, row, *said_values(one, is_open=is_open)
 
 
 _INT64_MAX = (1 << 63) - 1
+
+
+def said_values(one: Heard, *, is_open: bool) -> _Values:
+    """Return what is kept of what was said, from ``seq`` on."""
+    said = one.said
+    time = max(min(one.timestamp, _INT64_MAX), -_INT64_MAX)
+    role, tool = ROLE_NUMBERS[said.role], tool_number(said.name)
+    return one.seq, one.last, one.offset, time, role, tool, said.name, is_open
 
 
 def _indexed(text: str) -> str:
@@ -151,7 +162,7 @@ def _indexed(text: str) -> str:
     return text if text.isascii() else fold(text)
 
 
-def _last_id(connection: Connection) -> int:
+def last_id(connection: Connection) -> int:
     """The highest id that was ever given: the full-text table has a row of sizes for each."""
     found = connection.execute("SELECT max(id) FROM said_words_docsize").fetchone()
     return found[0] or 0

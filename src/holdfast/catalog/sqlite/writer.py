@@ -1,8 +1,7 @@
-"""Writing the rows of the SQLite index, and keeping its sums."""
+"""Writing the rows of the SQLite index."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -11,8 +10,6 @@ import msgspec
 from holdfast.catalog._faults import IndexDamaged
 from holdfast.catalog._orders import SORTS, text_of
 from holdfast.catalog.sqlite.figures import forget_figures
-from holdfast.catalog.sqlite.places import NUMBERS, place_of, title_weight, weight
-from holdfast.catalog.sqlite.sums import add_to_sums, sum_blocks
 from holdfast.errors import InvalidData
 from holdfast.model import SessionMetadata, fold_id
 
@@ -29,17 +26,17 @@ __all__ = [
     "column_values",
     "fold_crc",
     "key_of",
+    "label_keys",
     "reprice",
     "stored",
     "version_of",
 ]
 
 _INT64_MAX = (1 << 63) - 1
-_EQUALS = ("agent", "model", "parent", "cwd", "status")
-_PLACED = 1 + len(_EQUALS) + len(NUMBERS) + 1
-_BY_TIME, _BY_TEXT, _BY_TITLE = map(place_of, ("time", "text", "title"))
-_BY_NUMBERS = tuple(map(place_of, NUMBERS))
-COLUMNS = ("updated", *_EQUALS, *NUMBERS, "title", "archived", "text")
+COLUMNS = (
+    *("updated", "agent", "model", "parent", "cwd", "status"),
+    *("created", "messages", "tokens", "cost", "size", "title", "archived", "text"),
+)
 """What is sorted and narrowed by, as ``column_values`` gives it."""
 _ALL = (*COLUMNS, "folder", "settled", "data", "crc", "trace", "trace_crc")
 _INSERT = (
@@ -47,7 +44,6 @@ _INSERT = (
     f" VALUES ({', '.join('?' * (2 + len(_ALL)))})"
 )
 _UPDATE = f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in _ALL)} WHERE row = ?"
-_PLACES_OF = f"SELECT {', '.join(COLUMNS[:_PLACED])} FROM sessions WHERE row = ?"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(SessionMetadata).decode
@@ -71,9 +67,7 @@ class Writing:
     def __init__(self, connection: Connection, total: Total) -> None:
         self.total = total
         self._connection = connection
-        self._places: Counter[int] = Counter()
         self._rows: set[int] = set()
-        self._has_words = False
 
     def put(self, update: Update) -> bool:
         """Write what a look found out; False if others changed the row since."""
@@ -101,13 +95,11 @@ class Writing:
             number = added.lastrowid or 0
             self.total.count += 1
         else:
-            self._count_places(number, -1)
             execute(_UPDATE, (*columns, number))
             execute("DELETE FROM labels WHERE row = ?", (number,))
         self.total.crc ^= version ^ version_of(crc32(data), crc32(trace))
-        tags = [key_of(tag) or b"" for tag in {*meta.tags, *meta.auto_tags}]
-        self._add_places(number, columns[:_PLACED], tags, 1)
-        self._put_rest(number, update, tags)
+        self._rows.add(number)
+        self._put_rest(number, update)
         return True
 
     def remove(self, id: str) -> None:
@@ -120,7 +112,7 @@ class Writing:
         if found is None:
             return
         number, *crcs = found
-        self._count_places(number, -1)
+        self._rows.add(number)
         for table in ("sessions", "labels", "folds"):
             execute(f"DELETE FROM {table} WHERE row = ?", (number,))
         search_tables.forget(self._connection, number)
@@ -128,55 +120,28 @@ class Writing:
         self.total.crc ^= version_of(*crcs)
 
     def finish(self) -> None:
-        """Bring all sums up to what was written."""
+        """Let go of the figures of what was written."""
         forget_figures(self._connection, self._rows)
-        add_to_sums(self._connection, self._places)
-        self._places.clear()
-        if self._has_words:
-            sum_blocks(self._connection)
 
-    def _put_rest(self, number: int, update: Update, tags: list[bytes]) -> None:
+    def _put_rest(self, number: int, update: Update) -> None:
         from holdfast.catalog.sqlite import search_tables
 
         meta = update.row.meta
         crc = fold_crc(number, update.state, update.tally)
         values = (update.state, update.tally, crc, number)
         changed = "UPDATE folds SET state = ?, tally = ?, crc = ? WHERE row = ?"
-        # No REPLACE: for that SQLite sets a savepoint, see ``_sums``.
+        # No REPLACE: for that SQLite sets a savepoint, for which the full-text table writes itself
+        # to the file.
         if not self._connection.execute(changed, values).rowcount:
             added = "INSERT INTO folds (state, tally, crc, row) VALUES (?, ?, ?, ?)"
             self._connection.execute(added, values)
         place = (clamped(meta.updated_at), meta.session_id, number)
-        labels = [(tag, *place) for tag in tags]
+        labels = [(tag, *place) for tag in label_keys(meta)]
         self._connection.executemany("INSERT INTO labels VALUES (?, ?, ?, ?)", labels)
         if update.whole:
             search_tables.forget(self._connection, number)
         if update.events:
             search_tables.add(self._connection, number, update.events)
-            self._has_words = True
-
-    def _count_places(self, number: int, sign: int) -> None:
-        columns = self._connection.execute(_PLACES_OF, (number,)).fetchone()
-        query = "SELECT tag FROM labels WHERE row = ?"
-        tags = [tag for (tag,) in self._connection.execute(query, (number,))]
-        self._add_places(number, columns, tags, sign)
-
-    def _add_places(self, number: int, columns: Any, tags: list[bytes], sign: int) -> None:
-        self._rows.add(number)
-        updated = columns[0]
-        share = sign * weight(number, updated)
-        places = self._places
-        places[_BY_TIME] += share
-        places[_BY_TEXT] += share
-        for order, value in zip(_EQUALS, columns[1:], strict=False):
-            if value is not None:
-                places[place_of(order, value)] += share
-        *numbers, title = columns[1 + len(_EQUALS) :]
-        for place, value in zip(_BY_NUMBERS, numbers, strict=True):
-            places[place] += sign * weight(number, value)
-        places[_BY_TITLE] += sign * title_weight(number, title)
-        for tag in tags:
-            places[place_of("tag", tag)] += share
 
 
 def reprice(connection: Connection, total: Total, prices: Prices | None) -> None:
@@ -190,7 +155,6 @@ def reprice(connection: Connection, total: Total, prices: Prices | None) -> None
         " JOIN folds f ON f.row = s.row WHERE length(f.tally)"
     )
     changes = []
-    moved = 0
     for row, data, crc, trace_crc, tally in connection.execute(query):
         if not isinstance(data, bytes) or crc32(data) != crc:
             raise IndexDamaged("the row of a session")
@@ -201,12 +165,10 @@ def reprice(connection: Connection, total: Total, prices: Prices | None) -> None
             continue  # of another version: it is read anew when its log goes on
         if cost != meta.cost:
             priced = msgspec.structs.replace(meta, cost=cost)
-            new, before, key = stored(priced), cost_key(meta), cost_key(priced)
-            moved += weight(row, key) - weight(row, before)
+            new = stored(priced)
             total.crc ^= version_of(crc, trace_crc) ^ version_of(crc32(new), trace_crc)
-            changes.append((new, crc32(new), key, row))
+            changes.append((new, crc32(new), cost_key(priced), row))
     connection.executemany("UPDATE sessions SET data = ?, crc = ?, cost = ? WHERE row = ?", changes)
-    add_to_sums(connection, {place_of("cost"): moved})
 
 
 def cost_key(meta: SessionMetadata) -> int:
@@ -232,6 +194,11 @@ def column_values(meta: SessionMetadata) -> tuple[Any, ...]:
         meta.archived,
         text_of(meta).encode(),
     )
+
+
+def label_keys(meta: SessionMetadata) -> list[bytes]:
+    """Return the tags that a session is found by."""
+    return [key_of(tag) or b"" for tag in {*meta.tags, *meta.auto_tags}]
 
 
 def stored(meta: SessionMetadata) -> bytes:

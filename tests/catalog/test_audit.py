@@ -1,18 +1,20 @@
-"""Whatever is missing from the index or altered in it is noticed before it is believed."""
+"""An index that lies is found by the next comparison with the logs, and made anew."""
 
 from __future__ import annotations
 
 import random
 import sqlite3
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import holdfast
-from holdfast.catalog import Asked, scan_logs
-from holdfast.catalog.sqlite import places, sums
+from holdfast.catalog import Asked, _catalog, scan_logs
 
 WORDS = ["".join(random.Random(n).choices("abcdefghij", k=5)) for n in range(40)]
 
@@ -50,7 +52,7 @@ def answers(hf):
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
     """A store with an index that is whole and at rest: its place and what it answers."""
-    root = tmp_path_factory.mktemp("sums") / "store"
+    root = tmp_path_factory.mktemp("audit") / "store"
     with holdfast.open(root) as hf:
         fill(hf)
         # Of what was changed a moment ago all is listed again, which would hide what is missed.
@@ -80,18 +82,19 @@ def flip_some(data, source):
 
 
 def try_flips(full, seed, trials):
-    """Flip, ask, compare; and again."""
+    """Flip, check, ask, compare; and again."""
     root, data, expected = full
     source = random.Random(seed)
     for _ in range(trials):
         put_back(root, flip_some(data, source))
         with holdfast.open(root) as hf:
+            hf.catalog_health(check=True)
             assert answers(hf) == expected
 
 
 @pytest.mark.req("C09")
 def test_a_few_flipped_bits(full):
-    """Wherever bits of the index are flipped, lists and searches are as without."""
+    """Wherever bits of the index are flipped, after a check lists and searches are as without."""
     try_flips(full, 1, 8)
 
 
@@ -115,8 +118,8 @@ TAMPERINGS = (
     "UPDATE said SET tool = 5",
     "UPDATE said SET name = 'Rood'",
     "DELETE FROM said",
-    "UPDATE sums SET total = total + 1",
-    "DELETE FROM sums",
+    "UPDATE said SET time = time + 1 WHERE id = 9",
+    "INSERT INTO labels SELECT x'66697665', updated, id, row FROM sessions WHERE id = 's001'",
     "DELETE FROM said_words_idx WHERE segid = (SELECT min(segid) FROM said_words_idx)",
     "UPDATE said_words_idx SET pgno = pgno + 2",
     "DELETE FROM said_words_data WHERE id > 10",
@@ -138,68 +141,134 @@ def test_rows_that_others_changed(full, tampering):
     put_back(root, data)
     tamper(root, tampering)
     with holdfast.open(root) as hf:
+        assert hf.catalog_health(check=True).mended == 1
         assert answers(hf) == expected
-        assert hf.catalog_health().mended == 1
 
 
-def check_everything(hf):
-    """Add up all sums of the index in use."""
-
-    def check(connection):
-        sums.check_said(connection)
-        sums.check_blocks(connection)
-        for order, value in [
-            ("time", None),
-            ("tag", b"five"),
-            ("tag", b"other"),
-            ("agent", b"agent1"),
-            ("status", "idle"),
-        ]:
-            places.check_place(connection, order, value)
-        return True
-
-    return hf._catalog.ask(check)
+@pytest.fixture
+def due(monkeypatch):
+    """A comparison is due at once, and after each."""
+    monkeypatch.setattr(_catalog, "_AUDIT_EVERY_MS", 0)
+    monkeypatch.setattr(_catalog, "_AUDIT_LOOK_S", 0.0)
 
 
-def test_sums_go_with_every_change(tmp_path):
-    """What is added, retracted, tagged, untagged, titled or deleted leaves the sums right."""
-    with holdfast.open(tmp_path) as hf:
-        assert check_everything(hf)
-        fill(hf, 6, 3)
-        assert check_everything(hf)
-        with hf.session("s001") as s:
-            s.tag("other")
-            s.user("more words")
-            assert check_everything(hf)
-            s.append("delta", {"content": "half of it"})
-            assert check_everything(hf)
-            s.assistant("all of it")
-            s.untag("other")
-            s.append("retracted", {"seqs": [3]})
-            assert check_everything(hf)
-        hf.title("s002", "another title")
-        hf.delete("s000")
-        assert check_everything(hf)
-        hf.reindex()
-        assert check_everything(hf)
-        assert hf.catalog_health().mended == 0
-
-
-def test_of_a_large_index_a_part_is_looked_at(full, monkeypatch):
-    """Where adding up all would take long, the first range and some others are looked at."""
-    monkeypatch.setattr(sums, "_RANGES_MAX", 3)
-    monkeypatch.setattr(sums, "_SAID_SHIFT", 5)
-    assert len(sums._some(range(100))) == 3
-    assert 0 in sums._some(range(100))
-    assert sums._some([5, 1]) == [1, 5]
+@pytest.mark.parametrize("tampering", ["DELETE FROM said WHERE id = 7", "DELETE FROM labels"])
+def test_the_background_finds_it(full, due, tampering):
+    """While a session is open and nothing is said, the thread that feeds the index goes over it."""
     root, data, expected = full
     put_back(root, data)
     with holdfast.open(root) as hf:
-        hf.reindex()  # in the ranges of now
-        for _ in range(3):
-            assert check_everything(hf)
+        hf.list(1)
+        hf._feeder._tick_s = 0.01
+        session = hf.session("s003")
+        try:
+            tamper(root, tampering)
+            until = time.monotonic() + 60
+            while not hf._catalog._mended and time.monotonic() < until:
+                time.sleep(0.01)
+            assert hf._catalog._mended
+        finally:
+            session.close()
+        assert answers(hf)[0] == expected[0]
+
+
+def test_a_pass_is_made_in_small_pieces(full, due):
+    """Each takes little, and they go on where the last one stopped."""
+    root, data, expected = full
+    put_back(root, data)
+    tamper(root, "DELETE FROM said WHERE id = (SELECT max(id) FROM said)")
+    with holdfast.open(root) as hf:
+        hf.list(1)
+        pieces = 0
+        while not hf._catalog._mended:
+            hf._catalog.audit_some(0.0)
+            pieces += 1
+            assert pieces < 1000
+        assert pieces > 10
         assert answers(hf) == expected
-        assert hf.catalog_health().mended == 0
+
+
+def test_a_pass_is_for_all_processes(full, monkeypatch):
+    """One that began an hour ago is enough for everybody."""
+    root, data, _ = full
+    put_back(root, data)
+    with holdfast.open(root) as hf, holdfast.open(root) as other:
+        hf.list(1), other.list(1)
+        real = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: real() + 3_600_001 * 10**6)
+        assert hf._catalog._is_audit_due()
+        assert not other._catalog._is_audit_due()
+
+
+def test_a_session_without_a_row_is_read(full):
+    """If only the logs know a session, a check lets the index know it as well."""
+    root, data, expected = full
+    put_back(root, data)
+    with holdfast.open(root) as hf:
+        hf._catalog.answer(lambda index: index.write([], ["s007"]))
+        hf.catalog_health(check=True)
+        assert answers(hf) == expected
+
+
+def is_whole(hf):
+    """Whether a check finds nothing."""
+    return hf.catalog_health(check=True).mended == 0
+
+
+def test_no_change_is_taken_for_a_lie(tmp_path):
+    """What is added, streamed, retracted, tagged, titled or deleted leaves the index whole."""
+    with holdfast.open(tmp_path) as hf:
+        assert is_whole(hf)
+        fill(hf, 6, 3)
+        assert is_whole(hf)
+        with hf.session("s001") as s:
+            s.tag("other")
+            s.user("more words")
+            assert is_whole(hf)
+            s.append("delta", {"content": "half of it"})
+            assert is_whole(hf)
+            s.assistant("all of it")
+            s.untag("other")
+            s.append("retracted", {"seqs": [3]})
+            assert is_whole(hf)
+        hf.title("s002", "another title")
+        hf.delete("s000")
+        assert is_whole(hf)
+        hf.reindex()
+        assert is_whole(hf)
+
+
+SAID = st.one_of(
+    st.tuples(st.just("user"), st.text(max_size=40)),
+    st.tuples(st.just("user"), st.sampled_from(["x" * 40_000, "é" * 20_000, "漢字" * 9_000])),
+    st.tuples(st.just("delta"), st.text(max_size=9)),
+    st.tuples(st.just("assistant"), st.text(max_size=20)),
+    st.tuples(st.just("retracted"), st.integers(0, 20)),
+    st.tuples(st.just("tag"), st.sampled_from("abc")),
+    st.tuples(st.just("untag"), st.sampled_from("abc")),
+    st.tuples(st.just("list"), st.none()),
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(SAID, max_size=15))
+def test_what_was_fed_in_pieces_is_what_the_log_says(steps):
+    """However a log was read into the index, the comparison with all of it finds no difference."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "store")
+        with holdfast.open(root) as hf:
+            with hf.session("s") as s:
+                for kind, value in steps:
+                    if kind == "list":
+                        hf.list(1)
+                    elif kind in ("tag", "untag"):
+                        getattr(s, kind)(value)
+                    elif kind == "retracted":
+                        s.append("retracted", {"seqs": [value]})
+                    else:
+                        s.append(kind, {"content": value})
+                    s.flush()
+            assert is_whole(hf)
 
 
 def test_what_a_session_goes_on_from_is_verified(full):

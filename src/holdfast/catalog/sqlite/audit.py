@@ -1,0 +1,148 @@
+"""The audit of an SQLite index: by the database's own checks, and by what rows and logs say.
+
+Everything is read on a connection of its own, a little at a time, so that nobody waits for it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._tokenizer import fold, words_of
+from holdfast.catalog.sqlite.rows import read_whole
+from holdfast.catalog.sqlite.search_tables import last_id, said_values
+from holdfast.catalog.sqlite.writer import COLUMNS, column_values, label_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.catalog._audit import Hear, Told
+    from holdfast.catalog._index import Row
+    from holdfast.storage.sqlite import Connection
+
+__all__ = ["audit_tables"]
+
+_ROWS_AT_ONCE = 200
+_WORDS_AT_ONCE = 200
+_PLACES_AT_ONCE = 10_000
+# FTS5 cuts longer words.
+_WORD_BYTES_MAX = 32_768
+_MASK = (1 << 64) - 1
+_ROWS = (
+    f"SELECT row, {', '.join(COLUMNS)}, folder, settled, id, data, crc, trace, trace_crc"
+    " FROM sessions WHERE row > ? ORDER BY row LIMIT ?"
+)
+_SAID = "SELECT id, seq, last, place, time, role, tool, name, streaming FROM said WHERE session = ?"
+_TERMS = "SELECT term FROM said_vocabulary WHERE term > CAST(? AS TEXT) LIMIT ?"
+_PLACES = "SELECT doc, offset FROM said_instances WHERE term = CAST(? AS TEXT)"
+
+
+def audit_tables(connection: Connection, hear: Hear | None) -> Iterator[None]:
+    """Compare what the tables hold with each other and with the logs. Raises IndexDamaged."""
+    # From SQLite 3.44 on this looks into full-text tables as well. Their own command for that would
+    # keep all others from writing meanwhile, and knows nothing of what the words should be.
+    [found] = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise IndexDamaged(str(found))
+    yield
+    # What is in the full-text table is never changed, only added to: words that are summed up now
+    # are those of later, up to this row.
+    last = last_id(connection)
+    sums = array("Q", bytes(8 * (last + 1)))
+    if hear is not None:
+        yield from _sum_words(connection, sums)
+    row = -1
+    while True:
+        rows = _read_rows(connection, row)
+        for number, kept, said in rows:
+            told = hear(kept) if hear is not None else None
+            if told is not None and all(values[0] <= last for values in said):
+                _compare(kept.meta.session_id, said, told, sums)
+            row = number
+            yield
+        if len(rows) < _ROWS_AT_ONCE:
+            return
+
+
+def _read_rows(connection: Connection, after: int) -> list[tuple[int, Row, list[Any]]]:
+    """The next rows, each as its checksum says and its labels and columns as the row says."""
+    found = []
+    connection.execute("BEGIN")  # of one moment, whoever writes
+    try:
+        for number, *columns in connection.execute(_ROWS, (after, _ROWS_AT_ONCE)).fetchall():
+            *values, folder, settled = columns[: len(COLUMNS) + 2]
+            kept = read_whole(*columns[len(COLUMNS) + 2 :])
+            if (*values, folder, settled) != (
+                *column_values(kept.meta),
+                kept.trace.folder,
+                kept.trace.is_settled,
+            ):
+                raise IndexDamaged("what lists are sorted and narrowed by")
+            query = "SELECT tag, updated, id FROM labels WHERE row = ?"
+            labels = Counter(connection.execute(query, (number,)).fetchall())
+            place = (values[0], kept.meta.session_id)
+            if labels != Counter((tag, *place) for tag in label_keys(kept.meta)):
+                raise IndexDamaged("the labels of a session")
+            found.append((number, kept, connection.execute(_SAID, (number,)).fetchall()))
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return found
+
+
+def _compare(id: str, said: list[Any], told: Told, sums: array[int]) -> None:
+    kept = Counter((*values, sums[number]) for number, *values in said)
+    expected = Counter(
+        (*said_values(one, is_open=is_open), _sum_of(one.said.text))
+        for heard, is_open in ((told.said, False), (told.streaming, True))
+        for one in heard
+    )
+    if kept != expected:
+        raise IndexDamaged(f"what was said in session {id}")
+
+
+def _sum_of(text: str) -> int:
+    """Add up the words of a text as ``_sum_some`` does those of the table."""
+    places: dict[str, int] = {}
+    for at, word in enumerate(words_of(fold(text))):
+        places[word] = places.get(word, 0) + _weight(at)
+    return sum(_hash(word.encode()[:_WORD_BYTES_MAX]) * at for word, at in places.items()) & _MASK
+
+
+def _hash(word: bytes) -> int:
+    return hash(word) & 0xFFFFFFFF
+
+
+def _weight(at: int) -> int:
+    """What a place counts: squared, so that two that moved against each other do not add up."""
+    return at * at + 1
+
+
+def _sum_words(connection: Connection, sums: array[int]) -> Iterator[None]:
+    """Add up the words of each row with their places, each word looked up as a search does it."""
+    after: bytes | None = b""
+    while after is not None:
+        # A word that was cut need not be a text any more.
+        text, connection.text_factory = connection.text_factory, bytes
+        try:
+            after = _sum_some(connection, sums, after)
+        finally:
+            connection.text_factory = text
+        yield
+
+
+def _sum_some(connection: Connection, sums: array[int], after: bytes) -> bytes | None:
+    """Add up what comes after a word; the last word that was added up, None at the end."""
+    terms = connection.execute(_TERMS, (after, _WORDS_AT_ONCE)).fetchall()
+    done = 0
+    for (term,) in terms:
+        factor = _hash(term)
+        for row, at in connection.execute(_PLACES, (term,)):
+            done += 1
+            if row < len(sums):
+                sums[row] = (sums[row] + factor * (at * at + 1)) & _MASK  # as _weight says
+        if done >= _PLACES_AT_ONCE:
+            return bytes(term)
+    return bytes(terms[-1][0]) if len(terms) == _WORDS_AT_ONCE else None
