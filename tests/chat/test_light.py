@@ -42,6 +42,9 @@ def test_the_library_the_logger_and_the_configuration():
 @pytest.mark.parametrize("verb", [["chat"], ["run", "hi"]])
 def test_a_missing_engine_is_told_with_its_command(verb, run, monkeypatch):
     """Without the extra there is a sentence and the command that installs it."""
+    import holdfast.agent
+
+    monkeypatch.delitem(vars(holdfast.agent), "Agent", raising=False)  # the door keeps what it gave
     monkeypatch.delitem(sys.modules, "holdfast.agent._agent", raising=False)
     monkeypatch.setitem(sys.modules, "holdfast.agent._agent", None)
     done = run(*verb, text="hello\n")
