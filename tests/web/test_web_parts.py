@@ -17,7 +17,8 @@ from holdfast.apps.web._markdown import as_html
 from holdfast.apps.web._page import session_url
 from holdfast.apps.web._session import read_family
 from holdfast.apps.web._states import differences, facts
-from holdfast.apps.web._stats import calendar_of
+from holdfast.apps.web._stats import calendar_of, charts_of
+from holdfast.catalog import Period, Stats
 
 _ELEMENT = re.compile(r"<(?!/?(?:p|br|strong|em|s|ul|ol|li|code|pre|blockquote|hr|figure|figcaption"
                       r"|h[3-6]|table|thead|tbody|tr|th|td|div|span|a)[ >/])")  # fmt: skip
@@ -122,6 +123,31 @@ def test_a_year_of_days():
     assert calendar.cells[-1].day == "2026-03-12"
     assert len(calendar.cells) > 52 * 7
     assert calendar_of({}, today).cells[-1].step == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**12), st.integers(0, 10**9), st.floats(0, 10**6) | st.none()),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_charts_hold_their_bars(used):
+    """Every bar stands between the lowest and the highest line, in order, whatever was used."""
+    periods = [
+        Period(start=f"2026-01-{day:02}", input_tokens=into, output_tokens=out, cost=cost)
+        for day, (into, out, cost) in enumerate(used, 1)
+    ]
+    for chart in charts_of(Stats(periods=periods)):
+        assert len(chart.bars) == len(used)
+        assert all(0 <= bar.dark <= bar.high + 1 <= chart.base + 2 for bar in chart.bars)
+        places = [bar.x for bar in chart.bars]
+        assert places == sorted(places)
+        assert places[0] > 0
+        assert places[-1] + chart.bars[-1].width <= chart.width
+        assert 2 <= len(chart.grid) <= 6
+        assert chart.grid[0][0] == chart.base
+        assert chart.about.startswith("2026-01-01 to ")
 
 
 def test_the_end_of_a_conversation(hf):

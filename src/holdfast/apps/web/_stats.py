@@ -32,7 +32,7 @@ _STEPS = 4
 _CHART_WIDE, _PLOT_LEFT, _PLOT_WIDE, _PLOT_HIGH = 560, 50, 504, 150
 _BAR_MAX = 26.0
 _GRID_LINES = 4
-_DATES_MAX = 6
+_DATES_MAX = 5
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905 - easier to read
 
 
