@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.apps.ipc._messages import ASKS, NOTICES
 from holdfast.apps.ipc.bridge import schema
+from holdfast.library.answers.briefs import SessionBrief
 
 SCHEMA = json.loads(schema())
 DEFS = SCHEMA["$defs"]
@@ -169,3 +170,8 @@ def test_a_field_that_is_missing_is_named(ask, tag, name):
     method = ask({"jsonrpc": "2.0", "id": 1, "method": REQUESTS[tag]["x-method"], "params": {}})
     assert method["error"]["code"] == -32602
     assert name in required(tag)
+
+
+def test_the_schema_names_the_members_of_the_structs():
+    """What is told of a session has no member that clients do not know of, and lacks none."""
+    assert set(DEFS["session_info"]["properties"]) == set(SessionBrief.__struct_fields__)

@@ -340,7 +340,7 @@ async def test_a_session_is_forked(writer, past):
     """At any event; the other one stays."""
     first = next(past.events("trip-planner", types=["user"])).seq
     made = await writer.call("fork_session", session_id="trip", at=first, title="Another way")
-    assert made["parent"] == "trip-planner"
+    assert (made["parent"], made["at"]) == ("trip-planner", first)
     assert past.info(made["session_id"]).message_count == 1
     assert past.info("trip-planner").message_count == 3
 

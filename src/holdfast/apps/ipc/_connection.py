@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+from msgspec import Struct, to_builtins
 
 from holdfast.apps.ipc._messages import (
     ASKS,
@@ -18,8 +19,8 @@ from holdfast.apps.ipc._messages import (
     Query,
     Wish,
     as_refusal,
-    error_body,
     refusal,
+    told_refusal,
 )
 from holdfast.apps.ipc._session import Current, Say
 from holdfast.apps.wire.frames import (
@@ -54,7 +55,7 @@ class Connection:
         self._current = current
         self._speaks_rpc = False
         self._queries: set[asyncio.Task[None]] = set()
-        self._does: dict[str, Callable[[Any], Awaitable[dict[str, Any]]]] = {
+        self._does: dict[str, Callable[[Any], Awaitable[Struct]]] = {
             "initialize": current.initialize,
             "cancel": current.cancel,
             "tool_approve": current.approve,
@@ -112,9 +113,9 @@ class Connection:
         await asyncio.sleep(0)  # it has begun before the next line is looked at
         return None
 
-    async def _answer(self, asker: _Asker, ask: Ask, work: Awaitable[dict[str, Any]]) -> None:
+    async def _answer(self, asker: _Asker, ask: Ask, work: Awaitable[Struct]) -> None:
         try:
-            told = asker.tell(ask, await work)
+            told = asker.tell(ask, to_builtins(await work))
         except Exception as error:  # noqa: BLE001 - whatever happens, a request is answered
             told = asker.refuse(as_refusal(error))
         await self._send(told)
@@ -201,7 +202,7 @@ class _TagAsker(_Asker):
 
     def refuse(self, error: RpcError) -> Frame:
         asked = {} if self._tag is None else {"request": self._tag}
-        return {"type": "error", **self._id, **asked, **error_body(error)}
+        return {"type": "error", **self._id, **asked, **to_builtins(told_refusal(error))}
 
     def notice(self, tag: str, fields: dict[str, Any]) -> Frame:
         return {"type": tag, **self._id, **fields}

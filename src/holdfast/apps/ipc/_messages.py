@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.agent import Scope
 from holdfast.apps.wire.frames import INTERNAL, INVALID_REQUEST, RpcError, rpc_code, utc
 from holdfast.errors import HoldfastError
+from holdfast.library.answers.briefs import Outcome, Refusal, SessionBrief
 from holdfast.model import SessionMetadata
 
 LIMIT_MAX = 2**53 - 1
@@ -128,18 +129,16 @@ def as_refusal(error: Exception) -> RpcError:
     return refusal(INTERNAL, "internal", f"{type(error).__name__}: {error}")
 
 
-def failure(error: Exception) -> dict[str, Any]:
+def failure(error: Exception) -> Outcome:
     """The answer "no" of a request that is answered with yes or no; why is beside it."""
-    return {"success": False, "error": error_body(as_refusal(error))}
+    return Outcome(success=False, error=told_refusal(as_refusal(error)))
 
 
-def error_body(error: RpcError) -> dict[str, str]:
+def told_refusal(error: RpcError) -> Refusal:
     """What is told of an error."""
-    return {
-        "code": str(error.data["code"]),
-        "message": error.message,
-        "remedy": str(error.data["remedy"]),
-    }
+    return Refusal(
+        code=str(error.data["code"]), message=error.message, remedy=str(error.data["remedy"])
+    )
 
 
 def busy() -> RpcError:
@@ -155,15 +154,14 @@ def busy() -> RpcError:
 # -- sessions ----------------------------------------------------------------------------------
 
 
-def session_info(found: SessionMetadata) -> dict[str, Any]:
+def session_info(found: SessionMetadata) -> SessionBrief:
     """What is told of a session: a title only if there is one, moments always in UTC."""
-    told: dict[str, Any] = {"session_id": found.session_id}
-    if found.title is not None:
-        told["title"] = found.title
-    return told | {
-        "created_at": utc(found.created_at),
-        "updated_at": utc(found.updated_at),
-        "message_count": found.message_count,
-        "total_tokens": found.total_tokens,
-        **({"tokens_estimated": True} if found.tokens_estimated else {}),
-    }
+    return SessionBrief(
+        session_id=found.session_id,
+        title=found.title,
+        created_at=utc(found.created_at),
+        updated_at=utc(found.updated_at),
+        message_count=found.message_count,
+        total_tokens=found.total_tokens,
+        tokens_estimated=found.tokens_estimated,
+    )

@@ -8,6 +8,8 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from holdfast.agent import Host, HostedTurn, Kit, needs_agent
 from holdfast.apps.ipc._messages import (
     LIMIT_MAX,
@@ -27,6 +29,16 @@ from holdfast.apps.ipc._messages import (
 )
 from holdfast.errors import HoldfastError, NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
+from holdfast.library.answers.briefs import (
+    ExportedText,
+    Greeting,
+    Outcome,
+    QueryAnswer,
+    SessionBriefs,
+    SessionLoaded,
+    ToolOutcome,
+)
+from holdfast.library.answers.sessions import SessionMade
 from holdfast.model import VERSION, check_id
 from holdfast.session import Session, uncancelled
 
@@ -38,7 +50,7 @@ EXPORT_CHARS_MAX = 32 * 1024 * 1024
 _HERE = "current"
 """The one key of the host: a connection has one session, and one turn."""
 
-Answer = dict[str, Any]
+Answer = Struct
 Say = Callable[[str, dict[str, Any]], Awaitable[None]]
 """Tells the other side something that it did not ask for: the tag, and the fields."""
 
@@ -62,12 +74,12 @@ class Current:
     async def initialize(self, wish: Initialize) -> Answer:
         """Say who is here, and how it is meant."""
         self._demo = wish.demo_mode
-        return {
-            "protocol_version": PROTOCOL,
-            "version": VERSION,
-            "demo_mode": self._demo,
-            "model": "none: demo mode" if self._demo else self._kit.about,
-        }
+        return Greeting(
+            protocol_version=PROTOCOL,
+            version=VERSION,
+            demo_mode=self._demo,
+            model="none: demo mode" if self._demo else self._kit.about,
+        )
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -80,7 +92,7 @@ class Current:
         finally:
             self._id = session.id
             self._host.keep(_HERE, session)
-        return {"session_id": session.id}
+        return SessionMade(session_id=session.id)
 
     async def save(self, _: SessionSave) -> Answer:
         """Put everything of the current session on the medium; whether that could be done."""
@@ -96,7 +108,7 @@ class Current:
                 raise NotFound(f"session {self._id} is gone", session_id=self._id)
         except HoldfastError as error:
             return failure(error)
-        return {"success": True}
+        return Outcome(success=True)
 
     async def load(self, wish: SessionLoad) -> Answer:
         """Make a session the current one. Raises NotFound, and what its log says."""
@@ -105,7 +117,7 @@ class Current:
         if found.session_id != self._id:
             await self._leave()
             self._id = found.session_id
-        return {"session_id": found.session_id, "message_count": found.message_count}
+        return SessionLoaded(session_id=found.session_id, message_count=found.message_count)
 
     async def list(self, wish: SessionList) -> Answer:
         """The sessions, newest first; all of them without a limit."""
@@ -113,7 +125,7 @@ class Current:
             raise UsageError(f"a limit is a number of sessions, not {wish.limit}")
         limit = None if wish.limit is None else min(wish.limit, 2**31)
         page = await asyncio.to_thread(self._hf.list, limit)
-        return {"sessions": [session_info(found) for found in page]}
+        return SessionBriefs(sessions=[session_info(found) for found in page])
 
     async def delete(self, wish: SessionDelete) -> Answer:
         """Put a session into the trash; whether that could be done."""
@@ -125,7 +137,7 @@ class Current:
             await asyncio.to_thread(self._hf.delete, wish.session_id)
         except HoldfastError as error:
             return failure(error)
-        return {"success": True}
+        return Outcome(success=True)
 
     async def export(self, wish: SessionExport) -> Answer:
         """A session as a text. The current session stays the current one, whichever it is of."""
@@ -138,7 +150,7 @@ class Current:
             )
         wanted = self._id if wish.session_id is None else check_id(wish.session_id)
         if wanted is None:
-            return {"content": ""}
+            return ExportedText(content="")
         if self._session is not None:
             await self._session.aflush()
         content = await asyncio.to_thread(self._hf.export, wanted, wish.format)
@@ -147,7 +159,7 @@ class Current:
                 f"the export has {len(content):,} characters, more than a message carries",
                 remedy="Use `holdfast export`.",
             )
-        return {"content": content}
+        return ExportedText(content=content)
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -175,7 +187,7 @@ class Current:
         if turn is None:
             return failure(UsageError("nothing is being answered", remedy="Ask something first."))
         turn.cancel()
-        return {"success": True}
+        return Outcome(success=True)
 
     async def approve(self, wish: ToolApprove) -> Answer:
         """Let a tool run, or not; whether it was waiting for that."""
@@ -185,8 +197,8 @@ class Current:
                 f"no tool waits under the id {wish.tool_id[:128]!a}",
                 remedy="Use the tool_id of tool_request_approval.",
             )
-            return {"tool_id": wish.tool_id, **failure(missing)}
-        return {"tool_id": wish.tool_id, "success": True}
+            return ToolOutcome(tool_id=wish.tool_id, success=False, error=failure(missing).error)
+        return ToolOutcome(tool_id=wish.tool_id, success=True)
 
     def deny_tools(self) -> None:
         """From now on nobody can approve a tool: what waits is refused, and what would wait."""
@@ -240,7 +252,7 @@ class Current:
                 agent = await asyncio.to_thread(self._make_agent, session)
                 run = await turn.stream(agent.run_stream(text, session=session), session)
                 response = run.output
-            return {"response": response, "session_id": session.id}
+            return QueryAnswer(response=response, session_id=session.id)
 
     def _make_agent(self, session: Session) -> Agent:
         with needs_agent():

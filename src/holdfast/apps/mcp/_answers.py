@@ -17,6 +17,17 @@ from holdfast.apps.render.transcript import body, heading, with_blobs
 from holdfast.apps.wire.frames import utc
 from holdfast.errors import NotFound, TooLarge, UsageError
 from holdfast.library import Holdfast
+from holdfast.library.answers.briefs import (
+    AskedLine,
+    HitLine,
+    HitLines,
+    LeftOutPart,
+    RecalledMessages,
+    RecalledState,
+    SessionLine,
+    SessionLines,
+    SessionSummary,
+)
 from holdfast.model import Event, SessionMetadata, check_id, is_id
 from holdfast.replay import Entry, Transcript, read_transcript
 from holdfast.security import neutralise, neutralise_line
@@ -69,10 +80,8 @@ def list_page(
 ) -> Answer:
     """The sessions, newest first, and the cursor of the next page."""
     page = hf.list(limit, tags=tags, agent_id=agent, after=after)
-    told: Answer = {"sessions": [_row(found) for found in page]}
-    if page.next is not None:
-        told["next"] = page.next
-    return told
+    rows = [SessionLine(**_row(found)) for found in page]
+    return _plain(SessionLines(sessions=rows, next=page.next))
 
 
 def search(
@@ -80,19 +89,18 @@ def search(
 ) -> Answer:
     """The events in which something was said, best first."""
     hits = hf.search(query, session_id, role=role, limit=limit)
-    return {
-        "hits": [
-            {
-                "session_id": hit.session_id,
-                "title": shown(hit.title),
-                "seq": hit.seq,
-                "role": hit.role,
-                "at": utc(hit.timestamp),
-                "text": hit.snippet.marked(),
-            }
-            for hit in hits
-        ]
-    }
+    lines = [
+        HitLine(
+            session_id=hit.session_id,
+            title=shown(hit.title),
+            seq=hit.seq,
+            role=hit.role,
+            at=utc(hit.timestamp),
+            text=hit.snippet.marked(),
+        )
+        for hit in hits
+    ]
+    return _plain(HitLines(hits=lines))
 
 
 # -- one session -------------------------------------------------------------------------------
@@ -174,17 +182,16 @@ def read_document(hf: Holdfast, id: str) -> str:
 def recall_messages(hf: Holdfast, id: str, *, at: int | None, max_tokens: int) -> Answer:
     """A valid conversation up to a point: what a model would go on with."""
     found = hf.recover(id, window_tokens=max_tokens, at=at)
-    told: Answer = {
-        "session_id": id,
-        "system": _bounded(found.system),
-        "messages": _bounded(found.messages),
-        "changed": [
-            f"{issue.type}: {neutralise_line(issue.detail)}" for issue in found.issues[:20]
-        ],
-    }
-    if found.left_out is not None:
-        left = found.left_out
-        told["left_out"] = {"messages": left.messages, "from": left.first_seq, "to": left.last_seq}
+    left = found.left_out
+    told = RecalledMessages(
+        session_id=id,
+        system=_bounded(found.system),
+        messages=_bounded(found.messages),
+        changed=[f"{issue.type}: {neutralise_line(issue.detail)}" for issue in found.issues[:20]],
+        left_out=None
+        if left is None
+        else LeftOutPart(messages=left.messages, first=left.first_seq, last=left.last_seq),
+    )
     return _checked(told, "Ask for fewer max_tokens.")
 
 
@@ -193,7 +200,7 @@ def recall_state(hf: Holdfast, id: str, *, at: int | None) -> Answer:
     found: Answer = msgspec.json.decode(hf.state(id, at=at).to_json())
     found.pop("shape", None)
     return _checked(
-        {"session_id": id, "state": _bounded(found)},
+        RecalledState(session_id=id, state=_bounded(found)),
         "Read it with `holdfast show --state`, or ask for the messages.",
     )
 
@@ -207,17 +214,19 @@ def summarise(hf: Holdfast, id: str) -> Answer:
     for turn in turns:
         for name, count in turn.tools.items():
             tools[shown(name)] = tools.get(shown(name), 0) + count
-    return _row(row) | {
-        "status": row.status,
-        "topics": [shown(topic.tag) for topic in hf.topics(id)],
-        "asked": [{"seq": turn.seq, "prompt": shown(turn.prompt)} for turn in told],
-        "turns": len(turns),
-        "tools": dict(sorted(tools.items(), key=lambda item: -item[1])[:_TURNS_MAX]),
-        "failures": sum(turn.failures for turn in turns),
-        "active_minutes": round(course.active_ms / 60_000, 1),
-        "todos": _bounded(state.todos[:_TURNS_MAX]),
-        "last_words": neutralise(_cut(_last_words(hf, id), _LAST_WORDS_CHARS)),
-    }
+    found = SessionSummary(
+        **_row(row),
+        status=row.status,
+        topics=[shown(topic.tag) for topic in hf.topics(id)],
+        asked=[AskedLine(seq=turn.seq, prompt=shown(turn.prompt)) for turn in told],
+        turns=len(turns),
+        tools=dict(sorted(tools.items(), key=lambda item: -item[1])[:_TURNS_MAX]),
+        failures=sum(turn.failures for turn in turns),
+        active_minutes=round(course.active_ms / 60_000, 1),
+        todos=_bounded(state.todos[:_TURNS_MAX]),
+        last_words=neutralise(_cut(_last_words(hf, id), _LAST_WORDS_CHARS)),
+    )
+    return _plain(found)
 
 
 def _last_words(hf: Holdfast, id: str) -> str:
@@ -234,7 +243,14 @@ def shown(text: str | None) -> str:
     return "" if text is None else neutralise_line(_cut(text, 200))
 
 
-def _row(found: SessionMetadata) -> Answer:
+def _plain(found: msgspec.Struct) -> Answer:
+    """Return the members of an answer, as the protocol's library takes them."""
+    plain: Answer = msgspec.to_builtins(found)
+    return plain
+
+
+def _row(found: SessionMetadata) -> dict[str, Any]:
+    """Return what a line says of a session, by the names of its members."""
     return {
         "session_id": found.session_id,
         "title": shown(found.title),
@@ -242,7 +258,7 @@ def _row(found: SessionMetadata) -> Answer:
         "updated_at": utc(found.updated_at),
         "messages": found.message_count,
         "tokens": found.total_tokens,
-        **({"tokens_estimated": True} if found.tokens_estimated else {}),
+        "tokens_estimated": found.tokens_estimated,
         "model": shown(found.model),
         "agent": shown(found.agent_id),
         "tags": [shown(tag) for tag in dict.fromkeys((*found.tags, *found.auto_tags))],
@@ -267,7 +283,8 @@ def _bounded(value: Any) -> Any:
     return value
 
 
-def _checked(answer: Answer, remedy: str) -> Answer:
+def _checked(found: msgspec.Struct, remedy: str) -> Answer:
+    answer = _plain(found)
     size = len(msgspec.json.encode(answer))
     if size > ANSWER_CHARS_MAX * 4:
         raise TooLarge(f"the answer would have {size:,} bytes", remedy=remedy)

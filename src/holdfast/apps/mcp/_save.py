@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from holdfast.apps.mcp._answers import choose
 from holdfast.errors import TooLarge, UsageError
 from holdfast.library import Holdfast
+from holdfast.library.answers.briefs import Saved
+from holdfast.library.answers.sessions import SessionForked
 
 TEXT_CHARS_MAX = 200_000
 _AGENT = "mcp"
@@ -35,10 +39,13 @@ def save(hf: Holdfast, text: str, *, role: str, session_id: str | None, title: s
         else:
             session.assistant(text, metadata={"saved_by": _AGENT})
         session.flush()
-        return {"session_id": session.id, "seq": session.seq}
+        return msgspec.to_builtins(Saved(session_id=session.id, seq=session.seq))
 
 
 def fork(hf: Holdfast, session_id: str, *, at: int | None, title: str | None) -> Any:
     """A new session with the events of another up to a point."""
     parent = choose(hf, session_id)
-    return {"session_id": hf.fork(parent, at, title=title), "parent": parent}
+    made = hf.fork(parent, at, title=title)
+    origin = hf.state(made).parent
+    told = SessionForked(session_id=made, parent=parent, at=None if origin is None else origin.seq)
+    return msgspec.to_builtins(told)

@@ -55,13 +55,6 @@ class Appended(Struct, frozen=True, kw_only=True):
     seqs: list[int]
 
 
-class Saved(Struct, frozen=True, kw_only=True):
-    """Where something was saved."""
-
-    session_id: str
-    seq: int
-
-
 class LocatedSession(SessionMetadata, frozen=True, kw_only=True):
     """What a list says of a session, and where it is."""
 
