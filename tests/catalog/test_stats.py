@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.catalog import _stats, _stats_sums
+from holdfast.catalog import _figures, _stats
 from holdfast.catalog._calendar import Calendar
 from holdfast.catalog._prices import Price, Prices
 from holdfast.catalog._stats import Counted, Wanted, count_sessions
@@ -262,8 +262,8 @@ def test_longest_and_most_expensive():
 def test_memory_is_bounded(monkeypatch):
     """However many tags and sessions there are, only so many are kept while counting."""
     monkeypatch.setattr(_stats, "_GROUPS_MAX", 20)
-    monkeypatch.setattr(_stats_sums, "_NAMES_MAX", 50)
-    monkeypatch.setattr(_stats_sums, "_TRIMMED", 10)
+    monkeypatch.setattr(_figures, "_NAMES_MAX", 50)
+    monkeypatch.setattr(_figures, "_TRIMMED", 10)
     rows = [session(f"s{n}", asked(MONDAY, tool=f"tool{n}"), tags=("often", f"t{n}"), agent=f"a{n}")
             for n in range(1200)]  # fmt: skip
     stats = count(*rows)

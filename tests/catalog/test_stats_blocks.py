@@ -11,8 +11,7 @@ import pytest
 import holdfast
 from holdfast.catalog._calendar import Calendar
 from holdfast.catalog._prices import Prices
-from holdfast.catalog._stats import Wanted
-from holdfast.catalog._stats_rows import _Counting, count_index
+from holdfast.catalog._stats import Wanted, _Counting, count_index
 from holdfast.catalog.sqlite import figures
 
 BEGIN = 1_760_000_000_000

@@ -28,7 +28,7 @@ from holdfast.apps.render.stats import (
     print_stats,
     sparkline,
 )
-from holdfast.catalog._stats_shapes import Stats
+from holdfast.catalog import Stats
 
 DAY = 86_400_000
 START = 1_772_000_000_000

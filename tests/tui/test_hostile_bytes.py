@@ -15,10 +15,10 @@ import holdfast
 from holdfast.agent import PermissionRequest
 from holdfast.apps.tui import _tree_screen
 from holdfast.apps.tui._dialogs import Buttons, Pick, Prompt
+from holdfast.catalog import SessionFigures, Share, Stats, ToolFigures, TopicCount
 from holdfast.catalog._filter import Page
 from holdfast.catalog._search import Hit
 from holdfast.catalog._snippets import Snippet
-from holdfast.catalog._stats_shapes import SessionFigures, Share, Stats, ToolFigures, TopicCount
 from holdfast.model import SessionMetadata
 from holdfast.testing.model_server import Call, Fail, Say
 

@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from holdfast.catalog._catalog import Catalog, Health, Reindexed
     from holdfast.catalog._catch_up import Progress
     from holdfast.catalog._feeder import Feeder
+    from holdfast.catalog._figures import (
+        Period,
+        SessionFigures,
+        Share,
+        Stats,
+        ToolFigures,
+        TopicCount,
+    )
     from holdfast.catalog._filter import EVERYTHING, Filter, Page, read_cursor
     from holdfast.catalog._index import Row, make_page, shown
     from holdfast.catalog._look import look
@@ -45,16 +53,7 @@ if TYPE_CHECKING:
     from holdfast.catalog._search import Asked, Hit, scan_logs, search_index
     from holdfast.catalog._search_texts import ROLES
     from holdfast.catalog._snippets import Snippet
-    from holdfast.catalog._stats import Wanted
-    from holdfast.catalog._stats_rows import count_index
-    from holdfast.catalog._stats_shapes import (
-        Period,
-        SessionFigures,
-        Share,
-        Stats,
-        ToolFigures,
-        TopicCount,
-    )
+    from holdfast.catalog._stats import Wanted, count_index
     from holdfast.catalog._tally import Tally
     from holdfast.catalog._timeline import Timeline, TurnFigures, timeline_of
     from holdfast.catalog._topics import Topic, topics
@@ -67,6 +66,7 @@ __getattr__ = lazy(
         "_catalog": "Catalog Health Reindexed",
         "_catch_up": "Progress",
         "_feeder": "Feeder",
+        "_figures": "Period SessionFigures Share Stats ToolFigures TopicCount",
         "_filter": "EVERYTHING Filter Page read_cursor",
         "_index": "Row make_page shown",
         "_look": "look",
@@ -77,9 +77,7 @@ __getattr__ = lazy(
         "_search": "Asked Hit scan_logs search_index",
         "_search_texts": "ROLES",
         "_snippets": "Snippet",
-        "_stats": "Wanted",
-        "_stats_rows": "count_index",
-        "_stats_shapes": "Period SessionFigures Share Stats ToolFigures TopicCount",
+        "_stats": "Wanted count_index",
         "_tally": "Tally",
         "_timeline": "Timeline TurnFigures timeline_of",
         "_topics": "Topic topics",

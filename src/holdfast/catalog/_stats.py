@@ -5,29 +5,36 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from heapq import nsmallest
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import msgspec
 
 from holdfast.catalog._calendar import Calendar
-from holdfast.catalog._hours import LATENCY_BOUNDS_MS, Hour, Spent, ToolUse
-from holdfast.catalog._prices import Bill, Prices, bill_of, price_spent
-from holdfast.catalog._stats_shapes import (
-    Period as PeriodFigures,
-)
-from holdfast.catalog._stats_shapes import (
+from holdfast.catalog._faults import IndexDamaged
+from holdfast.catalog._figures import (
+    By,
+    Period,
     SessionFigures,
     Share,
     Stats,
+    Sum,
+    Sums,
     ToolFigures,
     TopicCount,
 )
-from holdfast.catalog._stats_sums import Period, Sum, Sums
+from holdfast.catalog._hours import LATENCY_BOUNDS_MS, Hour, Spent, ToolUse
+from holdfast.catalog._prices import Bill, Prices, bill_of, price_spent
 from holdfast.catalog._tally import SHAPE, checked
+
+if TYPE_CHECKING:
+    from holdfast.catalog._index import Index
+    from holdfast.model import SessionMetadata
 
 UNTAGGED = "(none)"
 _SHARES_MAX = 50
 _GROUPS_MAX = 2_000
+_SUMS_SHAPE = 2
+"""Changes with the members of ``Sums``: those of another shape are not read."""
 
 
 class Counted(NamedTuple):
@@ -50,7 +57,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     tags: frozenset[str] = frozenset()
     agent_id: str | None = None
     model: str | None = None
-    by: Period = "day"
+    by: By = "day"
 
     @property
     def is_narrowed(self) -> bool:
@@ -74,6 +81,8 @@ class _Figures(msgspec.Struct, tag_field="shape", tag=SHAPE):
 
 
 _decode = msgspec.msgpack.Decoder(_Figures).decode
+_decode_sums = msgspec.msgpack.Decoder(Sums).decode
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def count_sessions(
@@ -97,7 +106,7 @@ class Counter:
         wanted: Wanted,
         prices: Prices,
         calendar: Calendar,
-        periods: Collection[Period] | None = None,
+        periods: Collection[By] | None = None,
     ) -> None:
         self._wanted, self._prices = wanted, prices
         self._calendar = calendar
@@ -179,7 +188,7 @@ class Counter:
     ) -> None:
         recorded, told = any(hour.turns for _, hour in hours), figures.is_told
         sums, whole = self._sums, Sum(sessions=1)
-        parts: dict[tuple[Period, str], Sum] = {}
+        parts: dict[tuple[By, str], Sum] = {}
         for key, hour in hours:
             part = self._sum(hour, recorded=recorded)
             part.estimated = 0 if told else hour.estimated
@@ -318,8 +327,8 @@ def _token_members(spent: Spent) -> dict[str, int]:
     }
 
 
-def _period(name: str, one: Sum) -> PeriodFigures:
-    return PeriodFigures(
+def _period(name: str, one: Sum) -> Period:
+    return Period(
         start=name,
         sessions=one.sessions,
         turns=one.turns,
@@ -377,3 +386,88 @@ def _quantile(use: ToolUse, share: float) -> int | None:
         if seen >= needed:
             return min(bound, use.max_ms)
     return use.max_ms
+
+
+# The statistics of an index, by the sums that it keeps of blocks of its rows.
+
+
+def count_index(
+    index: Index,
+    wanted: Wanted,
+    prices: Prices,
+    calendar: Calendar,
+    *,
+    auto_tags: bool = True,
+) -> Stats:
+    """The statistics of the sessions in an index; without ``auto_tags`` as if there were none.
+
+    Raises IndexDamaged if something in it is not as written.
+    """
+    counting = _Counting(index, wanted, prices, calendar, auto_tags=auto_tags)
+    try:
+        return counting.whole() if wanted.is_narrowed else counting.in_blocks()
+    except ValueError as error:
+        raise IndexDamaged(f"the figures of a session: {error}") from error
+
+
+class _Counting:
+    """One question for statistics."""
+
+    def __init__(
+        self,
+        index: Index,
+        wanted: Wanted,
+        prices: Prices,
+        calendar: Calendar,
+        *,
+        auto_tags: bool,
+    ) -> None:
+        self._index = index
+        self._wanted = wanted
+        self._prices = prices
+        self._calendar = calendar
+        self._auto_tags = auto_tags
+
+    def whole(self) -> Stats:
+        """By looking at every session."""
+        counter = Counter(self._wanted, self._prices, self._calendar)
+        self._add(counter, self._index.tallies())
+        return counter.stats()
+
+    def in_blocks(self) -> Stats:
+        """By the sums that are kept; only blocks of which a part is wanted are looked at."""
+        variant = f"{_SUMS_SHAPE} {self._calendar.print} {self._prices.mark} {self._auto_tags:d}"
+        counter = Counter(self._wanted, self._prices, self._calendar)
+        with self._index.figures(variant, self._sum) as blocks:
+            if blocks is None:
+                return self.whole()
+            count = 0
+            for block, data in blocks:
+                sums = _decode_sums(data)
+                count += sums.count
+                if not counter.merge(sums):
+                    self._add(counter, self._index.tallies(block))
+            if count != self._index.count():
+                raise IndexDamaged("the sums of sessions")
+        return counter.stats()
+
+    def _sum(self, block: int) -> bytes:
+        counter = Counter(Wanted(), self._prices, self._calendar, get_args(By))
+        self._add(counter, self._index.tallies(block))
+        return _encode(counter.sums())
+
+    def _add(self, counter: Counter, rows: Iterable[tuple[SessionMetadata, bytes]]) -> None:
+        for meta, tally in rows:
+            counter.add(_counted(meta, tally, auto_tags=self._auto_tags))
+
+
+def _counted(meta: SessionMetadata, tally: bytes, *, auto_tags: bool) -> Counted:
+    return Counted(
+        meta.session_id,
+        meta.title,
+        meta.tags,
+        meta.auto_tags if auto_tags else (),
+        meta.agent_id,
+        meta.updated_at,
+        tally,
+    )
